@@ -1,0 +1,1 @@
+"""Everything that runs on a Pi or on a master."""

@@ -1,0 +1,333 @@
+"""The messages of every socket: tagged unions of frozen structs.
+
+Field names end in their unit. Budgets are relative: no clock is ever compared with another's.
+`docs/wire.md` describes the same messages for programs in other languages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from agent.wire.areas import AREA_PATTERN
+from agent.wire.packed import Float32Column, Int64Column
+
+MAX_AREAS = 1_024
+MAX_CHANNELS = 64
+LONGEST_WINDOW_S = 366 * 86_400.0
+LONGEST_TIMEOUT_MS = 3_600_000.0
+
+Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
+Label = Annotated[str, Meta(max_length=32)]
+Text = Annotated[str, Meta(max_length=512)]
+Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
+Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
+Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
+Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
+Form = Literal["series", "aggregate"]
+Policy = Literal["fifo", "spr", "tedfq", "edfq"]
+
+Status = Literal["complete", "partial", "refused"]
+Refusal = Literal["malformed", "infeasible", "unknown_service"]
+Gap = Literal["no_node", "node_down", "timeout", "no_data", "node_error", "iad_unreachable"]
+
+
+class Message(Struct, frozen=True, tag_field="type"):
+    """Base of all messages. Unknown fields are ignored, so a minor version may add some."""
+
+
+class Window(Struct, frozen=True, omit_defaults=True):
+    """The readings wanted: the last `last_s` seconds that ended `ago_s` seconds ago, by the
+    node's own clock, or the wall-clock interval from `start_ms` (inclusive) to `end_ms`
+    (exclusive), in milliseconds since 1970 UTC."""
+
+    last_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+    ago_s: Annotated[float, Meta(ge=0.0, le=LONGEST_WINDOW_S)] = 0.0
+    start_ms: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+    end_ms: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+
+    def __post_init__(self) -> None:
+        relative = self.last_s is not None
+        absolute = self.start_ms is not None or self.end_ms is not None
+        if relative == absolute or (absolute and self.ago_s):
+            raise ValueError("a window has either last_s (and ago_s) or start_ms and end_ms")
+        if absolute:
+            if self.start_ms is None or self.end_ms is None:
+                raise ValueError("a window by wall clock needs both start_ms and end_ms")
+            if self.start_ms >= self.end_ms:
+                raise ValueError("a window's start_ms must be before its end_ms")
+
+    def bounds_ms(self, now_ms: int) -> tuple[int, int]:
+        """[start, end) in milliseconds since 1970 UTC, seen at wall time `now_ms`.
+
+        A relative window that ends now includes a reading taken in this very millisecond.
+        """
+        if self.last_s is None:
+            assert self.start_ms is not None and self.end_ms is not None
+            return self.start_ms, self.end_ms
+        end_ms = now_ms + 1 - round(self.ago_s * 1000)
+        return end_ms - round(self.last_s * 1000), end_ms
+
+
+class Slo(Struct, frozen=True):
+    """Tail-latency objective: the `percentile`-th percentile of response times is at most
+    `latency_ms` (p_q and x_q of DSSP)."""
+
+    percentile: Percentile
+    latency_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
+
+
+class Series(Struct, frozen=True, omit_defaults=True):
+    """Readings in time order; every column has the same length.
+
+    `source_time_ms` is there when the readings are a replay: when they were first recorded.
+    """
+
+    time_ms: Int64Column
+    values: dict[Channel, Float32Column]
+    source_time_ms: Int64Column | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.time_ms)
+        columns = [*self.values.values(), self.source_time_ms or self.time_ms]
+        if any(len(column) != n for column in columns):
+            raise ValueError("the columns of a series differ in length")
+
+
+class ChannelAggregate(Struct, frozen=True):
+    """Aggregate of one channel; readings that are missing count nowhere."""
+
+    count: Annotated[int, Meta(ge=0)]
+    min: float
+    mean: float
+    max: float
+
+
+class Aggregate(Struct, frozen=True):
+    """Aggregate of a window; `first_ms` and `last_ms` are the times of its outermost readings."""
+
+    first_ms: int
+    last_ms: int
+    channels: dict[Channel, ChannelAggregate]
+
+
+class AreaResult(Struct, frozen=True, omit_defaults=True):
+    """What one area answered, in the form asked for."""
+
+    area: Area
+    series: Series | None = None
+    aggregate: Aggregate | None = None
+
+
+class Missing(Struct, frozen=True):
+    """An area that did not answer, and why."""
+
+    area: Area
+    reason: Gap
+
+
+class Coverage(Struct, frozen=True):
+    """Areas answered of areas asked."""
+
+    answered: int
+    asked: int
+
+
+class TaskReport(Struct, frozen=True):
+    """What a client may know of one IAD's task: its budget (p_t, x_t), coverage and total time."""
+
+    iad: Name
+    percentile: float
+    budget_ms: float
+    coverage: Coverage
+    total_ms: float
+
+
+# --- client → master ---------------------------------------------------------------------------
+
+
+class Query(Message, frozen=True, tag="query", omit_defaults=True):
+    """A sensing query. `timeout_ms` gives up (default 4 × SLO latency); `label` goes to the log
+    records; `emulation_seed` lets a lab repeat the service times of emulated hardware."""
+
+    id: Identifier
+    areas: Areas
+    window: Window
+    slo: Slo
+    channels: Channels = ()
+    form: Form = "series"
+    timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
+    service: Name = "default"
+    label: Label = ""
+    emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+
+
+class Answer(Message, frozen=True, tag="answer"):
+    """The one reply to a query. `reason` says why it was refused, `missing` why it is partial."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    status: Status
+    elapsed_ms: float
+    slo_met: bool
+    coverage: Coverage
+    results: tuple[AreaResult, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    tasks: tuple[TaskReport, ...] = ()
+    reason: Refusal | None = None
+    message: Text = ""
+
+
+# --- master → master ---------------------------------------------------------------------------
+
+
+class Task(Message, frozen=True, tag="task", omit_defaults=True):
+    """One IAD's share of a query: its sub-areas and its budget (DSSP Eq. 2)."""
+
+    id: Identifier
+    areas: Areas
+    window: Window
+    percentile: Percentile
+    budget_ms: Milliseconds
+    timeout_ms: Milliseconds
+    channels: Channels = ()
+    form: Form = "series"
+    service: Name = "default"
+    label: Label = ""
+    emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+
+
+class TaskResult(Message, frozen=True, tag="task_result"):
+    """A task's outcome: results per area and coverage, and nothing about the nodes behind."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    status: Status
+    total_ms: float
+    results: tuple[AreaResult, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    reason: Refusal | None = None
+    message: Text = ""
+
+
+# --- edge node → master ------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """A node introduces itself; sent again whenever its link was cut.
+
+    `incarnation` is random per process start, `history` per history file.
+    """
+
+    node: Name
+    incarnation: Identifier
+    history: Identifier
+    areas: Areas
+    channels: Channels
+    pods: Annotated[int, Meta(ge=1, le=256)]
+    version: Text
+    emulates: Text = ""
+
+
+class Heartbeat(Message, frozen=True, tag="heartbeat"):
+    """Both directions: the sender is alive; `incarnation` is the node's."""
+
+    incarnation: Identifier
+
+
+class Goodbye(Message, frozen=True, tag="goodbye"):
+    """The node is stopping on purpose."""
+
+    incarnation: Identifier
+
+
+class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=True):
+    """What a pod found. `wait_ms` is from received to started, `execution_ms` from started to
+    finished, both on the node's clock."""
+
+    id: int
+    outcome: Literal["ok", "no_data", "error"]
+    wait_ms: float
+    execution_ms: float
+    series: Series | None = None
+    aggregate: Aggregate | None = None
+    message: Text = ""
+
+
+# --- master → edge node ------------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True, tag="welcome"):
+    """The master took the node in and expects a heartbeat every `heartbeat_s` seconds."""
+
+    incarnation: Identifier
+    heartbeat_s: Annotated[float, Meta(gt=0.0, le=3600.0)]
+
+
+class Rejected(Message, frozen=True, tag="rejected"):
+    """The master cannot take what the node sent; `message` says why."""
+
+    message: Text
+
+
+class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
+    """One node's share of a task, for one idle pod."""
+
+    id: int
+    window: Window
+    channels: Channels = ()
+    form: Form = "series"
+    emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+
+
+# --- operator ↔ master (this operator's own IAD only) --------------------------------------------
+
+
+class StatusRequest(Message, frozen=True, tag="status_request"):
+    """Ask the master how its IAD is."""
+
+
+class SetPolicy(Message, frozen=True, tag="set_policy"):
+    """Order the queues by another policy from now on; what waits is re-keyed."""
+
+    policy: Policy
+
+
+class NodeStatus(Struct, frozen=True):
+    """One edge node as its master sees it."""
+
+    node: Name
+    state: Literal["live", "lost", "left"]
+    areas: tuple[Area, ...]
+    pods: int
+    idle_pods: int
+    queued: int
+    unloaded_samples: int
+    emulates: str
+
+
+class IadStatus(Message, frozen=True, tag="iad_status"):
+    """The state of an IAD, for its own operator only."""
+
+    iad: Name
+    policy: Policy
+    nodes: tuple[NodeStatus, ...]
+    open_queries: int
+    open_tasks: int
+    counters: dict[str, int]
+
+
+class OperatorError(Message, frozen=True, tag="operator_error"):
+    """The request could not be read."""
+
+    message: Text
+
+
+PublicRequest = Query | Task
+PublicReply = Answer | TaskResult
+NodeMessage = Hello | Heartbeat | Goodbye | SubtaskResult
+MasterMessage = Welcome | Heartbeat | Rejected | Subtask
+OperatorRequest = StatusRequest | SetPolicy
+OperatorReply = IadStatus | OperatorError

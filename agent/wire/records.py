@@ -1,0 +1,95 @@
+"""Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7.
+
+Every `*_ms` that is not a budget, a duration named so, or `wall_ms` is counted from the record's
+own start (`received`), on the master's monotonic clock. A time that never came is null.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from agent.wire.messages import Gap, Policy, Refusal, Status
+
+
+class Record(Struct, frozen=True, tag_field="record"):
+    """Base. `wall_ms` is the master's wall clock at the start, UTC; `start_s` its monotonic one."""
+
+    iad: str
+    wall_ms: int
+    start_s: float
+
+
+class QueryRecord(Record, frozen=True, tag="query"):
+    """One query, written by the query scheduler that received it."""
+
+    query: str
+    service: str
+    label: str
+    areas: tuple[str, ...]
+    percentile: float
+    slo_ms: float
+    status: Status
+    reason: Refusal | None
+    slo_met: bool
+    answered: int
+    asked: int
+    tasks: tuple[str, ...]
+    task_percentile: float
+    evaluated_ms: float | None
+    aggregated_ms: float
+
+
+class TaskRecord(Record, frozen=True, tag="task"):
+    """One task, written by the IAD that served it.
+
+    `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5).
+    """
+
+    task: str
+    service: str
+    label: str
+    policy: Policy
+    percentile: float
+    budget_ms: float
+    fanout: int
+    unloaded_ms: float | None
+    queueing_budget_ms: float | None
+    status: Status
+    reason: Refusal | None
+    answered: int
+    asked: int
+    evaluated_ms: float
+    aggregated_ms: float
+
+
+class SubtaskRecord(Record, frozen=True, tag="subtask"):
+    """One subtask; times count from its task's reception.
+
+    Queueing is dispatched − enqueued; unloaded response is result − dispatched; communication is
+    that less `node_wait_ms` (received → started) and `execution_ms` (started → finished), which
+    are durations on the node's clock. `deadline_ms` is t_D.
+    """
+
+    task: str
+    label: str
+    policy: Policy
+    node: str
+    window_s: float
+    enqueued_ms: float
+    deadline_ms: float
+    dispatched_ms: float | None
+    result_ms: float | None
+    node_wait_ms: float | None
+    execution_ms: float | None
+    missed_deadline: bool
+    dispatches: int
+    outcome: Literal["ok"] | Gap
+
+
+AnyRecord = QueryRecord | TaskRecord | SubtaskRecord
+
+encode_record = msgspec.json.Encoder().encode
+decode_record = msgspec.json.Decoder(AnyRecord).decode
