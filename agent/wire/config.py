@@ -106,6 +106,9 @@ class EdgeConfig(Section, frozen=True):
     history: EdgeHistory = EdgeHistory()
     pods: EdgePods = EdgePods()
 
+    def __post_init__(self) -> None:
+        require_keyless_ok(self.master.address, "master.address")
+
 
 # --- master --------------------------------------------------------------------------------------
 
