@@ -72,6 +72,14 @@ class Window(Struct, frozen=True, omit_defaults=True):
         end_ms = now_ms + 1 - round(self.ago_s * 1000)
         return end_ms - round(self.last_s * 1000), end_ms
 
+    @property
+    def length_s(self) -> float:
+        """Length of the window in seconds."""
+        if self.last_s is not None:
+            return self.last_s
+        assert self.start_ms is not None and self.end_ms is not None
+        return (self.end_ms - self.start_ms) / 1000
+
 
 class Slo(Struct, frozen=True):
     """Tail-latency objective: the `percentile`-th percentile of response times is at most
@@ -218,7 +226,8 @@ class TaskResult(Message, frozen=True, tag="task_result"):
 class Hello(Message, frozen=True, tag="hello"):
     """A node introduces itself; sent again whenever its link was cut.
 
-    `incarnation` is random per process start, `history` per history file.
+    `incarnation` is random per process start, `history` per history file. `running` names the
+    subtasks that its pods are serving or whose results it still holds.
     """
 
     node: Name
@@ -229,6 +238,7 @@ class Hello(Message, frozen=True, tag="hello"):
     pods: Annotated[int, Meta(ge=1, le=256)]
     version: Text
     emulates: Text = ""
+    running: Annotated[tuple[int, ...], Meta(max_length=256)] = ()
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat"):
@@ -264,6 +274,10 @@ class Welcome(Message, frozen=True, tag="welcome"):
 
     incarnation: Identifier
     heartbeat_s: Annotated[float, Meta(gt=0.0, le=3600.0)]
+
+
+class HelloWanted(Message, frozen=True, tag="hello_wanted"):
+    """The master does not know this link (it restarted, or gave the node up): say hello."""
 
 
 class Rejected(Message, frozen=True, tag="rejected"):
@@ -328,6 +342,6 @@ class OperatorError(Message, frozen=True, tag="operator_error"):
 PublicRequest = Query | Task
 PublicReply = Answer | TaskResult
 NodeMessage = Hello | Heartbeat | Goodbye | SubtaskResult
-MasterMessage = Welcome | Heartbeat | Rejected | Subtask
+MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | Subtask
 OperatorRequest = StatusRequest | SetPolicy
 OperatorReply = IadStatus | OperatorError

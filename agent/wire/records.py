@@ -14,6 +14,9 @@ from msgspec import Struct
 from agent.wire.messages import Gap, Policy, Refusal, Status
 
 
+SubtaskOutcome = Literal["ok"] | Gap
+
+
 class Record(Struct, frozen=True, tag_field="record"):
     """Base. `wall_ms` is the master's wall clock at the start, UTC; `start_s` its monotonic one."""
 
@@ -86,7 +89,7 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
     execution_ms: float | None
     missed_deadline: bool
     dispatches: int
-    outcome: Literal["ok"] | Gap
+    outcome: SubtaskOutcome
 
 
 AnyRecord = QueryRecord | TaskRecord | SubtaskRecord

@@ -1,0 +1,80 @@
+"""Aggregation of results by area, the same at both levels: subtasks of a task, tasks of a query."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+
+from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
+from agent.wire.packed import Float32Column, Int64Column
+
+
+def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
+    """One result per area, sorted by area. Where several sources cover an area their series are
+    interleaved by time and their aggregates combined, so nobody sees how many there were."""
+    by_area: dict[str, AreaResult] = {}
+    for result in results:
+        known = by_area.get(result.area)
+        by_area[result.area] = result if known is None else _merge(known, result)
+    return tuple(by_area[area] for area in sorted(by_area))
+
+
+def merge_missing(
+    missing: Iterable[Missing], answered: Iterable[AreaResult]
+) -> tuple[Missing, ...]:
+    """The areas that nobody answered, each once, with the first reason given, sorted by area."""
+    reasons: dict[str, Gap] = {}
+    for gap in missing:
+        reasons.setdefault(gap.area, gap.reason)
+    for result in answered:
+        reasons.pop(result.area, None)
+    return tuple(Missing(area, reasons[area]) for area in sorted(reasons))
+
+
+def _merge(a: AreaResult, b: AreaResult) -> AreaResult:
+    series = merge_series(a.series, b.series) if a.series and b.series else a.series or b.series
+    aggregate = (
+        merge_aggregates(a.aggregate, b.aggregate)
+        if a.aggregate and b.aggregate
+        else a.aggregate or b.aggregate
+    )
+    return AreaResult(a.area, series=series, aggregate=aggregate)
+
+
+def merge_series(a: Series, b: Series) -> Series:
+    """Readings of both in time order (a's first where equal); a channel that one lacks is missing
+    there. O(n log n)."""
+    times = a.time_ms.numbers() + b.time_ms.numbers()
+    order = sorted(range(len(times)), key=times.__getitem__)
+
+    def ordered(numbers: array[int] | array[float]) -> Iterable[float]:
+        return (numbers[i] for i in order)
+
+    values = {}
+    for channel in dict.fromkeys([*a.values, *b.values]):
+        parts = array("f")
+        for part in (a, b):
+            column = part.values.get(channel)
+            parts += column.numbers() if column else array("f", [math.nan]) * len(part.time_ms)
+        values[channel] = Float32Column.of(ordered(parts))
+    source = None
+    if a.source_time_ms and b.source_time_ms:
+        source = Int64Column.of(ordered(a.source_time_ms.numbers() + b.source_time_ms.numbers()))
+    return Series(Int64Column.of(ordered(times)), values, source)
+
+
+def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
+    """The aggregate of both sets of readings."""
+    channels = dict(a.channels)
+    for name, right in b.channels.items():
+        left = channels.get(name)
+        if left is None or left.count == 0:
+            channels[name] = right
+        elif right.count:
+            count = left.count + right.count
+            mean = (left.mean * left.count + right.mean * right.count) / count
+            channels[name] = ChannelAggregate(
+                count, min(left.min, right.min), mean, max(left.max, right.max)
+            )
+    return Aggregate(min(a.first_ms, b.first_ms), max(a.last_ms, b.last_ms), channels)

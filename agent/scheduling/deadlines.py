@@ -1,0 +1,58 @@
+"""From a task's budget to its queueing deadline (DSSP Eqs. 3–6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from _core.orderstats import UnloadedModel
+
+
+class Deadline(Struct, frozen=True):
+    """All subtasks of a task share one deadline; seconds.
+
+    `unloaded_s` is x_u, `queueing_budget_s` is t_Q = x_t − x_u (negative: late even if served at
+    once) and `at_s` is t_D = t_0 + t_Q. `infeasible` says that t_Q < 0 was measured, not guessed:
+    every node's window is large enough to have seen the quantile in question.
+    """
+
+    unloaded_s: float
+    queueing_budget_s: float
+    at_s: float
+    infeasible: bool
+
+
+class DeadlineEstimator:
+    """Unloaded response times of an IAD's nodes, and the deadlines that follow from them."""
+
+    def __init__(
+        self, *, window_samples: int = 10_000, window_s: float = 3_600.0, cold_start_s: float = 0.1
+    ) -> None:
+        self._model = UnloadedModel(
+            max_count=window_samples, max_age_s=window_s, prior_mean_s=cold_start_s
+        )
+
+    def add_node(self) -> int:
+        """A column for a new node."""
+        return self._model.add_node()
+
+    def observe(self, column: int, unloaded_s: float, now: float) -> None:
+        """One unloaded response time of a node: dispatched to an idle pod → result received."""
+        self._model.observe(column, unloaded_s, now)
+
+    def samples(self, column: int) -> int:
+        """How many response times the node's window holds."""
+        return self._model.node_count(column)
+
+    def deadline(
+        self, columns: Sequence[int], percentile: float, budget_s: float, now: float
+    ) -> Deadline:
+        """The deadline of a task that fans out to `columns` now, with budget (p_t, x_t)."""
+        nodes = self._model.node_set(columns)
+        unloaded_s = self._model.quantile(nodes, percentile, now)
+        queueing_budget_s = budget_s - unloaded_s
+        infeasible = queueing_budget_s < 0 and self._model.min_count(
+            nodes
+        ) >= UnloadedModel.samples_needed(percentile, len(columns))
+        return Deadline(unloaded_s, queueing_budget_s, now + queueing_budget_s, infeasible)

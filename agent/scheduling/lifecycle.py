@@ -1,0 +1,55 @@
+"""Lifecycles: the states that items go through, as tables keyed (from, to)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+NodeState = Literal["live", "lost", "left"]
+SubtaskState = Literal["queued", "dispatched", "returned", "expired", "abandoned", "forgotten"]
+GatherState = Literal["open", "closed"]
+
+NODE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "live"): "hello",
+    ("live", "live"): "hello on a new link",
+    ("live", "lost"): "heartbeats missed",
+    ("lost", "live"): "hello or heartbeat",
+    ("live", "left"): "goodbye",
+    ("lost", "left"): "goodbye",
+    ("left", "live"): "hello",
+}
+SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("queued", "dispatched"): "a pod is idle and this is the most urgent",
+    ("dispatched", "returned"): "result received",
+    ("dispatched", "queued"): "the node's link was cut and its pod does not run it",
+    ("queued", "expired"): "answer timeout",
+    ("dispatched", "abandoned"): "answer timeout; the pod is still busy with it",
+    ("abandoned", "returned"): "late result: it frees the pod, nobody wants it",
+    ("abandoned", "forgotten"): "the node's link was cut",
+}
+TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "refused"): "SLO infeasible even unloaded",
+    ("new", "open"): "subtasks enqueued",
+    ("new", "partial"): "no node to ask",
+    ("open", "complete"): "last subtask returned, nothing missing",
+    ("open", "partial"): "last subtask returned, or answer timeout",
+}
+QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "refused"): "unknown service",
+    ("new", "open"): "tasks sent",
+    ("new", "partial"): "no IAD covers the areas",
+    ("open", "complete"): "last task result, nothing missing",
+    ("open", "partial"): "last task result, or answer timeout",
+    ("open", "refused"): "an IAD refused its task",
+}
+
+
+class InvalidTransition(AssertionError):
+    """A state machine was driven along an arrow that its table does not have."""
+
+
+def check_transition(
+    table: dict[tuple[str, str], str], before: str, after: str, item: object
+) -> None:
+    """Raise `InvalidTransition` with the item, whose times are its history, unless allowed."""
+    if (before, after) not in table:
+        raise InvalidTransition(f"{before} → {after} is not allowed for {item!r}")

@@ -1,0 +1,129 @@
+"""The edge nodes of an IAD as its task scheduler sees them: areas, pods, queue, liveness."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from _core.edf import EdfQueue
+from agent.scheduling.events import Peer
+from agent.scheduling.lifecycle import NODE_TRANSITIONS, check_transition
+from agent.scheduling.task_entry import SubtaskEntry
+from agent.wire.areas import covers
+from agent.wire.messages import Hello, NodeStatus
+
+# Applications repeat their areas; the table forgets all when it has seen this many sets.
+REMEMBERED_COVERINGS = 1_024
+
+
+class Node:
+    """One edge node. Its queue lives here; the node itself holds none."""
+
+    __slots__ = (
+        "busy", "column", "displaced", "hello", "name", "peer", "queue", "seen_s", "state",
+        "watched",
+    )  # fmt: skip
+
+    def __init__(self, name: str, column: int) -> None:
+        self.name = name
+        self.column = column
+        self.queue = EdfQueue()
+        self.busy: dict[int, SubtaskEntry] = {}
+        self.state = "new"
+        self.hello: Hello
+        self.peer: Peer = None
+        self.seen_s = 0.0
+        self.watched = False
+        # Incarnations that a later one replaced: a second machine under the same name.
+        self.displaced: deque[str] = deque(maxlen=8)
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
+
+    def become(self, state: str) -> None:
+        """Change state along `NODE_TRANSITIONS`."""
+        check_transition(NODE_TRANSITIONS, self.state, state, self)
+        self.state = state
+
+    @property
+    def idle_pods(self) -> int:
+        """Pods that serve nothing; none while the node is not live."""
+        return self.hello.pods - len(self.busy) if self.state == "live" else 0
+
+    def areas_within(self, asked: Iterable[str]) -> list[str]:
+        """This node's areas that some asked area covers."""
+        return [area for area in self.hello.areas if any(covers(a, area) for a in asked)]
+
+    def status(self, unloaded_samples: int) -> NodeStatus:
+        """For the operator."""
+        assert self.state in ("live", "lost", "left")
+        return NodeStatus(
+            node=self.name,
+            state=self.state,  # type: ignore[arg-type]  # narrowed by the assert above
+            areas=self.hello.areas,
+            pods=self.hello.pods,
+            idle_pods=self.idle_pods,
+            queued=len(self.queue),
+            unloaded_samples=unloaded_samples,
+            emulates=self.hello.emulates,
+        )
+
+
+class Covering(NamedTuple):
+    """Who covers a set of asked areas: each node with its own areas, and the areas left over."""
+
+    nodes: list[tuple[Node, list[str]]]
+    unmatched: list[str]
+
+
+class NodeTable:
+    """Nodes by name and by link; a link speaks for the node that said hello on it."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Node] = {}
+        self._by_peer: dict[Peer, Node] = {}
+        self._coverings: dict[tuple[str, ...], Covering] = {}
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Node | None:
+        """The node of that name, if it ever said hello."""
+        return self._by_name.get(name)
+
+    def on(self, peer: Peer) -> Node | None:
+        """The node that speaks on this link."""
+        return self._by_peer.get(peer)
+
+    def bind(self, node: Node, hello: Hello, peer: Peer) -> None:
+        """From now on `node` is what `hello` says and speaks on `peer`; its former link is
+        forgotten."""
+        self.unbind(node)
+        node.hello = hello
+        node.peer = peer
+        self._by_name[node.name] = node
+        self._by_peer[peer] = node
+        self._coverings.clear()
+
+    def unbind(self, node: Node) -> None:
+        """Forget the node's link."""
+        if self._by_peer.get(node.peer) is node:
+            del self._by_peer[node.peer]
+        node.peer = None
+
+    def covering(self, asked: tuple[str, ...]) -> Covering:
+        """The nodes that cover the asked areas, whatever their state.
+
+        O(nodes · areas) once per set of areas, then a look-up until a node says hello.
+        """
+        found = self._coverings.get(asked)
+        if found is None:
+            nodes = [(node, areas) for node in self if (areas := node.areas_within(asked))]
+            own = [area for node in self for area in node.hello.areas]
+            unmatched = [a for a in asked if not any(covers(a, area) for area in own)]
+            found = Covering(nodes, unmatched)
+            if len(self._coverings) >= REMEMBERED_COVERINGS:
+                self._coverings.clear()
+            self._coverings[asked] = found
+        return found

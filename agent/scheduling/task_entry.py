@@ -1,0 +1,85 @@
+"""A task and its subtasks while they are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.scheduling.deadlines import Deadline
+from agent.scheduling.events import Peer
+from agent.scheduling.lifecycle import (
+    SUBTASK_TRANSITIONS,
+    TASK_TRANSITIONS,
+    check_transition,
+)
+from agent.wire.messages import AreaResult, Gap, Missing, Policy, Task
+
+if TYPE_CHECKING:
+    from agent.scheduling.nodes import Node
+
+
+class TaskEntry:
+    """A task being served: what is still pending and what has come back."""
+
+    __slots__ = (
+        "deadline", "evaluated_s", "fanout", "missing", "origin", "pending", "policy",
+        "received_s", "results", "state", "task", "timer",
+    )  # fmt: skip
+
+    def __init__(self, task: Task, origin: Peer, policy: Policy, received_s: float) -> None:
+        self.task = task
+        self.origin = origin
+        self.policy = policy
+        self.received_s = received_s
+        self.evaluated_s = received_s
+        self.state = "new"
+        self.deadline: Deadline | None = None
+        self.fanout = 0
+        self.pending: set[SubtaskEntry] = set()
+        self.results: list[AreaResult] = []
+        self.missing: list[Missing] = []
+        self.timer = -1
+
+    def __repr__(self) -> str:
+        return f"<task {self.task.id} {self.state}, {len(self.pending)} pending>"
+
+    def become(self, state: str) -> None:
+        """Change state along `TASK_TRANSITIONS`."""
+        check_transition(TASK_TRANSITIONS, self.state, state, self)
+        self.state = state
+
+
+class SubtaskEntry:
+    """One node's share of a task. `dispatches` counts how often it was sent: more than once when
+    the node's link was cut; `id` changes each time, so a late result is never mistaken."""
+
+    __slots__ = (
+        "areas", "dispatched_s", "dispatches", "enqueued_s", "handle", "id", "node", "parent",
+        "state", "unbroken",
+    )  # fmt: skip
+
+    def __init__(self, parent: TaskEntry, node: Node, areas: list[str], enqueued_s: float) -> None:
+        self.parent = parent
+        self.node = node
+        self.areas = areas
+        self.enqueued_s = enqueued_s
+        self.state = "queued"
+        self.handle = -1
+        self.id = -1
+        self.dispatched_s: float | None = None
+        self.dispatches = 0
+        self.unbroken = True
+
+    def __repr__(self) -> str:
+        return (
+            f"<subtask {self.id} of {self.parent.task.id} at {self.node.name} {self.state}, "
+            f"enqueued {self.enqueued_s}, dispatched {self.dispatched_s} ×{self.dispatches}>"
+        )
+
+    def become(self, state: str) -> None:
+        """Change state along `SUBTASK_TRANSITIONS`."""
+        check_transition(SUBTASK_TRANSITIONS, self.state, state, self)
+        self.state = state
+
+    def lose(self, reason: Gap) -> None:
+        """Record that this node's areas stay without an answer."""
+        self.parent.missing.extend(Missing(area, reason) for area in self.areas)
