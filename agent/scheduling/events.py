@@ -39,11 +39,18 @@ class TaskReturned(_Struct, frozen=True):
     result: TaskResult
 
 
+class TaskUndeliverable(_Struct, frozen=True):
+    """There is no link to the IAD: its task was not sent."""
+
+    iad: str
+    task_id: str
+
+
 class Tick(_Struct, frozen=True):
     """Time has passed: due timeouts are served. Both schedulers say when in `next_tick`."""
 
 
-QueryEvent = QueryArrived | TaskReturned | Tick
+QueryEvent = QueryArrived | TaskReturned | TaskUndeliverable | Tick
 
 # --- events of the task scheduler ----------------------------------------------------------------
 

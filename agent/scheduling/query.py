@@ -16,6 +16,7 @@ from agent.scheduling.events import (
     SendAnswer,
     SendTask,
     TaskReturned,
+    TaskUndeliverable,
     Tick,
     WriteRecord,
 )
@@ -90,6 +91,8 @@ class QueryScheduler:
                 return self._arrived(event.client, event.query, now)
             case TaskReturned():
                 return self._returned(event.iad, event.result, now)
+            case TaskUndeliverable():
+                return self._undeliverable(event.iad, event.task_id, now)
             case Tick():
                 return [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
 
@@ -147,12 +150,21 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
-        del self._open[result.id]
         share.result = result
-        entry.pending -= 1
         if result.status == "refused":
             self._close(entry)
             return self._refuse(entry, result.reason or "malformed", result.message, now)
+        return self._settled(entry, share, now)
+
+    def _undeliverable(self, iad: str, task_id: str, now: float) -> list[Instruction]:
+        entry, share = self._open.get(task_id, (None, None))
+        if entry is None or share is None or share.iad != iad:
+            return []
+        return self._settled(entry, share, now)
+
+    def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
+        del self._open[share.task_id]
+        entry.pending -= 1
         if entry.pending:
             return []
         self._close(entry)
@@ -234,9 +246,9 @@ class QueryScheduler:
         assert len(entries) == len(self._timers)
         for entry in entries:
             assert entry.state == "open"
-            waiting = [s for s in entry.shares if s.result is None]
+            waiting = [s for s in entry.shares if s.task_id in self._open]
             assert entry.pending == len(waiting) > 0
-            assert all(self._open[s.task_id] == (entry, s) for s in waiting)
+            assert all(s.result is None for s in waiting)
 
 
 def _expected_areas(asked: Sequence[str], declared: Sequence[str]) -> list[str]:

@@ -8,7 +8,8 @@ AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$"
 
 
 def covers(parent: str, child: str) -> bool:
-    """Whether `child` is `parent` or lies below it: ``b1/f4`` covers ``b1/f4/r413``, not ``b1/f41``."""
+    """Whether `child` is `parent` or lies below it: ``b1/f4`` covers ``b1/f4/r413``, but not
+    ``b1/f41``."""
     return child == parent or (child.startswith(parent) and child[len(parent)] == "/")
 
 

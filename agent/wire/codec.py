@@ -120,7 +120,10 @@ def _version_problem(frame: bytes) -> str:
             f"version {frame[0:1].decode()}.{frame[1:2].decode()} is not spoken here; "
             f"this is version {MAJOR.decode()}.{MINOR.decode()}"
         )
-    return f"not a Sanderling frame: it starts with {frame[:HEADER_BYTES]!r}, expected b'10J' or b'10M'"
+    return (
+        f"not a Sanderling frame: it starts with {frame[:HEADER_BYTES]!r}, "
+        "expected b'10J' or b'10M'"
+    )
 
 
 def _codec_of(frame: bytes) -> bytes:

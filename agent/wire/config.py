@@ -73,15 +73,21 @@ class EdgeHistory(Section, frozen=True):
     """The local history of readings."""
 
     path: Annotated[
-        str, Meta(min_length=1, description="SQLite file; a relative path is taken from the config file's folder.")
+        str,
+        Meta(
+            min_length=1,
+            description="SQLite file; a relative path is taken from the config file's folder.",
+        ),
     ] = "history.sqlite"
-    retention_s: Annotated[Positive, Meta(description="Seconds that a reading is kept.")] = 259_200.0
-    group_readings: Annotated[
-        Count, Meta(le=100_000, description="Readings in one row group.")
-    ] = 600
-    commit_s: Annotated[
-        Positive, Meta(description="Seconds of readings a power cut may lose.")
-    ] = 10.0
+    retention_s: Annotated[Positive, Meta(description="Seconds that a reading is kept.")] = (
+        259_200.0
+    )
+    group_readings: Annotated[Count, Meta(le=100_000, description="Readings in one row group.")] = (
+        600
+    )
+    commit_s: Annotated[Positive, Meta(description="Seconds of readings a power cut may lose.")] = (
+        10.0
+    )
 
 
 class EdgePods(Section, frozen=True):
@@ -135,9 +141,7 @@ class MasterSockets(Section, frozen=True):
 class MasterScheduling(Section, frozen=True):
     """Deadlines and queues."""
 
-    policy: Annotated[
-        Policy, Meta(description="Queue order: edfq, tedfq, spr or fifo.")
-    ] = "edfq"
+    policy: Annotated[Policy, Meta(description="Queue order: edfq, tedfq, spr or fifo.")] = "edfq"
     window_samples: Annotated[
         Count, Meta(le=65_535, description="Unloaded response times kept per node.")
     ] = 10_000
@@ -172,9 +176,9 @@ class MasterRecords(Section, frozen=True):
         int, Meta(ge=4_096, description="A file is closed at this size, in bytes.")
     ] = 16_777_216
     keep_files: Annotated[Count, Meta(description="Closed files kept; the oldest go.")] = 16
-    flush_s: Annotated[
-        Positive, Meta(description="Seconds that a record may wait in memory.")
-    ] = 1.0
+    flush_s: Annotated[Positive, Meta(description="Seconds that a record may wait in memory.")] = (
+        1.0
+    )
 
 
 class MasterIdentity(Section, frozen=True):

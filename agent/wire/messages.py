@@ -67,7 +67,8 @@ class Window(Struct, frozen=True, omit_defaults=True):
         A relative window that ends now includes a reading taken in this very millisecond.
         """
         if self.last_s is None:
-            assert self.start_ms is not None and self.end_ms is not None
+            assert self.start_ms is not None
+            assert self.end_ms is not None
             return self.start_ms, self.end_ms
         end_ms = now_ms + 1 - round(self.ago_s * 1000)
         return end_ms - round(self.last_s * 1000), end_ms
@@ -77,7 +78,8 @@ class Window(Struct, frozen=True, omit_defaults=True):
         """Length of the window in seconds."""
         if self.last_s is not None:
             return self.last_s
-        assert self.start_ms is not None and self.end_ms is not None
+        assert self.start_ms is not None
+        assert self.end_ms is not None
         return (self.end_ms - self.start_ms) / 1000
 
 
@@ -328,6 +330,7 @@ class IadStatus(Message, frozen=True, tag="iad_status"):
     iad: Name
     policy: Policy
     nodes: tuple[NodeStatus, ...]
+    unreachable_iads: tuple[Name, ...]
     open_queries: int
     open_tasks: int
     counters: dict[str, int]

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from agent.wire.messages import Gap, Policy, Refusal, Status
 
-
 SubtaskOutcome = Literal["ok"] | Gap
 
 

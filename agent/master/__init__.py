@@ -1,0 +1,1 @@
+"""The process of an IAD: sockets and loops around the pure schedulers."""

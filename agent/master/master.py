@@ -1,0 +1,348 @@
+"""The master: moves frames between sockets and schedulers, and decides nothing itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import zmq
+from msgspec import Struct
+
+from agent.master.record_log import RecordLog
+from agent.master.sockets import Route, dealer, router
+from agent.process import StopSignal
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.events import (
+    Instruction,
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    PolicyChanged,
+    QueryArrived,
+    SendAnswer,
+    SendTask,
+    SendTaskResult,
+    SendToNode,
+    SubtaskReturned,
+    TaskArrived,
+    TaskReturned,
+    TaskUndeliverable,
+    Tick,
+    WriteRecord,
+)
+from agent.scheduling.query import Member, QueryScheduler
+from agent.scheduling.task import TaskScheduler
+from agent.wire.codec import (
+    MAX_REQUEST_BYTES,
+    MAX_RESULT_BYTES,
+    MESSAGEPACK,
+    Decoder,
+    WireError,
+    encode,
+)
+from agent.wire.config import MasterConfig
+from agent.wire.messages import (
+    Answer,
+    Coverage,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    IadStatus,
+    NodeMessage,
+    OperatorError,
+    OperatorRequest,
+    PublicRequest,
+    Query,
+    Rejected,
+    SetPolicy,
+    TaskResult,
+)
+
+# Messages taken from one socket before the others get their turn.
+TURN = 64
+
+
+class _Origin(Struct, frozen=True):
+    """Who sent a request to the public socket, and in which codec the reply goes back."""
+
+    route: Route
+    codec: bytes
+
+
+class _Here:
+    """The origin of this IAD's own tasks: its query scheduler."""
+
+
+_HERE = _Here()
+
+
+class Master:
+    """One IAD's master: query scheduler, task scheduler, records, and the sockets around them."""
+
+    def __init__(
+        self,
+        config: MasterConfig,
+        folder: Path,
+        *,
+        run: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._iad = config.iad.name
+        wall_offset_s = time.time() - clock()
+        self._query_scheduler = QueryScheduler(
+            self._iad,
+            [Member(member.iad, member.areas) for member in config.pool],
+            run=run,
+            timeout_factor=config.scheduling.timeout_factor,
+            wall_offset_s=wall_offset_s,
+        )
+        self._task_scheduler = TaskScheduler(
+            self._iad,
+            DeadlineEstimator(
+                window_samples=config.scheduling.window_samples,
+                window_s=config.scheduling.window_s,
+                cold_start_s=config.scheduling.cold_start_ms / 1e3,
+            ),
+            policy=config.scheduling.policy,
+            heartbeat_s=config.liveness.heartbeat_s,
+            lost_after=config.liveness.lost_after,
+            wall_offset_s=wall_offset_s,
+        )
+        self._records = (
+            RecordLog(config.records, folder / config.records.directory)
+            if config.records.directory
+            else None
+        )
+        self._malformed = 0
+        self._performers: dict[type, Callable[[Any], None]] = {
+            SendTask: self._send_task,
+            SendAnswer: self._send_answer,
+            SendTaskResult: self._send_task_result,
+            SendToNode: self._send_to_node,
+            WriteRecord: self._write_record,
+        }
+        self._public_decoder: Decoder[PublicRequest] = Decoder(PublicRequest)
+        self._node_decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_RESULT_BYTES)
+        self._operator_decoder: Decoder[OperatorRequest] = Decoder(OperatorRequest)
+        self._peer_decoder: Decoder[TaskResult] = Decoder(TaskResult, MAX_RESULT_BYTES)
+
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            self._public = router(self._context, config.sockets.public, MAX_REQUEST_BYTES)
+            self._nodes = router(self._context, config.sockets.nodes, MAX_RESULT_BYTES)
+            self._operator = router(self._context, config.sockets.operator, MAX_REQUEST_BYTES)
+        except OSError:
+            self._context.destroy(linger=0)
+            raise
+        self._peers = {
+            member.iad: dealer(self._context, member.address, MAX_RESULT_BYTES)
+            for member in config.pool
+            if member.iad != self._iad
+        }
+
+    def close(self) -> None:
+        """Write the records that wait and close the sockets."""
+        if self._records:
+            self._records.flush()
+        self._context.destroy()
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def serve(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        poller = zmq.Poller()
+        turns: dict[Any, Callable[[], None]] = {
+            self._nodes.socket: self._node_turn,
+            self._public.socket: self._public_turn,
+            self._operator.socket: self._operator_turn,
+        }
+        for iad, socket in self._peers.items():
+            turns[socket] = partial(self._peer_turn, iad, socket)
+        for fileno in stop.filenos:
+            turns[fileno] = partial(stop.woken, fileno)
+        for source in turns:
+            poller.register(source, zmq.POLLIN)
+        while not stop.requested:
+            for source, _ in poller.poll(self._timeout_ms()):
+                turns[source]()
+            self._tick()
+
+    def _timeout_ms(self) -> int | None:
+        due = [
+            t
+            for t in (
+                self._query_scheduler.next_tick,
+                self._task_scheduler.next_tick,
+                self._records.next_flush if self._records else None,
+            )
+            if t is not None
+        ]
+        # Rounded up: a poll that returns a hair early would only turn round again.
+        return max(0, math.ceil((min(due) - self._clock()) * 1e3)) if due else None
+
+    def _tick(self) -> None:
+        now = self._clock()
+        for scheduler in (self._query_scheduler, self._task_scheduler):
+            due = scheduler.next_tick
+            if due is not None and due <= now:
+                self._perform(scheduler.handle(Tick(), now))
+        if self._records and (due := self._records.next_flush) is not None and due <= now:
+            self._records.flush()
+
+    def _perform(self, instructions: list[Instruction]) -> None:
+        performers = self._performers
+        for instruction in instructions:
+            performers[type(instruction)](instruction)
+
+    # --- clients and other masters -------------------------------------------------------------
+
+    def _public_turn(self) -> None:
+        for _ in range(TURN):
+            received = self._public.receive()
+            if received is None:
+                return
+            route, frame = received
+            now = self._clock()
+            try:
+                request, codec = self._public_decoder.decode(frame)
+            except WireError as error:
+                self._malformed += 1
+                self._public.send(route, _malformed_answer(error))
+                continue
+            origin = _Origin(route, codec)
+            if isinstance(request, Query):
+                self._perform(self._query_scheduler.handle(QueryArrived(origin, request), now))
+            else:
+                self._perform(self._task_scheduler.handle(TaskArrived(origin, request), now))
+
+    def _send_answer(self, instruction: SendAnswer) -> None:
+        origin: _Origin = instruction.client
+        self._public.send(origin.route, encode(instruction.answer, origin.codec))
+
+    def _send_task(self, instruction: SendTask) -> None:
+        now = self._clock()
+        if instruction.iad == self._iad:
+            self._perform(self._task_scheduler.handle(TaskArrived(_HERE, instruction.task), now))
+            return
+        try:
+            self._peers[instruction.iad].send(encode(instruction.task), zmq.NOBLOCK)
+        except zmq.Again:
+            event = TaskUndeliverable(instruction.iad, instruction.task.id)
+            self._perform(self._query_scheduler.handle(event, now))
+
+    def _send_task_result(self, instruction: SendTaskResult) -> None:
+        origin: _Origin | _Here = instruction.origin
+        if isinstance(origin, _Here):
+            event = TaskReturned(self._iad, instruction.result)
+            self._perform(self._query_scheduler.handle(event, self._clock()))
+        else:
+            self._public.send(origin.route, encode(instruction.result, origin.codec))
+
+    def _peer_turn(self, iad: str, socket: zmq.Socket[bytes]) -> None:
+        for _ in range(TURN):
+            try:
+                frame = socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            while socket.getsockopt(zmq.RCVMORE):
+                socket.recv()
+                frame = b""
+            try:
+                result, _codec = self._peer_decoder.decode(frame)
+            except WireError:
+                self._malformed += 1
+                continue
+            event = TaskReturned(iad, result)
+            self._perform(self._query_scheduler.handle(event, self._clock()))
+
+    # --- edge nodes ----------------------------------------------------------------------------
+
+    def _node_turn(self) -> None:
+        for _ in range(TURN):
+            received = self._nodes.receive()
+            if received is None:
+                return
+            route, frame = received
+            now = self._clock()
+            try:
+                message, _codec = self._node_decoder.decode(frame)
+            except WireError as error:
+                self._malformed += 1
+                self._nodes.send(route, encode(Rejected(str(error)), error.codec))
+                continue
+            self._perform(self._task_scheduler.handle(_node_event(route, message), now))
+
+    def _send_to_node(self, instruction: SendToNode) -> None:
+        self._nodes.send(instruction.peer, encode(instruction.message, MESSAGEPACK))
+
+    # --- operator ------------------------------------------------------------------------------
+
+    def _operator_turn(self) -> None:
+        for _ in range(TURN):
+            received = self._operator.receive()
+            if received is None:
+                return
+            route, frame = received
+            try:
+                request, codec = self._operator_decoder.decode(frame)
+            except WireError as error:
+                self._operator.send(route, encode(OperatorError(str(error)), error.codec))
+                continue
+            if isinstance(request, SetPolicy):
+                event = PolicyChanged(request.policy)
+                self._perform(self._task_scheduler.handle(event, self._clock()))
+            self._operator.send(route, encode(self._status(), codec))
+
+    def _status(self) -> IadStatus:
+        return IadStatus(
+            iad=self._iad,
+            policy=self._task_scheduler.policy,
+            nodes=self._task_scheduler.node_statuses(),
+            unreachable_iads=tuple(
+                iad for iad, socket in self._peers.items() if not socket.poll(0, zmq.POLLOUT)
+            ),
+            open_queries=self._query_scheduler.open_queries,
+            open_tasks=self._task_scheduler.open_tasks,
+            counters=self._query_scheduler.counters
+            | self._task_scheduler.counters
+            | {
+                "malformed_frames": self._malformed,
+                "records_lost": self._records.lost if self._records else 0,
+            },
+        )
+
+    def _write_record(self, instruction: WriteRecord) -> None:
+        if self._records:
+            self._records.append(instruction.record, self._clock())
+
+
+def _node_event(
+    route: Route, message: NodeMessage
+) -> NodeJoined | NodeAlive | NodeLeft | SubtaskReturned:
+    match message:
+        case Hello():
+            return NodeJoined(route, message)
+        case Heartbeat():
+            return NodeAlive(route, message.incarnation)
+        case Goodbye():
+            return NodeLeft(route, message.incarnation)
+        case _:
+            return SubtaskReturned(route, message)
+
+
+def _malformed_answer(error: WireError) -> bytes:
+    answer = Answer(
+        id=error.sender_id,
+        status="refused",
+        elapsed_ms=0.0,
+        slo_met=False,
+        coverage=Coverage(0, 0),
+        reason="malformed",
+        message=str(error),
+    )
+    return encode(answer, error.codec)
