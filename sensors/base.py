@@ -1,0 +1,119 @@
+"""What a driver is: it describes its channels and gives one reading when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+
+class SensorError(Exception):
+    """A driver cannot be set up, or a reading failed; the text is one line that says why."""
+
+
+class Channel(NamedTuple):
+    """One measured quantity. `low` and `high` bound what the sensor can measure, in `unit`."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+class Reading(NamedTuple):
+    """One value per channel, in the driver's channel order; NaN is a value that is missing.
+
+    `source_time_ms` is set by a replay: when the values were first recorded, in milliseconds
+    since 1970 UTC.
+    """
+
+    values: tuple[float, ...]
+    source_time_ms: int | None = None
+
+
+class Driver(Protocol):
+    """A sensor that is open. One thread uses it; a read may block, for less than an interval."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels of every reading, in order."""
+        ...
+
+    def read(self) -> Reading:
+        """Take one reading now; SensorError if the sensor gives none."""
+        ...
+
+    def preload(self) -> Iterable[tuple[int, Reading]]:
+        """Readings that an empty history starts with, oldest first: (n, reading) where the reading
+        belongs n sampling intervals before the first `read`. Hardware has none."""
+        ...
+
+    def close(self) -> None:
+        """Release what the driver holds; called once."""
+        ...
+
+
+class Options:
+    """A driver's own options, taken one by one; SensorError in one line for a wrong one."""
+
+    def __init__(self, driver: str, given: Mapping[str, Any], folder: Path) -> None:
+        self._driver = driver
+        self._given = given
+        self._folder = folder
+        self._known: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        """A text, or None where it is not given; a whole number (a room, say) counts as text."""
+        value = self._take(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.error(f"{name} must be a text")
+        return value
+
+    def path(self, name: str) -> Path | None:
+        """A path, relative to the configuration file's folder, or None where it is not given."""
+        text = self.text(name)
+        return self._folder / text if text is not None else None
+
+    def count(self, name: str, default: int) -> int:
+        """A whole number, 0 or more."""
+        value = self._take(name)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.error(f"{name} must be a whole number, 0 or more")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A finite number, 0 or more."""
+        value = self._take(name)
+        if value is None:
+            return default
+        valid = isinstance(value, int | float) and not isinstance(value, bool)
+        if not valid or not 0 <= value < float("inf"):
+            raise self.error(f"{name} must be a number, 0 or more")
+        return float(value)
+
+    def finish(self) -> None:
+        """Refuse what no call above has asked for."""
+        for name in self._given:
+            if name not in self._known:
+                raise self.error(f"unknown option {name}; {nearest(name, self._known)}")
+
+    def error(self, text: str) -> SensorError:
+        """A SensorError that begins with the driver's name."""
+        return SensorError(f"{self._driver}: {text}")
+
+    def _take(self, name: str) -> Any:
+        self._known.append(name)
+        return self._given.get(name)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for whoever wrote `name`: the nearest of `known`, or all of them."""
+    import difflib  # only an error needs it
+
+    known = tuple(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

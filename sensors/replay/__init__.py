@@ -1,0 +1,141 @@
+"""A recorded CSV file played again, one row a read, from the start again at the end.
+
+The sampler gives each reading the time at which it is played; the recorded time travels along as
+`source_time_ms`. Values are passed on as recorded, faults included.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO, cast
+
+from sensors.base import Channel, Options, Reading, SensorError, nearest
+
+if TYPE_CHECKING:
+    from _csv import Reader as _CsvReader
+
+# The columns of a recording that are channels; others are left alone.
+CHANNELS: Final = (
+    Channel("temperature", "celsius", -40.0, 80.0),
+    Channel("humidity", "percent", 0.0, 100.0),
+    Channel("co2", "ppm", 0.0, 10_000.0),
+    Channel("light", "lux", 0.0, 200_000.0),
+)
+DATA: Final = Path(__file__).parent / "data"
+
+
+class Replay:
+    """Rows of `path`, those of `room` alone if the file has a column `room` and one is given.
+
+    The file is read through once to check it, and then row by row: a recording of any length takes
+    no more memory than one row.
+    """
+
+    def __init__(self, path: Path, room: str | None, start_row: int, preload_rows: int) -> None:
+        self._path = path
+        self._room = room
+        self._preload_rows = preload_rows
+        self.channels = self._find_channels()
+        # Reading all rows is the check; from here on none of them can be wrong.
+        self._rows = sum(1 for _ in self._once())
+        if not self._rows:
+            raise self._error(f"no rows{f' of room {room}' if room else ''}")
+        self._first = (start_row - preload_rows) % self._rows
+        self._live = self._from(start_row % self._rows)
+
+    def read(self) -> Reading:
+        return next(self._live)
+
+    def preload(self) -> Iterable[tuple[int, Reading]]:
+        rows = islice(self._from(self._first), self._preload_rows)
+        return zip(range(self._preload_rows, 0, -1), rows, strict=True)
+
+    def close(self) -> None:
+        self._live.close()
+
+    def _from(self, row: int) -> Generator[Reading, None, None]:
+        while True:
+            yield from islice(self._once(), row, None)
+            row = 0
+
+    def _once(self) -> Iterator[Reading]:
+        names = [channel.name for channel in self.channels]
+        with self._lines() as lines:
+            header = next(lines)
+            columns = [header.index(name) for name in names]
+            timestamp = header.index("timestamp")
+            room = header.index("room") if self._room and "room" in header else None
+            for row in lines:
+                if room is None or row[room] == self._room:
+                    values = tuple([float(row[i] or "nan") for i in columns])
+                    yield Reading(values, _milliseconds(row[timestamp]))
+
+    def _find_channels(self) -> tuple[Channel, ...]:
+        with self._lines() as lines:
+            header = next(lines, [])
+        if "timestamp" not in header:
+            raise self._error("the first line names no column timestamp")
+        channels = tuple(channel for channel in CHANNELS if channel.name in header)
+        if not channels:
+            known = ", ".join(channel.name for channel in CHANNELS)
+            raise self._error(f"the first line names no channel; known: {known}")
+        return channels
+
+    @contextmanager
+    def _lines(self) -> Iterator[_CsvReader]:
+        """The file's lines, split; whatever is wrong with the file or a line is a SensorError."""
+        lines = None
+        try:
+            with self._open() as file:
+                lines = csv.reader(file)
+                yield lines
+        except OSError as error:
+            raise self._error(error.strerror or str(error)) from None
+        except (EOFError, zlib.error) as error:
+            raise self._error(str(error)) from None
+        except (ValueError, IndexError, csv.Error):
+            line = lines.line_num if lines is not None else 0
+            raise self._error(f"line {line} is not a reading") from None
+
+    def _open(self) -> TextIO:
+        if self._path.suffix == ".gz":
+            return cast(TextIO, gzip.open(self._path, "rt", encoding="utf-8", newline=""))
+        return self._path.open(encoding="utf-8", newline="")
+
+    def _error(self, text: str) -> SensorError:
+        return SensorError(f"replay: {self._path}: {text}")
+
+
+def _milliseconds(timestamp: str) -> int:
+    """Milliseconds since 1970 UTC; a timestamp without an offset is UTC."""
+    time = datetime.fromisoformat(timestamp)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)
+
+
+def open_driver(options: Options) -> Replay:
+    path = options.path("file")
+    room = options.text("room")
+    start_row = options.count("start_row", 0)
+    preload_rows = options.count("preload_rows", 0)
+    options.finish()
+    if path is None:
+        if room is None:
+            raise options.error("give either file or the room of a shipped recording")
+        path, room = _shipped(room, options), None
+    return Replay(path, room, start_row, preload_rows)
+
+
+def _shipped(room: str, options: Options) -> Path:
+    rooms = {path.name[5:-7]: path for path in sorted(DATA.glob("room-*.csv.gz"))}
+    if room not in rooms:
+        raise options.error(f"no recording of room {room} is shipped; {nearest(room, rooms)}")
+    return rooms[room]
