@@ -1,0 +1,87 @@
+# Everything happens in .venv and build; nothing needs root. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+# One empty file for each step that is done; `make` compares their times with those of the sources.
+DONE := .venv/done
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
+CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
+
+# What remains of pip's output: the file that it downloads.
+PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
+
+.PHONY: help demo test lint bench lock upgrade clean
+
+help: ## List the targets
+	@echo "Usage: make <target> [PYTHON=python3.12]"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
+	@exec $(BIN)/fleet demo $(ARGS)
+
+test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
+	@echo "Testing …"
+	@$(BIN)/pytest
+	@echo "Testing _core again, in its debug build …"
+	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core
+
+lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
+	@echo "Checking style, types and imports …"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(DONE)/dev $(DONE)/core ## Set up, then run the benchmarks: one line of JSON each
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: ## Renew locks/ after a change of dependencies, keeping versions where possible
+	@tools/lock.sh
+
+upgrade: ## Renew locks/ with the newest versions
+	@tools/lock.sh --upgrade
+
+clean: ## Remove .venv, builds and caches; var/ stays
+	rm -rf .venv .venv-lock build dist *.egg-info
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -f _core/*.so _core/*.c
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# Progress goes to stderr: what a command answers stays alone on stdout.
+
+$(DONE)/venv:
+	@tools/check_prerequisites.sh "$(PYTHON)"
+	@echo "Creating .venv …" >&2
+	@$(PYTHON) -m venv --clear .venv
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/run: locks/build.txt locks/run.txt | $(DONE)/venv
+	@echo "Installing what running needs, at locked versions …" >&2
+	@$(PIP_INSTALL) --require-hashes -r locks/build.txt -r locks/run.txt | $(PIP_PROGRESS) >&2
+	@touch $@
+
+$(DONE)/dev: locks/dev.txt | $(DONE)/run
+	@echo "Installing what testing needs, at locked versions …" >&2
+	@$(PIP_INSTALL) --require-hashes -r locks/dev.txt | $(PIP_PROGRESS) >&2
+	@touch $@
+
+# Installing builds everything; where only sources of _core changed, only those are built again.
+NEEDS_INSTALL := pyproject.toml setup.py $(DONE)/run
+
+$(DONE)/core: $(CORE) $(NEEDS_INSTALL)
+	@echo "Building _core; on a small Pi this takes minutes …" >&2
+	@tools/build_core.sh $(if $(filter $(NEEDS_INSTALL),$?),install,release)
+	@touch $@
+
+$(DONE)/core-debug: $(CORE) setup.py $(DONE)/run
+	@echo "Building _core for debugging …" >&2
+	@tools/build_core.sh debug
+	@touch $@
