@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -76,7 +77,7 @@ class _Link(Generic[T]):
         self.socket.send(encode(message))
 
     def receive_message(self, timeout_ms: float) -> T:
-        if not self.socket.poll(timeout_ms):
+        if not self.socket.poll(math.ceil(timeout_ms)):
             raise NoReplyError(
                 f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
                 "is a master running there?"

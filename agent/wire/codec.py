@@ -106,7 +106,9 @@ class Decoder(Generic[T]):
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UnicodeDecodeError:
+            raise WireError("text is not valid UTF-8", codec=codec) from None
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise WireError(
                 _one_line(str(error)), codec=codec, sender_id=_sender_id(body, codec)
             ) from None

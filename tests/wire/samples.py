@@ -1,0 +1,124 @@
+"""One sample of every message, for golden frames and schema tests."""
+
+from agent.wire import messages as m
+from agent.wire.packed import Float32Column, Int64Column
+
+SERIES = m.Series(
+    time_ms=Int64Column.of([1_377_298_800_000, 1_377_298_801_000]),
+    values={
+        "temperature": Float32Column.of([23.46, 23.5]),
+        "humidity": Float32Column.of([52.62, 52.75]),
+    },
+    source_time_ms=Int64Column.of([1_377_299_040_000, 1_377_299_100_000]),
+)
+AGGREGATE = m.Aggregate(
+    1_377_298_800_000,
+    1_377_298_801_000,
+    {"temperature": m.ChannelAggregate(2, 23.46, 23.48, 23.5)},
+)
+
+SAMPLES: dict[str, m.Message] = {
+    "query": m.Query(
+        id="q1",
+        areas=("b1/f4", "b1/f7/r752"),
+        window=m.Window(last_s=600.0),
+        slo=m.Slo(99.0, 500.0),
+    ),
+    "query_full": m.Query(
+        id="q2",
+        areas=("b1",),
+        window=m.Window(start_ms=1_377_298_800_000, end_ms=1_377_302_400_000),
+        slo=m.Slo(99.9, 800.0),
+        channels=("temperature",),
+        form="aggregate",
+        timeout_ms=1_500.0,
+        label="class 2",
+        emulation_seed=7,
+    ),
+    "answer_series": m.Answer(
+        id="q1",
+        status="partial",
+        elapsed_ms=81.25,
+        slo_met=False,
+        coverage=m.Coverage(1, 2),
+        results=(m.AreaResult("b1/f4/r413", series=SERIES),),
+        missing=(m.Missing("b1/f7/r752", "node_down"),),
+        tasks=(m.TaskReport("iad3", 99.498743710662, 500.0, m.Coverage(1, 1), 79.5),),
+    ),
+    "answer_aggregate": m.Answer(
+        id="q2",
+        status="complete",
+        elapsed_ms=81.25,
+        slo_met=True,
+        coverage=m.Coverage(1, 1),
+        results=(m.AreaResult("b1/f4/r413", aggregate=AGGREGATE),),
+    ),
+    "answer_refused": m.Answer(
+        id="q3",
+        status="refused",
+        elapsed_ms=0.5,
+        slo_met=False,
+        coverage=m.Coverage(0, 1),
+        reason="infeasible",
+        message="the SLO cannot be met even by idle nodes",
+    ),
+    "task": m.Task(
+        id="0123456789ab-1",
+        areas=("b1/f4",),
+        window=m.Window(last_s=600.0, ago_s=60.0),
+        percentile=99.498743710662,
+        budget_ms=500.0,
+        timeout_ms=1_900.0,
+    ),
+    "task_result": m.TaskResult(
+        id="0123456789ab-1",
+        status="partial",
+        total_ms=79.5,
+        results=(m.AreaResult("b1/f4/r413", series=SERIES),),
+        missing=(m.Missing("b1/f4/r415", "no_data"),),
+    ),
+    "hello": m.Hello(
+        node="n1",
+        incarnation="5f1d3c",
+        history="a81be0",
+        areas=("b1/f4/r413",),
+        channels=("temperature", "humidity"),
+        pods=1,
+        version="0.1.0",
+        emulates="pi4",
+        running=(12,),
+    ),
+    "heartbeat": m.Heartbeat("5f1d3c"),
+    "goodbye": m.Goodbye("5f1d3c"),
+    "subtask": m.Subtask(id=12, window=m.Window(last_s=600.0), channels=("temperature",)),
+    "subtask_result": m.SubtaskResult(
+        id=12, outcome="ok", wait_ms=0.125, execution_ms=62.5, series=SERIES
+    ),
+    "subtask_error": m.SubtaskResult(
+        id=13, outcome="error", wait_ms=0.0, execution_ms=0.0, message="all pods are busy"
+    ),
+    "welcome": m.Welcome("5f1d3c", 1.0),
+    "hello_wanted": m.HelloWanted(),
+    "rejected": m.Rejected("another node named n1 is at work here"),
+    "status_request": m.StatusRequest(),
+    "set_policy": m.SetPolicy("fifo"),
+    "iad_status": m.IadStatus(
+        iad="iad3",
+        policy="edfq",
+        nodes=(m.NodeStatus("n1", "live", ("b1/f4/r413",), 1, 1, 0, 250, "pi4"),),
+        unreachable_iads=("iad2",),
+        open_queries=1,
+        open_tasks=0,
+        counters={"queries": 3},
+    ),
+    "operator_error": m.OperatorError("expected an object"),
+}
+
+UNIONS = (
+    m.PublicRequest,
+    m.PublicReply,
+    m.NodeMessage,
+    m.MasterMessage,
+    m.OperatorRequest,
+    m.OperatorReply,
+)

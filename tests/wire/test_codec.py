@@ -1,0 +1,201 @@
+"""Frames: round trips, golden bytes, versions, and what is refused."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
+from agent.wire.messages import Query, Series, Slo, Window
+from agent.wire.packed import Float32Column, Int64Column
+from tests.wire.samples import SAMPLES, UNIONS
+
+GOLDEN = Path(__file__).parent / "golden"
+CODECS = {"json": JSON, "msgpack": MESSAGEPACK}
+
+
+def decoder_for(message):
+    for union in UNIONS:
+        if type(message) in get_args(union):
+            return Decoder(union)
+    raise LookupError(type(message))
+
+
+def test_every_message_has_a_sample():
+    kinds = {kind for union in UNIONS for kind in get_args(union)}
+    assert kinds == {type(message) for message in SAMPLES.values()}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("codec", CODECS)
+def test_golden_frames_of_every_released_version_are_understood(name, codec):
+    versions = sorted(GOLDEN.iterdir())
+    assert versions
+    for version in versions:
+        path = version / f"{name}.{codec}"
+        if path.exists():
+            message, found = decoder_for(SAMPLES[name]).decode(path.read_bytes())
+            assert message == SAMPLES[name]
+            assert found == CODECS[codec]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_current_version_writes_its_golden_frames(name, codec):
+    assert encode(SAMPLES[name], CODECS[codec]) == (GOLDEN / f"1.0/{name}.{codec}").read_bytes()
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+def test_a_later_minor_version_with_unknown_fields_is_understood(codec):
+    frame = encode(SAMPLES["query"], codec)
+    body = msgspec.json.decode(frame[3:]) if codec == JSON else msgspec.msgpack.decode(frame[3:])
+    body["urgency"] = {"colour": "red"}
+    packed = msgspec.json.encode(body) if codec == JSON else msgspec.msgpack.encode(body)
+    message, _ = decoder_for(SAMPLES["query"]).decode(b"11" + codec + packed)
+    assert message == SAMPLES["query"]
+
+
+finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**53), finite32), max_size=50),
+    st.sampled_from([JSON, MESSAGEPACK]),
+)
+def test_a_series_survives_both_codecs_to_seven_digits(rows, codec):
+    series = Series(
+        Int64Column.of([t for t, _ in rows]), {"x": Float32Column.of([v for _, v in rows])}
+    )
+    result = msgspec.structs.replace(SAMPLES["subtask_result"], series=series)
+    message, _ = decoder_for(result).decode(encode(result, codec))
+    assert message.series.time_ms == series.time_ms
+    got = message.series.values["x"].numbers()
+    if codec == MESSAGEPACK:
+        assert got.tobytes() == series.values["x"].numbers().tobytes()
+    else:
+        assert list(got) == pytest.approx(list(series.values["x"].numbers()), rel=1e-6, abs=1e-44)
+
+
+@given(
+    st.builds(
+        Query,
+        id=st.text(min_size=1, max_size=64),
+        areas=st.lists(st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9]{1,8}){0,3}", fullmatch=True),
+                       min_size=1, max_size=5).map(tuple),
+        window=st.builds(Window, last_s=st.floats(0.001, 1e6), ago_s=st.floats(0, 1e6)),
+        slo=st.builds(Slo, st.floats(0.1, 99.99), st.floats(1, 1e5)),
+        label=st.text(max_size=32),
+    ),
+    st.sampled_from([JSON, MESSAGEPACK]),
+)  # fmt: skip
+def test_any_query_survives_both_codecs(query, codec):
+    assert decoder_for(query).decode(encode(query, codec)) == (query, codec)
+
+
+QUERY = Decoder(UNIONS[0], max_bytes=1_000)
+
+
+@pytest.mark.parametrize(
+    ("frame", "line"),
+    [
+        (b"", "empty frame"),
+        (b"GET / HTTP/1.1", "not a Sanderling frame"),
+        (b"20J{}", "version 2.0 is not spoken here; this is version 1.0"),
+        (b"10X{}", "a codec, M (MessagePack) or J (JSON)"),
+        (b"1xJ{}", "two version digits"),
+        (b"10J", "Input data was truncated"),
+        (b"10J" + b" " * 1_000, "over the limit of 1000"),
+        (b'10J{"type":"answer"}', "Invalid value 'answer' - at `$.type`"),
+        (b'10J{"type":"query"}', "missing required field `id`"),
+        (b"10J" + b"[" * 900, "Expected `object`"),
+        (b"10M\xc1", "MessagePack data is malformed"),
+        (b'10J{"type":"query","id":"\xff"}', "text is not valid UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(frame, line):
+    with pytest.raises(WireError) as refused:
+        QUERY.decode(frame)
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"areas": []}, "length >= 1 - at `$.areas`"),
+        ({"areas": ["b1//r1"]}, "regex"),
+        ({"areas": ["b1"] * 1_025}, "length <= 1024"),
+        ({"window": {}}, "a window has either last_s"),
+        ({"window": {"last_s": 0}}, "> 0"),
+        ({"window": {"start_ms": 2, "end_ms": 2}}, "start_ms must be before its end_ms"),
+        ({"window": {"start_ms": 2}}, "needs both start_ms and end_ms"),
+        ({"slo": {"percentile": 100, "latency_ms": 5}}, "< 100"),
+        ({"slo": {"percentile": 99, "latency_ms": float("inf")}}, "latency_ms"),
+        ({"form": "picture"}, "Invalid enum value 'picture'"),
+        ({"timeout_ms": -1}, "$.timeout_ms"),
+    ],
+)
+def test_a_wrong_field_is_named_and_the_query_is_identified(change, line):
+    frame = encode(SAMPLES["query"], MESSAGEPACK)
+    body = msgspec.msgpack.decode(frame[3:]) | change
+    with pytest.raises(WireError) as refused:
+        Decoder(UNIONS[0]).decode(frame[:3] + msgspec.msgpack.encode(body))
+    assert line in str(refused.value)
+    assert refused.value.sender_id == "q1"
+    assert refused.value.codec == MESSAGEPACK
+
+
+def test_series_columns_of_different_length_are_refused():
+    frame = encode(SAMPLES["subtask_result"], JSON).replace(b"[23.46,23.5]", b"[23.46]")
+    with pytest.raises(WireError, match="differ in length"):
+        decoder_for(SAMPLES["subtask_result"]).decode(frame)
+
+
+def test_packed_bytes_that_are_no_whole_numbers_are_refused():
+    frame = encode(SAMPLES["subtask_result"], MESSAGEPACK)
+    body = msgspec.msgpack.decode(frame[3:])
+    body["series"]["time_ms"] = b"1234567"
+    with pytest.raises(WireError, match="8-byte numbers has 7 bytes"):
+        decoder_for(SAMPLES["subtask_result"]).decode(frame[:3] + msgspec.msgpack.encode(body))
+
+
+def mutated(frame: bytes, draw: random.Random) -> bytes:
+    """A hostile neighbour of a good frame."""
+    data = bytearray(frame)
+    for _ in range(draw.randint(1, 4)):
+        kind = draw.randrange(5)
+        at = draw.randrange(len(data) + 1)
+        if kind == 0 and data:
+            data[at % len(data)] ^= 1 << draw.randrange(8)
+        elif kind == 1:
+            del data[at:]
+        elif kind == 2:
+            data[at:at] = draw.randbytes(draw.randint(1, 9))
+        elif kind == 3:
+            other = draw.choice(list(SAMPLES.values()))
+            data[at:] = encode(other, draw.choice([JSON, MESSAGEPACK]))[at:]
+        else:
+            data[at : at + draw.randint(1, 9)] = b""
+    return bytes(data)
+
+
+def test_mutated_frames_are_decoded_or_refused_never_worse():
+    draw = random.Random(20_261_121)
+    frames = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), CODECS.values())]
+    decoders = [Decoder(union) for union in UNIONS]
+    refused = 0
+    for _ in range(20_000):
+        frame = mutated(draw.choice(frames), draw)
+        for decoder in decoders:
+            try:
+                message, codec = decoder.decode(frame)
+            except WireError:
+                refused += 1
+            else:
+                encode(message, codec)
+    assert refused > 20_000
