@@ -23,7 +23,6 @@ build() {
     debug)
         SANDERLING_CORE_DEBUG=1 "$python" setup.py \
             build_ext --build-lib build/debug --build-temp build/debug-tmp
-        cp _core/*.py build/debug/_core/
         ;;
     esac
 }
