@@ -1,0 +1,59 @@
+"""What the scheduler tests share: tasks, hellos and plain-Python copies of the rules."""
+
+from agent.wire import messages as m
+
+NODES = {
+    "n1": ("b1/f4/r1",),
+    "n2": ("b1/f4/r2",),
+    "n3": ("b1/f4/r2", "b1/f5/r9"),
+}
+
+
+def hello(node: str, incarnation: str, pods: int = 1, running: tuple[int, ...] = ()) -> m.Hello:
+    return m.Hello(
+        node=node,
+        incarnation=incarnation,
+        history="h" + node,
+        areas=NODES[node],
+        channels=("temperature",),
+        pods=pods,
+        version="test",
+        running=running,
+    )
+
+
+def task(
+    number: int,
+    areas: tuple[str, ...] = ("b1",),
+    *,
+    budget_ms: float = 500.0,
+    timeout_ms: float = 2_000.0,
+    percentile: float = 99.0,
+) -> m.Task:
+    return m.Task(
+        id=f"t{number}",
+        areas=areas,
+        window=m.Window(last_s=60.0),
+        percentile=percentile,
+        budget_ms=budget_ms,
+        timeout_ms=timeout_ms,
+    )
+
+
+def aggregate(value: float, count: int = 1) -> m.Aggregate:
+    return m.Aggregate(0, 1, {"temperature": m.ChannelAggregate(count, value, value, value)})
+
+
+def found(subtask_id: int, value: float = 20.0) -> m.SubtaskResult:
+    return m.SubtaskResult(
+        id=subtask_id, outcome="ok", wait_ms=0.0, execution_ms=1.0, aggregate=aggregate(value)
+    )
+
+
+def sent_to(instructions, kind):
+    """The messages of `kind` among instructions to nodes, as (peer, message)."""
+    return [
+        (i.peer, i.message)
+        for i in instructions
+        if hasattr(i, "message") and isinstance(i.message, kind)
+    ]

@@ -1,0 +1,85 @@
+"""Merging results of an area, against a plain list of readings."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.scheduling.aggregation import (
+    merge_aggregates,
+    merge_missing,
+    merge_results,
+    merge_series,
+)
+from agent.wire import messages as m
+from agent.wire.packed import Float32Column, Int64Column
+
+half = st.integers(-200, 200).map(lambda n: n / 2)
+rows = st.lists(st.tuples(st.integers(0, 50), half), min_size=1, max_size=20).map(
+    lambda r: sorted(r, key=lambda row: row[0])
+)
+
+
+def series(readings, channel="x"):
+    return m.Series(
+        Int64Column.of([t for t, _ in readings]),
+        {channel: Float32Column.of([v for _, v in readings])},
+    )
+
+
+def aggregate(readings, channel="x"):
+    values = [v for _, v in readings]
+    return m.Aggregate(
+        readings[0][0],
+        readings[-1][0],
+        {
+            channel: m.ChannelAggregate(
+                len(values), min(values), sum(values) / len(values), max(values)
+            )
+        },
+    )
+
+
+@given(rows, rows)
+def test_series_are_interleaved_by_time_with_the_first_first(a, b):
+    merged = merge_series(series(a), series(b))
+    expected = sorted(a + b, key=lambda row: row[0])
+    got = list(zip(merged.time_ms.numbers(), merged.values["x"].numbers(), strict=True))
+    assert got == expected
+
+
+@given(rows, rows)
+def test_a_channel_that_one_source_lacks_is_missing_there(a, b):
+    merged = merge_series(series(a, "x"), series(b, "y"))
+    x, y = merged.values["x"].numbers(), merged.values["y"].numbers()
+    assert len(x) == len(y) == len(a) + len(b)
+    assert sum(not math.isnan(v) for v in x) == len(a)
+    assert all(math.isnan(p) != math.isnan(q) for p, q in zip(x, y, strict=True))
+
+
+@given(rows, rows)
+def test_aggregates_combine_to_the_aggregate_of_all(a, b):
+    merged = merge_aggregates(aggregate(a), aggregate(b))
+    expected = aggregate(sorted(a + b, key=lambda row: row[0]))
+    assert (merged.first_ms, merged.last_ms) == (expected.first_ms, expected.last_ms)
+    got, want = merged.channels["x"], expected.channels["x"]
+    assert (got.count, got.min, got.max) == (want.count, want.min, want.max)
+    assert got.mean == pytest.approx(want.mean, abs=1e-9)
+
+
+def test_a_channel_with_nothing_but_missing_readings_adds_nothing():
+    empty = m.Aggregate(0, 9, {"x": m.ChannelAggregate(0, 0.0, 0.0, 0.0)})
+    full = aggregate([(1, 5.0)])
+    assert merge_aggregates(empty, full).channels["x"] == full.channels["x"]
+    assert merge_aggregates(full, empty).channels["x"] == full.channels["x"]
+
+
+def test_results_and_gaps_come_once_an_area_sorted():
+    results = merge_results(
+        [m.AreaResult(a, aggregate=aggregate([(1, 2.0)])) for a in ("b/2", "b/1", "b/2")]
+    )
+    assert [r.area for r in results] == ["b/1", "b/2"]
+    assert results[1].aggregate.channels["x"].count == 2
+    gaps = [m.Missing("b/3", "timeout"), m.Missing("b/1", "no_data"), m.Missing("b/3", "no_node")]
+    assert merge_missing(gaps, results) == (m.Missing("b/3", "timeout"),)

@@ -1,0 +1,219 @@
+"""The query scheduler: matching, budgets, gathering, and what an answer says."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from agent.scheduling.events import (
+    QueryArrived,
+    SendAnswer,
+    SendTask,
+    TaskReturned,
+    TaskUndeliverable,
+    Tick,
+    WriteRecord,
+)
+from agent.scheduling.query import Member, QueryScheduler
+from agent.wire import messages as m
+from tests.scheduling.oracle import aggregate
+
+POOL = (
+    Member("iad1", ("b1/f7/r717", "b1/f7/r719")),
+    Member("iad3", ("b1/f4",)),
+    Member("iad4", ("b1/f6/r621", "b1/f7/r752")),
+)
+
+
+class Rig:
+    """A query scheduler and what came out of it."""
+
+    def __init__(self):
+        self.scheduler = QueryScheduler("iad1", POOL, run="run")
+        self.answers: list[m.Answer] = []
+        self.tasks: list[tuple[str, m.Task]] = []
+        self.records = []
+
+    def do(self, event, now):
+        for instruction in self.scheduler.handle(event, now):
+            match instruction:
+                case SendAnswer():
+                    self.answers.append(instruction.answer)
+                case SendTask():
+                    self.tasks.append((instruction.iad, instruction.task))
+                case WriteRecord():
+                    self.records.append(instruction.record)
+        self.scheduler.check_invariants()
+
+    def ask(self, *areas, now=0.0, **fields):
+        query = m.Query(
+            id=f"q{len(self.records) + self.scheduler.open_queries}",
+            areas=areas,
+            window=m.Window(last_s=60),
+            slo=m.Slo(99.0, 500.0),
+            **fields,
+        )
+        self.do(QueryArrived("client", query), now)
+
+    def give(self, iad, task, now, *, missing=(), areas=None, status=None):
+        areas = areas if areas is not None else task.areas
+        result = m.TaskResult(
+            id=task.id,
+            status=status or ("partial" if missing else "complete"),
+            total_ms=1.0,
+            results=tuple(m.AreaResult(a, aggregate=aggregate(20.0)) for a in areas),
+            missing=missing,
+            reason="infeasible" if status == "refused" else None,
+        )
+        self.do(TaskReturned(iad, result), now)
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_each_matched_iad_gets_one_task_with_the_budget_of_equation_2(rig):
+    rig.ask("b1/f7", "b1/f4/r413")
+    assert [iad for iad, _ in rig.tasks] == ["iad1", "iad3", "iad4"]
+    assert [task.areas for _, task in rig.tasks] == [("b1/f7",), ("b1/f4/r413",), ("b1/f7",)]
+    for _, task in rig.tasks:
+        assert task.percentile == pytest.approx(100 * 0.99 ** (1 / 3))
+        assert task.budget_ms == 500.0
+        assert task.timeout_ms == pytest.approx(1_900.0)
+    assert len({task.id for _, task in rig.tasks}) == 3
+
+
+def test_a_complete_answer_after_the_slo_is_complete_and_a_miss(rig):
+    rig.ask("b1/f7/r717")
+    [(iad, task)] = rig.tasks
+    rig.give(iad, task, now=0.7)
+    [answer] = rig.answers
+    assert (answer.status, answer.slo_met) == ("complete", False)
+    assert answer.elapsed_ms == pytest.approx(700.0)
+    assert answer.tasks == (m.TaskReport("iad1", 99.0, 500.0, m.Coverage(1, 1), 1.0),)
+
+
+def test_the_answer_waits_for_the_slowest_task(rig):
+    rig.ask("b1")
+    for iad, task in rig.tasks:
+        assert not rig.answers
+        rig.give(iad, task, now=0.3, areas=(f"{iad}/x",))
+    [answer] = rig.answers
+    assert (answer.status, answer.slo_met) == ("complete", True)
+    assert answer.coverage == m.Coverage(3, 3)
+
+
+def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
+    rig.ask("b1/f7", "b1/f9")
+    rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717", "b1/f7/r719"))
+    assert rig.scheduler.next_tick == 2.0
+    rig.do(Tick(), 2.0)
+    [answer] = rig.answers
+    assert answer.status == "partial"
+    assert answer.coverage == m.Coverage(2, 4)
+    assert answer.missing == (
+        m.Missing("b1/f7/r752", "iad_unreachable"),
+        m.Missing("b1/f9", "no_node"),
+    )
+    rig.give("iad4", rig.tasks[1][1], now=2.5)
+    assert len(rig.answers) == 1
+    assert rig.scheduler.counters["late_or_unknown_task_results"] == 1
+
+
+def test_a_task_that_cannot_be_sent_does_not_wait_for_the_timeout(rig):
+    rig.ask("b1/f4/r413/desk")
+    rig.do(TaskUndeliverable("iad3", rig.tasks[0][1].id), 0.0)
+    assert rig.answers[0].missing == (m.Missing("b1/f4/r413/desk", "iad_unreachable"),)
+
+
+def test_one_refused_task_refuses_the_query(rig):
+    rig.ask("b1")
+    rig.give(*rig.tasks[1], now=0.1, status="refused", areas=())
+    [answer] = rig.answers
+    assert (answer.status, answer.reason) == ("refused", "infeasible")
+    assert rig.scheduler.open_queries == 0
+    rig.give(*rig.tasks[0], now=0.2)
+    assert len(rig.answers) == 1
+
+
+def test_unknown_services_and_areas_are_answered_at_once(rig):
+    rig.ask("b1", service="water")
+    rig.ask("b2")
+    assert [a.status for a in rig.answers] == ["refused", "partial"]
+    assert rig.answers[0].reason == "unknown_service"
+    assert rig.answers[1].missing == (m.Missing("b2", "no_node"),)
+    assert not rig.tasks
+
+
+def test_a_task_result_from_the_wrong_iad_is_ignored(rig):
+    rig.ask("b1/f4")
+    rig.give("iad1", rig.tasks[0][1], now=0.1)
+    assert not rig.answers
+
+
+class QuerySchedulerMachine(RuleBasedStateMachine):
+    """Any interleaving of queries, results, duplicates and timeouts: one answer a query."""
+
+    @initialize()
+    def start(self):
+        self.rig = Rig()
+        self.now = 0.0
+        self.asked = 0
+        self.out: list[tuple[str, m.Task]] = []
+
+    @rule(
+        areas=st.lists(
+            st.sampled_from(["b1", "b1/f7", "b1/f4/r1", "b1/f6", "b2"]), min_size=1, max_size=3
+        ),
+        timeout_ms=st.sampled_from([None, 50.0, 9_000.0]),
+    )
+    def ask(self, areas, timeout_ms):
+        before = len(self.rig.tasks)
+        self.asked += 1
+        self.rig.ask(*areas, now=self.now, timeout_ms=timeout_ms)
+        self.out += self.rig.tasks[before:]
+
+    @rule(data=st.data(), twice=st.booleans(), kind=st.sampled_from(["ok", "gap", "no", "cut"]))
+    def return_one(self, data, twice, kind):
+        if not self.out:
+            return
+        iad, task = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
+        for _ in range(1 + twice):
+            if kind == "ok":
+                self.rig.give(iad, task, self.now)
+            elif kind == "gap":
+                gap = m.Missing(task.areas[0], "timeout")
+                self.rig.give(iad, task, self.now, missing=(gap,), areas=task.areas[1:])
+            elif kind == "no":
+                self.rig.give(iad, task, self.now, status="refused", areas=())
+            else:
+                self.rig.do(TaskUndeliverable(iad, task.id), self.now)
+
+    @rule(seconds=st.sampled_from([0.01, 0.3, 2.0, 10.0]))
+    def time_passes(self, seconds):
+        target = self.now + seconds
+        while (due := self.rig.scheduler.next_tick) is not None and due <= target:
+            self.now = max(due, self.now)
+            self.rig.do(Tick(), self.now)
+        self.now = target
+
+    @invariant()
+    def one_answer_and_one_record_a_query(self):
+        if hasattr(self, "rig"):
+            assert len(self.rig.answers) + self.rig.scheduler.open_queries == self.asked
+            assert len(self.rig.records) == len(self.rig.answers)
+
+    def teardown(self):
+        if not hasattr(self, "rig"):
+            return
+        self.time_passes(20.0)
+        assert len(self.rig.answers) == self.asked
+        for answer in self.rig.answers:
+            gaps = {g.area for g in answer.missing}
+            assert gaps.isdisjoint(r.area for r in answer.results)
+            assert (answer.status == "partial") == bool(gaps)
+
+
+TestQueryScheduler = QuerySchedulerMachine.TestCase
+TestQueryScheduler.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -1,0 +1,247 @@
+"""The task scheduler, case by case."""
+
+import pytest
+
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.events import (
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    PolicyChanged,
+    SendTaskResult,
+    SubtaskReturned,
+    TaskArrived,
+    Tick,
+    WriteRecord,
+)
+from agent.scheduling.task import TaskScheduler
+from agent.wire import messages as m
+from agent.wire.records import SubtaskRecord, TaskRecord
+from tests.scheduling.oracle import found, hello, sent_to, task
+
+
+class Rig:
+    """A task scheduler and what came out of it."""
+
+    def __init__(self, **options):
+        self.estimator = DeadlineEstimator()
+        self.scheduler = TaskScheduler("iad1", self.estimator, **options)
+        self.results: list[m.TaskResult] = []
+        self.dispatched: list[tuple[str, m.Subtask]] = []
+        self.records = []
+        self.replies = []
+
+    def do(self, event, now):
+        instructions = self.scheduler.handle(event, now)
+        self.results += [i.result for i in instructions if isinstance(i, SendTaskResult)]
+        self.records += [i.record for i in instructions if isinstance(i, WriteRecord)]
+        self.dispatched += sent_to(instructions, m.Subtask)
+        self.replies += sent_to(instructions, object)
+        self.scheduler.check_invariants()
+
+    def join(self, node, now=0.0, **options):
+        self.do(NodeJoined(f"link-{node}", hello(node, f"boot-{node}", **options)), now)
+
+    def ask(self, number, areas=("b1",), now=0.0, **options):
+        self.do(TaskArrived("client", task(number, areas, **options)), now)
+
+    def answer(self, result, node, now):
+        self.do(SubtaskReturned(f"link-{node}", result), now)
+
+
+@pytest.fixture
+def rig():
+    rig = Rig()
+    yield rig
+    rig.scheduler.check_invariants()
+
+
+def test_every_node_that_covers_the_area_is_asked_and_one_result_goes_back(rig):
+    for node in ("n1", "n2", "n3"):
+        rig.join(node)
+    rig.ask(1, ("b1/f4",), now=1.0)
+    assert [peer for peer, _ in rig.dispatched] == ["link-n1", "link-n2", "link-n3"]
+    for (peer, subtask), value in zip(rig.dispatched, (20.0, 21.0, 23.0), strict=True):
+        assert not rig.results
+        rig.answer(found(subtask.id, value), peer.removeprefix("link-"), now=1.1)
+    [result] = rig.results
+    assert result.status == "complete"
+    assert result.total_ms == pytest.approx(100.0)
+    # Room 2 has two nodes: their aggregates are one, and nobody sees that there were two.
+    assert [(r.area, r.aggregate.channels["temperature"].mean) for r in result.results] == [
+        ("b1/f4/r1", 20.0),
+        ("b1/f4/r2", 22.0),
+    ]
+    assert result.missing == ()
+
+
+def test_an_area_without_a_node_and_one_whose_node_is_down_are_missing(rig):
+    rig.join("n1")
+    rig.join("n2")
+    rig.do(NodeLeft("link-n2", "boot-n2"), 0.5)
+    rig.ask(1, ("b1/f4", "b1/f9"), now=1.0)
+    [(_, subtask)] = rig.dispatched
+    rig.answer(found(subtask.id), "n1", now=1.1)
+    [result] = rig.results
+    assert result.status == "partial"
+    assert result.missing == (
+        m.Missing("b1/f4/r2", "node_down"),
+        m.Missing("b1/f9", "no_node"),
+    )
+
+
+def test_nobody_to_ask_is_answered_at_once(rig):
+    rig.ask(1, ("b2",), now=1.0)
+    [result] = rig.results
+    assert result.status == "partial"
+    assert result.missing == (m.Missing("b2", "no_node"),)
+
+
+def test_the_most_urgent_is_served_first_and_only_one_per_idle_pod(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0, budget_ms=1_000)
+    rig.ask(2, ("b1/f4/r1",), now=1.1, budget_ms=1_000)
+    rig.ask(3, ("b1/f4/r1",), now=1.2, budget_ms=500)
+    assert len(rig.dispatched) == 1
+    rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.3)
+    rig.answer(found(rig.dispatched[1][1].id), "n1", now=1.4)
+    rig.answer(found(rig.dispatched[2][1].id), "n1", now=1.5)
+    assert [r.id for r in rig.results] == ["t1", "t3", "t2"]
+
+
+def test_a_change_of_policy_rekeys_what_waits():
+    rig = Rig(policy="edfq")
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    rig.ask(2, ("b1/f4/r1",), now=1.1, budget_ms=2_000)
+    rig.ask(3, ("b1/f4/r1",), now=1.2, budget_ms=500)
+    rig.do(PolicyChanged("fifo"), 1.25)
+    for n in range(3):
+        rig.answer(found(rig.dispatched[n][1].id), "n1", now=1.3 + n)
+    assert [r.id for r in rig.results] == ["t1", "t2", "t3"]
+
+
+def test_the_answer_timeout_gives_up_and_frees_nothing_that_still_runs(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0, timeout_ms=500)
+    rig.ask(2, ("b1/f4/r1",), now=1.0, timeout_ms=900)
+    assert rig.scheduler.next_tick == pytest.approx(1.5)
+    rig.do(Tick(), 1.5)
+    [result] = rig.results
+    assert (result.status, result.missing) == (
+        "partial",
+        (m.Missing("b1/f4/r1", "timeout"),),
+    )
+    assert len(rig.dispatched) == 1, "the pod is still busy with the abandoned subtask"
+    rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.6)
+    assert rig.scheduler.counters["late_results"] == 1
+    assert len(rig.dispatched) == 2
+    rig.answer(found(rig.dispatched[1][1].id), "n1", now=1.7)
+    assert [r.id for r in rig.results] == ["t1", "t2"]
+
+
+def test_a_duplicate_result_changes_nothing(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    reply = found(rig.dispatched[0][1].id)
+    rig.answer(reply, "n1", now=1.1)
+    rig.answer(reply, "n1", now=1.2)
+    assert len(rig.results) == 1
+    assert rig.scheduler.counters["duplicate_or_unknown_results"] == 1
+
+
+def test_a_lost_node_keeps_its_queue_until_the_timeout_and_serves_it_when_it_returns(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=0.5, timeout_ms=60_000)
+    rig.do(Tick(), 3.0)
+    assert rig.scheduler.node_statuses()[0].state == "lost"
+    rig.ask(2, ("b1/f4/r1",), now=3.1)
+    assert rig.results[0].missing == (m.Missing("b1/f4/r1", "node_down"),)
+    # A new process at the same place: what the old one ran is dispatched again.
+    rig.do(NodeJoined("link-2", hello("n1", "boot-2")), 4.0)
+    assert len(rig.dispatched) == 2
+    assert rig.dispatched[1][1].id != rig.dispatched[0][1].id
+    rig.do(SubtaskReturned("link-2", found(rig.dispatched[1][1].id)), 4.1)
+    assert rig.results[1].status == "complete"
+    assert rig.scheduler.counters["redispatched"] == 1
+
+
+def test_a_cut_link_does_not_repeat_what_the_pod_still_runs(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=0.5)
+    subtask = rig.dispatched[0][1]
+    rig.do(NodeJoined("link-2", hello("n1", "boot-n1", running=(subtask.id,))), 1.0)
+    assert len(rig.dispatched) == 1
+    rig.do(SubtaskReturned("link-2", found(subtask.id)), 1.1)
+    assert rig.results[0].status == "complete"
+    # The cut is inside that response time, so it is no unloaded one.
+    assert rig.scheduler.node_statuses()[0].unloaded_samples == 0
+
+
+def test_a_second_machine_under_the_same_name_displaces_the_first_for_good(rig):
+    rig.join("n1")
+    rig.do(NodeJoined("link-b", hello("n1", "boot-b")), 0.1)
+    rig.do(NodeAlive("link-n1", "boot-n1"), 0.2)
+    assert rig.replies[-1] == ("link-n1", m.HelloWanted())
+    rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 0.3)
+    assert isinstance(rig.replies[-1][1], m.Rejected)
+    rig.ask(1, ("b1/f4/r1",), now=0.4)
+    assert rig.dispatched[0][0] == "link-b"
+    # Once the second is lost, the first may serve again.
+    rig.do(Tick(), 9.0)
+    rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 9.1)
+    assert isinstance(rig.replies[-1][1], m.Subtask | m.Welcome)
+
+
+@pytest.mark.parametrize("message", ["alive", "result"])
+def test_a_link_that_never_said_hello_is_asked_to(rig, message):
+    event = NodeAlive("?", "x") if message == "alive" else SubtaskReturned("?", found(1))
+    rig.do(event, 0.0)
+    assert rig.replies == [("?", m.HelloWanted())]
+
+
+def test_outcomes_of_a_subtask_are_reasons_of_its_areas(rig):
+    rig.join("n1")
+    rig.join("n2")
+    rig.ask(1, ("b1/f4",), now=1.0)
+    for (peer, subtask), outcome in zip(rig.dispatched, ("no_data", "error"), strict=True):
+        reply = m.SubtaskResult(id=subtask.id, outcome=outcome, wait_ms=0, execution_ms=0)
+        rig.do(SubtaskReturned(peer, reply), 1.1)
+    assert rig.results[0].missing == (
+        m.Missing("b1/f4/r1", "no_data"),
+        m.Missing("b1/f4/r2", "node_error"),
+    )
+    assert [s.unloaded_samples for s in rig.scheduler.node_statuses()] == [1, 0]
+
+
+def test_an_slo_below_the_unloaded_response_is_refused_once_that_is_measured(rig):
+    rig.join("n1")
+    column = 0
+    rig.ask(1, ("b1/f4/r1",), now=0.1, budget_ms=10)
+    assert not rig.results, "cold: t_Q < 0 is a guess, so the task is served, most urgent"
+    for _ in range(200):
+        rig.estimator.observe(column, 0.1, 0.2)
+    rig.ask(2, ("b1/f4/r1",), now=0.3, budget_ms=10)
+    assert rig.results[0].status == "refused"
+    assert rig.results[0].reason == "infeasible"
+    rig.ask(3, ("b1/f4/r1",), now=0.3, budget_ms=500)
+    assert len(rig.results) == 1
+
+
+def test_records_hold_the_times_of_the_papers_figure_7():
+    rig = Rig(wall_offset_s=1_000.0)
+    rig.join("n1", pods=1)
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    rig.ask(2, ("b1/f4/r1",), now=1.0)
+    rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.25)
+    rig.answer(found(rig.dispatched[1][1].id), "n1", now=1.5)
+    subtasks = [r for r in rig.records if isinstance(r, SubtaskRecord)]
+    tasks = [r for r in rig.records if isinstance(r, TaskRecord)]
+    second = subtasks[1]
+    assert (second.enqueued_ms, second.dispatched_ms, second.result_ms) == (0.0, 250.0, 500.0)
+    assert (second.node_wait_ms, second.execution_ms) == (0.0, 1.0)
+    assert second.wall_ms == 1_001_000
+    assert tasks[1].aggregated_ms == 500.0
+    assert tasks[1].queueing_budget_ms == pytest.approx(500.0 - tasks[1].unloaded_ms)
+    assert second.deadline_ms == pytest.approx(tasks[1].queueing_budget_ms)
+    assert second.missed_deadline == (second.dispatched_ms > second.deadline_ms)
