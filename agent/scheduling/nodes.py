@@ -28,7 +28,7 @@ class Node:
     def __init__(self, name: str, column: int) -> None:
         self.name = name
         self.column = column
-        self.queue = EdfQueue()
+        self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
         self.state = "new"
         self.hello: Hello

@@ -210,7 +210,7 @@ class TaskScheduler:
     def _serve(self, node: Node, now: float, instructions: list[Instruction]) -> None:
         """Dispatch from the node's queue while it has an idle pod."""
         while node.queue and node.idle_pods > 0:
-            subtask: SubtaskEntry = node.queue.pop()  # type: ignore[assignment]
+            subtask = node.queue.pop()
             self._subtask_count += 1
             subtask.become("dispatched")
             subtask.id = self._subtask_count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from _core.edf import EdfQueue
 
@@ -14,7 +14,7 @@ class Timers(Generic[T]):
     """Items with a due time; set, cancel and pop are O(log n)."""
 
     def __init__(self) -> None:
-        self._queue = EdfQueue()
+        self._queue: EdfQueue[T] = EdfQueue()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -34,4 +34,4 @@ class Timers(Generic[T]):
     def due(self, now: float) -> Iterator[T]:
         """Pop what is due by `now`, earliest first."""
         while len(self._queue) and self._queue.peek_key() <= now:
-            yield cast(T, self._queue.pop())
+            yield self._queue.pop()

@@ -44,6 +44,7 @@ class ModelNode:
         self.incarnation = 0
         self.link = None
         self.pods = 1
+        self.heard_s = 0.0
         self.running: dict[int, m.Subtask] = {}
 
 
@@ -100,6 +101,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def relink(self, name):
         self.link_count += 1
         self.nodes[name].link = f"{name}-{self.link_count}"
+        self.nodes[name].heard_s = self.now
         return self.nodes[name].link
 
     # --- rules -------------------------------------------------------------------------------
@@ -136,6 +138,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def all_nodes_send_heartbeats(self):
         for node in self.nodes.values():
             if node.link is not None:
+                node.heard_s = self.now
                 self.do(NodeAlive(node.link, str(node.incarnation)))
 
     @rule(
@@ -166,6 +169,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
             if outcome == "ok"
             else m.SubtaskResult(id=subtask_id, outcome=outcome, wait_ms=0, execution_ms=0)
         )
+        node.heard_s = self.now
         for _ in range(1 + twice):
             self.do(SubtaskReturned(node.link, result))
 
@@ -193,6 +197,15 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
             return
         self.scheduler.check_invariants()
         assert self.scheduler.open_tasks == len(self.asked) - len(self.answered)
+
+    @invariant()
+    def a_node_is_lost_after_three_silent_heartbeats(self):
+        if not hasattr(self, "scheduler"):
+            return
+        for status in self.scheduler.node_statuses():
+            node = self.nodes[status.node]
+            silent = self.now - node.heard_s >= 3.0
+            assert status.state == ("left" if node.link is None else "lost" if silent else "live")
 
     @invariant()
     def every_queue_is_in_the_order_of_the_policy(self):
