@@ -1,0 +1,1 @@
+"""The process on a Pi: sampling, local history, pods, and the link to the master."""
