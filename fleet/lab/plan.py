@@ -1,0 +1,91 @@
+"""What a lab fleet consists of: IADs, their nodes, what each node replays and emulates; pure."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Final
+
+from msgspec import Struct
+
+# Three hours: the longest window of the workload works from the first moment.
+PRELOAD_ROWS: Final = 10_800
+
+
+class NodePlan(Struct, frozen=True):
+    """An edge node: its name, the one area it covers, the room it replays and the hardware profile
+    that its pod emulates (empty: none).
+
+    Names are unique in the whole fleet, not only in their IAD: service times are drawn by name, and
+    two nodes of one name would draw the same.
+    """
+
+    name: str
+    area: str
+    room: str
+    profile: str = ""
+
+
+class IadPlan(Struct, frozen=True):
+    """An IAD: one master and its nodes."""
+
+    name: str
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """The areas that it offers to the others."""
+        return tuple(node.area for node in self.nodes)
+
+
+class FleetPlan(Struct, frozen=True):
+    """IADs that know each other."""
+
+    iads: tuple[IadPlan, ...]
+
+    @property
+    def nodes(self) -> tuple[NodePlan, ...]:
+        """The nodes of all IADs."""
+        return tuple(node for iad in self.iads for node in iad.nodes)
+
+    def iad_of(self, node: str) -> IadPlan:
+        """The IAD of a node; KeyError if there is none of that name."""
+        for iad in self.iads:
+            if any(member.name == node for member in iad.nodes):
+                return iad
+        raise KeyError(node)
+
+
+# DSSP's testbed (digest, Table IV): the building's fourth IAD is the hot spot and has the slowest
+# hardware; which of its nodes are boxed is this project's choice.
+PROFILE_OF_IAD: Final = {"iad1": "pi4", "iad2": "pi4-powersave", "iad3": "pi4-powersave"}
+PROFILE_OF_HOT_SPOT: Final = {
+    **dict.fromkeys(("n1", "n2", "n3", "n4"), "pi3"),
+    **dict.fromkeys(("n5", "n6", "n7", "n8"), "pi3-boxed"),
+}
+
+
+def building_fleet(*, emulate: bool = True) -> FleetPlan:
+    """The shipped building: 4 IADs × 8 nodes, each replaying one room."""
+    table = files("sensors").joinpath("replay/data/building_fleet.csv").read_text("utf-8")
+    return plan_from_rows(csv.DictReader(table.splitlines()), emulate=emulate)
+
+
+def plan_from_rows(rows: Iterable[dict[str, str]], *, emulate: bool) -> FleetPlan:
+    """A fleet from rows with the columns iad, node, room and area; order is kept."""
+    iads: dict[str, list[NodePlan]] = {}
+    for row in rows:
+        iad, node = row["iad"], row["node"]
+        profile = PROFILE_OF_IAD.get(iad) or PROFILE_OF_HOT_SPOT.get(node, "pi3")
+        iads.setdefault(iad, []).append(
+            NodePlan(f"{iad}-{node}", row["area"], row["room"], profile if emulate else "")
+        )
+    return FleetPlan(tuple(IadPlan(name, tuple(nodes)) for name, nodes in iads.items()))
+
+
+def part_of(plan: FleetPlan, iads: int, nodes: int) -> FleetPlan:
+    """The first `nodes` nodes of the first `iads` IADs."""
+    return FleetPlan(
+        tuple(IadPlan(iad.name, iad.nodes[:nodes]) for iad in plan.iads[:iads]),
+    )
