@@ -21,13 +21,14 @@ DEBUG = os.environ.get("SANDERLING_CORE_DEBUG") == "1"
 MODULES = ("_build", "edf", "policy", "histogram", "orderstats", "_bench")
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
-# Row sums are only vectorised when additions may be reordered. The flag stands on the compile line
-# alone: on the link line gcc adds start-up code that flushes denormals to zero in the whole process.
+# Row sums are only vectorised when additions may be reordered. The flag stands on the compile
+# line alone: on the link line gcc adds start-up code that flushes denormals to zero in the whole
+# process.
 FAST_MATH = {"orderstats": ["-ffast-math"]}
 
 
 def sanitizer_links() -> bool:
-    """True if this gcc can build a shared object with the sanitizer (its runtime may be missing)."""
+    """True if this gcc links shared objects with the sanitizer (its runtime may be missing)."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "probe.c"
         source.write_text("int probe(int x) { return x + 1; }\n")

@@ -1,0 +1,49 @@
+"""The four policies are one queue under four keys."""
+
+import math
+
+import pytest
+
+from _core.edf import EdfQueue
+from _core.policy import EDFQ, FIFO, POLICIES, SPR, TEDFQ, policy_key
+
+
+def test_names() -> None:
+    assert POLICIES == {"fifo": FIFO, "spr": SPR, "tedfq": TEDFQ, "edfq": EDFQ}
+    assert len(set(POLICIES.values())) == 4
+
+
+def test_keys() -> None:
+    assert policy_key(FIFO, 10.0, 0.5, 10.2) == 10.0
+    assert policy_key(SPR, 10.0, 0.5, 10.2) == 0.5
+    assert policy_key(TEDFQ, 10.0, 0.5, 10.2) == 10.5
+    assert policy_key(EDFQ, 10.0, 0.5, 10.2) == 10.2
+
+
+@pytest.mark.parametrize("policy", [-1, 4, 99])
+def test_unknown_policy(policy: int) -> None:
+    with pytest.raises(ValueError, match="unknown policy"):
+        policy_key(policy, 0.0, 0.0, 0.0)
+
+
+def test_nan_matters_only_where_it_is_read() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        policy_key(EDFQ, 0.0, 0.0, math.nan)
+    assert policy_key(FIFO, 1.0, math.nan, math.nan) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [("fifo", "abcd"), ("spr", "bdac"), ("tedfq", "bdac"), ("edfq", "dcba")],
+)
+def test_order_under_each_policy(policy: str, order: str) -> None:
+    subtasks = [
+        ("a", 0.0, 1.2, 0.9),
+        ("b", 0.1, 0.5, 0.5),
+        ("c", 0.2, 1.2, 0.4),
+        ("d", 0.3, 0.5, 0.3),
+    ]
+    queue: EdfQueue[str] = EdfQueue()
+    for name, *times in subtasks:
+        queue.push(policy_key(POLICIES[policy], *times), name)
+    assert "".join(queue.pop() for _ in subtasks) == order
