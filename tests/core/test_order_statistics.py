@@ -5,6 +5,7 @@ import math
 import random
 import struct
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -485,8 +486,7 @@ def test_models_and_sets_leave_nothing_behind() -> None:
 
 def resident_kib() -> int:
     """Resident memory of this process, which also counts what C allocates."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
 def test_c_memory_is_given_back() -> None:

@@ -5,13 +5,14 @@ answer; `exact_quantile` is DSSP Eqs. 3-4 over the bare samples, without buckets
 """
 
 import bisect
+import itertools
 import math
 
 from tests.oracles.histogram import BUCKETS, EDGES, NaiveHistogram, clamp
 
 LOG_ZERO = -1e4
 LOG_ONE = -1e-12
-MIDDLES = [math.sqrt(low * high) for low, high in zip(EDGES, EDGES[1:], strict=False)]
+MIDDLES = [math.sqrt(low * high) for low, high in itertools.pairwise(EDGES)]
 
 
 def bucket_of(value_s: float) -> int:
@@ -98,7 +99,7 @@ class NaiveModel:
         pool = bucket_counts([v for node in self.nodes.values() for v in node.values()])
         scale = mean_excess(pool, 0.9, self.weight, self.prior_mean_s)
         scale = mean_excess(pool, 0.99, self.weight, scale)
-        widths = [high - low for low, high in zip([0.0, *EDGES[1:]], EDGES[1:], strict=False)]
+        widths = [high - low for low, high in itertools.pairwise([0.0, *EDGES[1:]])]
         base = [-math.expm1(-width / scale) for width in widths]
         return shrunk_hazards(pool, base, self.weight)
 
