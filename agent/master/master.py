@@ -13,7 +13,7 @@ import zmq
 from msgspec import Struct
 
 from agent.master.record_log import RecordLog
-from agent.master.sockets import Route, dealer, router
+from agent.master.sockets import dealer, router
 from agent.process import StopSignal
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
@@ -59,6 +59,7 @@ from agent.wire.messages import (
     Query,
     Rejected,
     SetPolicy,
+    SubtaskResult,
     TaskResult,
 )
 
@@ -69,7 +70,7 @@ TURN = 64
 class _Origin(Struct, frozen=True):
     """Who sent a request to the public socket, and in which codec the reply goes back."""
 
-    route: Route
+    identity: bytes
     codec: bytes
 
 
@@ -206,15 +207,15 @@ class Master:
             received = self._public.receive()
             if received is None:
                 return
-            route, frame = received
+            identity, frame = received
             now = self._clock()
             try:
                 request, codec = self._public_decoder.decode(frame)
             except WireError as error:
                 self._malformed += 1
-                self._public.send(route, _malformed_answer(error))
+                self._public.send(identity, _malformed_answer(error))
                 continue
-            origin = _Origin(route, codec)
+            origin = _Origin(identity, codec)
             if isinstance(request, Query):
                 self._perform(self._query_scheduler.handle(QueryArrived(origin, request), now))
             else:
@@ -222,7 +223,7 @@ class Master:
 
     def _send_answer(self, instruction: SendAnswer) -> None:
         origin: _Origin = instruction.client
-        self._public.send(origin.route, encode(instruction.answer, origin.codec))
+        self._public.send(origin.identity, encode(instruction.answer, origin.codec))
 
     def _send_task(self, instruction: SendTask) -> None:
         now = self._clock()
@@ -241,7 +242,7 @@ class Master:
             event = TaskReturned(self._iad, instruction.result)
             self._perform(self._query_scheduler.handle(event, self._clock()))
         else:
-            self._public.send(origin.route, encode(instruction.result, origin.codec))
+            self._public.send(origin.identity, encode(instruction.result, origin.codec))
 
     def _peer_turn(self, iad: str, socket: zmq.Socket[bytes]) -> None:
         for _ in range(TURN):
@@ -267,15 +268,15 @@ class Master:
             received = self._nodes.receive()
             if received is None:
                 return
-            route, frame = received
+            identity, frame = received
             now = self._clock()
             try:
                 message, _codec = self._node_decoder.decode(frame)
             except WireError as error:
                 self._malformed += 1
-                self._nodes.send(route, encode(Rejected(str(error)), error.codec))
+                self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
                 continue
-            self._perform(self._task_scheduler.handle(_node_event(route, message), now))
+            self._perform(self._task_scheduler.handle(_node_event(identity, message), now))
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         self._nodes.send(instruction.peer, encode(instruction.message, MESSAGEPACK))
@@ -287,16 +288,16 @@ class Master:
             received = self._operator.receive()
             if received is None:
                 return
-            route, frame = received
+            identity, frame = received
             try:
                 request, codec = self._operator_decoder.decode(frame)
             except WireError as error:
-                self._operator.send(route, encode(OperatorError(str(error)), error.codec))
+                self._operator.send(identity, encode(OperatorError(str(error)), error.codec))
                 continue
             if isinstance(request, SetPolicy):
                 event = PolicyChanged(request.policy)
                 self._perform(self._task_scheduler.handle(event, self._clock()))
-            self._operator.send(route, encode(self._status(), codec))
+            self._operator.send(identity, encode(self._status(), codec))
 
     def _status(self) -> IadStatus:
         return IadStatus(
@@ -322,17 +323,17 @@ class Master:
 
 
 def _node_event(
-    route: Route, message: NodeMessage
+    identity: bytes, message: NodeMessage
 ) -> NodeJoined | NodeAlive | NodeLeft | SubtaskReturned:
     match message:
-        case Hello():
-            return NodeJoined(route, message)
+        case SubtaskResult():
+            return SubtaskReturned(identity, message)
         case Heartbeat():
-            return NodeAlive(route, message.incarnation)
+            return NodeAlive(identity, message.incarnation)
+        case Hello():
+            return NodeJoined(identity, message)
         case Goodbye():
-            return NodeLeft(route, message.incarnation)
-        case _:
-            return SubtaskReturned(route, message)
+            return NodeLeft(identity, message.incarnation)
 
 
 def _malformed_answer(error: WireError) -> bytes:

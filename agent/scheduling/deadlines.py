@@ -32,6 +32,8 @@ class DeadlineEstimator:
         self._model = UnloadedModel(
             max_count=window_samples, max_age_s=window_s, prior_mean_s=cold_start_s
         )
+        # Called for every subtask: bound once.
+        self._observe = self._model.observe
 
     def add_node(self) -> int:
         """A column for a new node."""
@@ -39,7 +41,7 @@ class DeadlineEstimator:
 
     def observe(self, column: int, unloaded_s: float, now: float) -> None:
         """One unloaded response time of a node: dispatched to an idle pod → result received."""
-        self._model.observe(column, unloaded_s, now)
+        self._observe(column, unloaded_s, now)
 
     def samples(self, column: int) -> int:
         """How many response times the node's window holds."""

@@ -392,9 +392,8 @@ class TaskScheduler:
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     """Add a subtask's result to its task; the outcome for the record."""
     if result.outcome == "ok":
-        subtask.parent.results.extend(
-            AreaResult(area, result.series, result.aggregate) for area in subtask.areas
-        )
+        for area in subtask.areas:
+            subtask.parent.results.append(AreaResult(area, result.series, result.aggregate))
         return "ok"
     reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)

@@ -36,11 +36,16 @@ Refusal = Literal["malformed", "infeasible", "unknown_service"]
 Gap = Literal["no_node", "node_down", "timeout", "no_data", "node_error", "iad_unreachable"]
 
 
-class Message(Struct, frozen=True, tag_field="type"):
+class Part(Struct, frozen=True, gc=False):
+    """Base of everything in a message. What is frozen and decoded from bytes holds no reference
+    cycle, so the garbage collector need not look at it."""
+
+
+class Message(Part, frozen=True, tag_field="type"):
     """Base of all messages. Unknown fields are ignored, so a minor version may add some."""
 
 
-class Window(Struct, frozen=True, omit_defaults=True):
+class Window(Part, frozen=True, omit_defaults=True):
     """The readings wanted: the last `last_s` seconds that ended `ago_s` seconds ago, by the
     node's own clock, or the wall-clock interval from `start_ms` (inclusive) to `end_ms`
     (exclusive), in milliseconds since 1970 UTC."""
@@ -83,7 +88,7 @@ class Window(Struct, frozen=True, omit_defaults=True):
         return (self.end_ms - self.start_ms) / 1000
 
 
-class Slo(Struct, frozen=True):
+class Slo(Part, frozen=True):
     """Tail-latency objective: the `percentile`-th percentile of response times is at most
     `latency_ms` (p_q and x_q of DSSP)."""
 
@@ -91,7 +96,7 @@ class Slo(Struct, frozen=True):
     latency_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
 
 
-class Series(Struct, frozen=True, omit_defaults=True):
+class Series(Part, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
     `source_time_ms` is there when the readings are a replay: when they were first recorded.
@@ -108,7 +113,7 @@ class Series(Struct, frozen=True, omit_defaults=True):
             raise ValueError("the columns of a series differ in length")
 
 
-class ChannelAggregate(Struct, frozen=True):
+class ChannelAggregate(Part, frozen=True):
     """Aggregate of one channel; readings that are missing count nowhere."""
 
     count: Annotated[int, Meta(ge=0)]
@@ -117,7 +122,7 @@ class ChannelAggregate(Struct, frozen=True):
     max: float
 
 
-class Aggregate(Struct, frozen=True):
+class Aggregate(Part, frozen=True):
     """Aggregate of a window; `first_ms` and `last_ms` are the times of its outermost readings."""
 
     first_ms: int
@@ -125,7 +130,7 @@ class Aggregate(Struct, frozen=True):
     channels: dict[Channel, ChannelAggregate]
 
 
-class AreaResult(Struct, frozen=True, omit_defaults=True):
+class AreaResult(Part, frozen=True, omit_defaults=True):
     """What one area answered, in the form asked for."""
 
     area: Area
@@ -133,21 +138,21 @@ class AreaResult(Struct, frozen=True, omit_defaults=True):
     aggregate: Aggregate | None = None
 
 
-class Missing(Struct, frozen=True):
+class Missing(Part, frozen=True):
     """An area that did not answer, and why."""
 
     area: Area
     reason: Gap
 
 
-class Coverage(Struct, frozen=True):
+class Coverage(Part, frozen=True):
     """Areas answered of areas asked."""
 
     answered: int
     asked: int
 
 
-class TaskReport(Struct, frozen=True):
+class TaskReport(Part, frozen=True):
     """What a client may know of one IAD's task: its budget (p_t, x_t), coverage and total time."""
 
     iad: Name
@@ -311,7 +316,7 @@ class SetPolicy(Message, frozen=True, tag="set_policy"):
     policy: Policy
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatus(Part, frozen=True):
     """One edge node as its master sees it."""
 
     node: Name

@@ -16,7 +16,7 @@ from agent.wire.messages import Gap, Policy, Refusal, Status
 SubtaskOutcome = Literal["ok"] | Gap
 
 
-class Record(Struct, frozen=True, tag_field="record"):
+class Record(Struct, frozen=True, gc=False, tag_field="record"):
     """Base. `wall_ms` is the master's wall clock at the start, UTC; `start_s` its monotonic one."""
 
     iad: str
