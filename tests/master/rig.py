@@ -1,0 +1,113 @@
+"""A real master process, and fake edge nodes whose every message the test decides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import zmq
+
+from agent.client import NoReplyError, Operator
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import Hello, MasterMessage, Message, Subtask, SubtaskResult, Welcome
+from tests.scheduling.oracle import aggregate
+
+COMMAND = Path(sys.executable).with_name("sanderling-master")
+PATIENCE_MS = 20_000
+
+
+def free_address() -> str:
+    """A loopback address that nobody listens on."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+class MasterProcess:
+    """`sanderling-master` with its sockets on free loopback ports."""
+
+    def __init__(self, folder: Path, iad: str, areas: dict[str, list[str]], **addresses: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.public = addresses.get(iad) or free_address()
+        self.nodes = free_address()
+        self.operator = free_address()
+        pool = "".join(
+            f'[[pool]]\niad = "{name}"\naddress = "{addresses.get(name, self.public)}"\n'
+            f"areas = {offered}\n"
+            for name, offered in areas.items()
+        )
+        self.config = folder / "master.toml"
+        self.config.write_text(
+            f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
+            f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{pool}'
+            "[records]\nflush_s = 0.01\n"
+        )
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.status()
+
+    def status(self):
+        """The operator's view, as soon as the master gives it."""
+        with Operator(self.operator) as operator:
+            try:
+                return operator.status(PATIENCE_MS)
+            except NoReplyError:
+                if self.process.poll() is not None:
+                    raise AssertionError(self.process.stderr.read()) from None
+                raise
+
+    def wait_until(self, condition):
+        """Ask for the status until `condition(status)` holds."""
+        for _ in range(10_000):
+            status = self.status()
+            if condition(status):
+                return status
+        raise AssertionError(status)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        code = self.process.wait(20)
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.process.stderr.close()
+        return code
+
+
+class FakeNode:
+    """An edge node in the hands of a test."""
+
+    def __init__(self, context: zmq.Context, address: str, name: str, areas: tuple[str, ...]):
+        self.name = name
+        self.hello = Hello(name, f"boot-{name}", "history", areas, ("temperature",), 1, "test")
+        self.decoder = Decoder(MasterMessage)
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(address)
+        self.send(self.hello)
+        assert isinstance(self.receive(), Welcome)
+
+    def send(self, message: Message) -> None:
+        self.socket.send(encode(message))
+
+    def receive(self):
+        assert self.socket.poll(PATIENCE_MS), f"{self.name}: nothing from the master"
+        return self.decoder.decode(self.socket.recv())[0]
+
+    def serve(self, value: float = 20.0) -> Subtask:
+        """Take one subtask and answer it."""
+        subtask = self.receive()
+        assert isinstance(subtask, Subtask)
+        self.send(SubtaskResult(subtask.id, "ok", 0.1, 0.2, aggregate=aggregate(value)))
+        return subtask

@@ -1,0 +1,156 @@
+"""Hostile frames at every socket: each gets one clear error or silence, and nothing changes."""
+
+import itertools
+import random
+
+import msgspec
+import pytest
+import zmq
+
+from agent.client import Client
+from agent.wire import messages as m
+from agent.wire.codec import JSON, MAX_REQUEST_BYTES, MESSAGEPACK, Decoder, WireError, encode
+from tests.master.rig import PATIENCE_MS
+from tests.wire.samples import SAMPLES
+from tests.wire.test_codec import mutated
+
+# Frames that are in order would do something: here only those that are not.
+DECODERS = {"public": m.PublicRequest, "nodes": m.NodeMessage, "operator": m.OperatorRequest}
+FRAMES = 4_000
+
+
+def bad_frames(union, count, seed):
+    draw = random.Random(seed)
+    good = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), (JSON, MESSAGEPACK))]
+    decoder = Decoder(union)
+    found = []
+    while len(found) < count:
+        frame = mutated(draw.choice(good), draw)
+        try:
+            decoder.decode(frame)
+        except WireError:
+            found.append(frame)
+    return found
+
+
+@pytest.fixture
+def intact(master, join):
+    """After the attack the master is the same process, holds nothing, and answers."""
+    node = join(master)
+    before = master.status()
+    pid = master.process.pid
+    yield node
+    after = master.status()
+    assert master.process.poll() is None
+    assert master.process.pid == pid
+    assert [(n.node, n.state, n.pods, n.idle_pods, n.queued) for n in after.nodes[:1]] == [
+        (n.node, n.state, n.pods, n.idle_pods, n.queued) for n in before.nodes
+    ]
+    assert (after.open_queries, after.open_tasks) == (0, 0)
+    with Client(master.public) as client:
+        client.send(m.Query("q", ("b1/f4/r1",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
+        node.serve()
+        assert client.receive(PATIENCE_MS).status == "complete"
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.usefixtures("intact")
+def test_every_mutated_frame_gets_one_clear_error(master, context, name):
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.SNDHWM, 0)
+    socket.setsockopt(zmq.RCVHWM, 0)
+    socket.connect(getattr(master, name))
+    replies = {
+        "public": Decoder(m.PublicReply),
+        "nodes": Decoder(m.MasterMessage),
+        "operator": Decoder(m.OperatorReply),
+    }[name]
+    frames = bad_frames(DECODERS[name], FRAMES, seed=name)
+    for start in range(0, FRAMES, 500):
+        for frame in frames[start : start + 500]:
+            socket.send(frame)
+        for frame in frames[start : start + 500]:
+            assert socket.poll(PATIENCE_MS), frame
+            reply, _ = replies.decode(socket.recv())
+            assert reply.message, frame
+            assert "\n" not in reply.message
+            if isinstance(reply, m.Answer):
+                assert (reply.status, reply.reason) == ("refused", "malformed")
+    assert not socket.poll(0)
+
+
+@pytest.mark.usefixtures("intact")
+def test_messages_of_many_frames_are_refused(master, context):
+    socket = context.socket(zmq.DEALER)
+    socket.connect(master.public)
+    good = encode(SAMPLES["query"])
+    for frames in ([good, good], [b"", good, good], [b"", b""], [b""], [good, b""]):
+        socket.send_multipart(frames)
+        assert socket.poll(PATIENCE_MS)
+        reply = socket.recv_multipart()[-1]
+        assert Decoder(m.PublicReply).decode(reply)[0].reason == "malformed"
+
+
+@pytest.mark.usefixtures("intact")
+def test_a_frame_over_the_limit_is_refused_and_a_huge_one_closes_the_link(master, context):
+    socket = context.socket(zmq.DEALER)
+    socket.connect(master.public)
+    socket.send(b"10J" + b" " * MAX_REQUEST_BYTES)
+    assert socket.poll(PATIENCE_MS)
+    answer, _ = Decoder(m.PublicReply).decode(socket.recv())
+    assert "over the limit of 1048576" in answer.message
+    huge = context.socket(zmq.DEALER)
+    huge.setsockopt(zmq.LINGER, 0)
+    monitor = huge.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    huge.connect(master.public)
+    huge.send(b"10J" + b" " * (16 * MAX_REQUEST_BYTES))
+    assert monitor.poll(PATIENCE_MS), "the master did not close the link"
+    huge.disable_monitor()
+    monitor.close(0)
+
+
+def test_a_node_that_lies_harms_only_its_own_areas(master, join, intact):
+    """Results for subtasks of others, of nobody, twice, from a link without a hello."""
+    liar = join(master, "n2", ("b1/f4/r2",))
+    with Client(master.public) as client:
+        client.send(m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
+        theirs = intact.receive()
+        for subtask_id in (theirs.id, -1, 10**9):
+            liar.send(m.SubtaskResult(subtask_id, "ok", 0.0, 0.0))
+        liar.send(m.Heartbeat("somebody else"))
+        liar.send(m.Goodbye("somebody else"))
+        own = liar.receive()
+        assert isinstance(own, m.Subtask)
+        liar.send(m.SubtaskResult(own.id, "error", 0.0, 0.0, message="broken"))
+        intact.send(m.SubtaskResult(theirs.id, "no_data", 0.0, 0.0))
+        answer = client.receive(PATIENCE_MS)
+    assert answer.missing == (
+        m.Missing("b1/f4/r1", "no_data"),
+        m.Missing("b1/f4/r2", "node_error"),
+    )
+    liar.send(m.Goodbye("boot-n2"))
+    master.wait_until(lambda s: s.nodes[1].state == "left")
+    assert master.status().counters["duplicate_or_unknown_results"] == 3
+
+
+def test_numbers_no_message_may_hold(master, context, join):
+    join(master)
+    socket = context.socket(zmq.REQ)
+    socket.connect(master.public)
+    for change in (
+        {"slo": {"percentile": float("nan"), "latency_ms": 500}},
+        {"slo": {"percentile": 99, "latency_ms": float("inf")}},
+        {"window": {"last_s": float("nan")}},
+        {"timeout_ms": float("-inf")},
+        {"window": {"start_ms": 0, "end_ms": 2**80}},
+        {"areas": ["b1"] * 2_000},
+    ):
+        body = msgspec.msgpack.decode(encode(SAMPLES["query"])[3:]) | change
+        try:
+            packed = b"10M" + msgspec.msgpack.encode(body)
+        except OverflowError:
+            packed = b"10J" + msgspec.json.encode(body)
+        socket.send(packed)
+        assert socket.poll(PATIENCE_MS), change
+        answer, _ = Decoder(m.PublicReply).decode(socket.recv())
+        assert (answer.status, answer.reason, answer.id) == ("refused", "malformed", "q1"), change

@@ -1,0 +1,161 @@
+"""The real master process: sockets, answers, records, and how it starts and stops."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+import zmq
+
+from agent.client import Client
+from agent.wire import messages as m
+from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
+from tests.master.rig import COMMAND, PATIENCE_MS, free_address
+
+BY_HAND = (
+    b'10J{"type":"query","id":"mine","areas":["b1/f4"],"form":"aggregate",'
+    b'"window":{"last_s":60},"slo":{"percentile":99,"latency_ms":10000}}'
+)
+
+
+def ask(client, *areas, **fields):
+    fields = {"slo": m.Slo(99.0, 10_000.0), "form": "aggregate"} | fields
+    client.send(m.Query("q", areas, m.Window(last_s=60), **fields))
+
+
+def test_a_query_written_by_hand_in_json_over_req(master, join, context):
+    node = join(master)
+    socket = context.socket(zmq.REQ)
+    socket.connect(master.public)
+    socket.send(BY_HAND)
+    subtask = node.serve(value=21.5)
+    assert subtask.window == m.Window(last_s=60)
+    assert socket.poll(PATIENCE_MS)
+    frame = socket.recv()
+    assert frame[:3] == b"10J"
+    answer = json.loads(frame[3:])
+    assert answer["id"] == "mine"
+    assert answer["status"] == "complete"
+    assert answer["results"] == [
+        {
+            "area": "b1/f4/r1",
+            "aggregate": {
+                "first_ms": 0,
+                "last_ms": 1,
+                "channels": {"temperature": {"count": 1, "min": 21.5, "mean": 21.5, "max": 21.5}},
+            },
+        }
+    ]
+
+
+def test_what_happened_is_in_the_records(master, join):
+    node = join(master)
+    with Client(master.public) as client:
+        ask(client, "b1", label="1.1")
+        subtask = node.serve()
+        answer = client.receive(PATIENCE_MS)
+    assert answer.status == "complete"
+    assert master.stop() == 0
+    lines = (master.folder / "records/current.jsonl").read_bytes().splitlines()
+    records = {type(r): r for r in map(decode_record, lines)}
+    assert set(records) == {QueryRecord, TaskRecord, SubtaskRecord}
+    query, task = records[QueryRecord], records[TaskRecord]
+    assert (query.label, query.status, query.answered) == ("1.1", "complete", 1)
+    assert query.tasks == (task.task,)
+    assert query.aggregated_ms == pytest.approx(answer.elapsed_ms)
+    sub = records[SubtaskRecord]
+    assert (sub.node, sub.task, sub.window_s) == ("n1", task.task, subtask.window.length_s)
+    assert 0 <= sub.enqueued_ms <= sub.dispatched_ms < sub.result_ms <= task.aggregated_ms
+    assert task.aggregated_ms <= query.aggregated_ms
+
+
+def test_tasks_cross_to_the_other_iads_master(start_master, join):
+    addresses = {"iad1": free_address(), "iad2": free_address()}
+    areas = {"iad1": ["b1/f4"], "iad2": ["b1/f5"]}
+    first = start_master("iad1", areas, **addresses)
+    second = start_master("iad2", areas, **addresses)
+    nodes = [join(first), join(second, "n1", ("b1/f5/r9",))]
+    first.wait_until(lambda status: not status.unreachable_iads)
+    with Client(first.public) as client:
+        ask(client, "b1")
+        for node in nodes:
+            node.serve()
+        answer = client.receive(PATIENCE_MS)
+        assert [r.area for r in answer.results] == ["b1/f4/r1", "b1/f5/r9"]
+        assert [t.iad for t in answer.tasks] == ["iad1", "iad2"]
+        assert answer.tasks[0].percentile == pytest.approx(100 * 0.99**0.5)
+
+        second.stop(signal.SIGKILL)
+        first.wait_until(lambda status: status.unreachable_iads == ("iad2",))
+        ask(client, "b1")
+        nodes[0].serve()
+        answer = client.receive(PATIENCE_MS)
+        assert answer.status == "partial"
+        assert answer.missing == (m.Missing("b1/f5", "iad_unreachable"),)
+
+        second.start()
+        first.wait_until(lambda status: not status.unreachable_iads)
+        # The node's link came back by itself; the new master does not know it and asks.
+        node = nodes[1]
+        node.send(m.Heartbeat(node.hello.incarnation))
+        assert isinstance(node.receive(), m.HelloWanted)
+        node.send(node.hello)
+        assert isinstance(node.receive(), m.Welcome)
+        ask(client, "b1/f5")
+        node.serve()
+        assert client.receive(PATIENCE_MS).status == "complete"
+
+
+def test_the_answer_timeout_makes_the_answer_partial(master, join):
+    node = join(master)
+    with Client(master.public) as client:
+        ask(client, "b1/f4", timeout_ms=50.0)
+        subtask = node.receive()
+        answer = client.receive(PATIENCE_MS)
+    assert answer.missing == (m.Missing("b1/f4/r1", "timeout"),)
+    node.send(m.SubtaskResult(subtask.id, "no_data", 0.0, 0.0))
+    status = master.wait_until(lambda s: s.nodes[0].idle_pods == 1)
+    assert status.counters["late_results"] == 1
+
+
+def test_an_operator_changes_the_policy(master, context):
+    socket = context.socket(zmq.REQ)
+    socket.connect(master.operator)
+    socket.send(b'10J{"type":"set_policy","policy":"fifo"}')
+    assert socket.poll(PATIENCE_MS)
+    assert json.loads(socket.recv()[3:])["policy"] == "fifo"
+    socket.send(b'10J{"type":"set_policy","policy":"lifo"}')
+    assert socket.poll(PATIENCE_MS)
+    assert json.loads(socket.recv()[3:]) == {
+        "type": "operator_error",
+        "message": "Invalid enum value 'lifo' - at `$.policy`",
+    }
+    assert master.status().policy == "fifo"
+
+
+def test_it_ends_when_its_starter_does(master):
+    master.process.stdin.close()
+    assert master.process.wait(20) == 0
+
+
+def test_a_taken_address_and_a_bad_file_are_one_line(master, tmp_path):
+    run = subprocess.run(
+        [COMMAND, "--config", master.config], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith(f"error: cannot listen on {master.public}: Address already in use")
+    assert run.stderr.count("\n") == 1
+    master.config.write_text(master.config.read_text().replace("[iad]", "[aid]"))
+    run = subprocess.run(
+        [COMMAND, "--config", master.config, "--check"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert "unknown key aid; did you mean iad?" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_check_says_that_a_good_file_is_good(master):
+    run = subprocess.run(
+        [COMMAND, "--config", master.config, "--check"], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (0, f"{master.config}: ok\n")
