@@ -1,0 +1,162 @@
+"""Child processes that never outlive this one, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+LAST_LINES: Final = 5
+LAST_BYTES: Final = 4_096
+# Ports are taken from below the range that the kernel gives to outgoing connections: the fleet's
+# own nodes would otherwise occupy, now and then, the port of a master that is about to start.
+LOWEST_PORT: Final = 20_000
+EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_EPHEMERAL: Final = 32_768
+
+
+class Leash:
+    """A pipe whose read end is the children's standard input. Nobody writes to it: its end, which
+    also comes when this process is killed, tells them to stop (`--exit-on-stdin-eof`)."""
+
+    def __init__(self) -> None:
+        self.read_end, self._write_end = os.pipe2(os.O_CLOEXEC)
+
+    def drop(self) -> None:
+        """Let go: every child that is still there stops on its own."""
+        for fd in (self._write_end, self.read_end):
+            os.close(fd)
+
+
+class Child:
+    """One child process. Its output goes to `log`; it is in a process group of its own, so that
+    Ctrl-C reaches the starter alone, which then stops the children in order."""
+
+    def __init__(self, name: str, command: list[str], log: Path, leash: Leash) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=leash.read_end,
+                stdout=output,
+                stderr=output,
+                process_group=0,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def how_it_ended(self) -> str:
+        """One line, then the last lines of its output."""
+        status = self._process.poll()
+        if status is None:
+            return f"{self.name} is running"
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return "\n".join([f"{self.name} ended with {how}", *(f"  {x}" for x in self.last_lines())])
+
+    def last_lines(self) -> list[str]:
+        """The last lines that it wrote."""
+        with self.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-LAST_LINES:]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if the child has ended."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it has ended; whether it did."""
+        try:
+            self._process.wait(max(0.0, timeout_s))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def stop(children: Iterable[Child], patience_s: float) -> list[str]:
+    """SIGTERM to all, then SIGKILL to those that are still there after `patience_s`; the names of
+    the latter."""
+    children = [child for child in children if child.running]
+    for child in children:
+        child.signal(signal.SIGTERM)
+    give_up_s = time.monotonic() + patience_s
+    stubborn = [child for child in children if not child.wait(give_up_s - time.monotonic())]
+    for child in stubborn:
+        child.signal(signal.SIGKILL)
+    for child in stubborn:
+        child.wait(patience_s)
+    return [child.name for child in stubborn]
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """SIGINT and SIGTERM that come inside take effect at the end: between the start of a child and
+    the line that remembers it, and while children are being stopped, nothing may intervene."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python handles signals in the main thread only
+        return
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            os.kill(os.getpid(), came[0])
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports of 127.0.0.1 on which nobody listens now; OSError if there are too few."""
+    try:
+        highest = int(EPHEMERAL.read_text("ascii").split()[0])
+    except (OSError, ValueError):
+        highest = USUAL_EPHEMERAL
+    if highest <= LOWEST_PORT + count:  # an unusual range: below it there is no room
+        highest = 65_536
+    ports: list[int] = []
+    # A start of one's own, so that two fleets that start together rarely meet.
+    span = highest - LOWEST_PORT
+    first = os.getpid() * 64 % span
+    for i in range(span):
+        port = LOWEST_PORT + (first + i) % span
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("too few free TCP ports on 127.0.0.1")
+
+
+def agent_command(name: str) -> list[str]:
+    """The command of an agent, from the environment that runs this; FileNotFoundError if it is not
+    installed there."""
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing; run `make` in the checkout, or install again")
+    return [str(path)]
