@@ -18,7 +18,7 @@ CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help demo test lint bench lock upgrade clean
+.PHONY: help demo test lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -42,6 +42,9 @@ lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 
 bench: $(DONE)/dev $(DONE)/core ## Set up, then run the benchmarks: one line of JSON each
 	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(DONE)/core ## Write the documents that are made from the code
+	@$(BIN)/python -m tools.make_docs
 
 lock: ## Renew locks/ after a change of dependencies, keeping versions where possible
 	@tools/lock.sh

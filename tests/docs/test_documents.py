@@ -1,0 +1,53 @@
+"""Documents made from the code are up to date, and say what the wire really carries."""
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+from agent.wire.codec import JSON, encode
+from tests.wire.samples import SAMPLES
+from tools.make_docs import DOCS, DOCUMENTS
+
+WIRE = (DOCS / "wire.md").read_text()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_are_what_the_code_says(name):
+    assert (DOCS / name).read_text() == DOCUMENTS[name](), "run `make docs` and commit"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_message_on_the_wire_is_valid_by_the_schema(name):
+    schema = json.loads((DOCS / "wire.schema.json").read_text())
+    body = json.loads(encode(SAMPLES[name], JSON)[3:])
+    kind = {"$ref": f"#/$defs/{type(SAMPLES[name]).__name__}", "$defs": schema["$defs"]}
+    jsonschema.Draft202012Validator(kind).validate(body)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**body, "type": "nonsense"}, kind)
+
+
+def test_examples_in_the_wire_page_are_valid():
+    schema = json.loads((DOCS / "wire.schema.json").read_text())
+    examples = re.findall(r"```json\n(.*?)```", WIRE, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        kind = {"$ref": "#/$defs/AreaResult", "$defs": schema["$defs"]}
+        jsonschema.Draft202012Validator(kind).validate(json.loads(example))
+
+
+def test_the_wire_page_names_every_reason_and_message():
+    text = (DOCS / "wire.schema.json").read_text()
+    words = set(re.findall(r'"enum": \[\s*"(\w+)"\s*\]', text))
+    assert words
+    for word in words - {"answer", "iad_status", "operator_error", "query", "task"}:
+        assert f"`{word}`" in WIRE, word
+
+
+def test_links_between_documents_lead_somewhere():
+    root = DOCS.parent
+    for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("sensors/*/README.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page}: {target}"

@@ -1,0 +1,148 @@
+"""Write the documents that the code itself knows: configuration, states, JSON Schema.
+
+Run ``make docs`` after changing a config key, a transition table or a message; a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.scheduling import lifecycle
+from agent.wire import config, messages
+from agent.wire.packed import Float32Column, Int64Column
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def configuration() -> str:
+    """docs/configuration.md."""
+    lines = [
+        "# Configuration",
+        "",
+        "Every key of the agents' TOML files. Made from `agent/wire/config.py` by `make docs`.",
+        "`--check` validates a file; an unknown key is an error that names the nearest known one.",
+    ]
+    for command, kind in (
+        ("sanderling-edge", config.EdgeConfig),
+        ("sanderling-master", config.MasterConfig),
+    ):
+        lines += ["", f"## {command}"]
+        for section in msgspec.structs.fields(kind):
+            inner = config.section_of(section.type)
+            assert inner is not None
+            repeated = inner is not section.type
+            name = f"[[{section.name}]]" if repeated else f"[{section.name}]"
+            summary = (inner.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+            lines += ["", f"### {name}", "", summary, ""]
+            lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+            lines += [_row(field) for field in msgspec.structs.fields(inner)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is not msgspec.NODEFAULT:
+        default = f"`{json.dumps(field.default)}`"
+    elif field.default_factory is not msgspec.NODEFAULT:
+        default = f"`{json.dumps(field.default_factory())}`"
+    else:
+        default = "required"
+    kind, meaning = _unwrap(field.type)
+    return f"| `{field.name}` | {kind} | {default} | {meaning} |"
+
+
+def _unwrap(annotation: Any) -> tuple[str, str]:
+    """The plain type and the innermost description of an annotation."""
+    meaning = ""
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation, *extras = typing.get_args(annotation)
+        for extra in extras:
+            meaning = getattr(extra, "description", None) or meaning
+    origin = typing.get_origin(annotation)
+    if origin is tuple:
+        return f"list of {_unwrap(typing.get_args(annotation)[0])[0]}", meaning
+    if origin is typing.Literal:
+        return " or ".join(f"`{v}`" for v in typing.get_args(annotation)), meaning
+    if origin is dict:
+        return "table", meaning
+    return {"str": "text", "int": "integer", "float": "number"}[annotation.__name__], meaning
+
+
+def states() -> str:
+    """docs/states.md."""
+    lines = [
+        "# States",
+        "",
+        "What items go through, made from the tables in `agent/scheduling/lifecycle.py` and",
+        "`agent/edge/link.py` by `make docs`. An arrow that is not here raises an error.",
+    ]
+    for title, table in (
+        ("Query, at the query scheduler", lifecycle.QUERY_TRANSITIONS),
+        ("Task, at the task scheduler", lifecycle.TASK_TRANSITIONS),
+        ("Subtask, at the task scheduler", lifecycle.SUBTASK_TRANSITIONS),
+        ("Edge node, as its master sees it", lifecycle.NODE_TRANSITIONS),
+    ):
+        lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]
+        for (before, after), why in table.items():
+            start = "[*]" if before == "new" else before
+            lines.append(f"    {start} --> {after}: {why}")
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def schema() -> str:
+    """docs/wire.schema.json: JSON Schema of every message, by its name."""
+
+    def packed(kind: type) -> dict[str, Any]:
+        if kind is Int64Column:
+            return {"type": "array", "items": {"type": "integer"}}
+        if kind is Float32Column:
+            return {"type": "array", "items": {"type": ["number", "null"]}}
+        raise NotImplementedError(kind)
+
+    unions = (
+        messages.PublicRequest,
+        messages.PublicReply,
+        messages.NodeMessage,
+        messages.MasterMessage,
+        messages.OperatorRequest,
+        messages.OperatorReply,
+    )
+    kinds = list(dict.fromkeys(kind for union in unions for kind in typing.get_args(union)))
+    _, components = msgspec.json.schema_components(
+        kinds, schema_hook=packed, ref_template="#/$defs/{name}"
+    )
+    return (
+        json.dumps(
+            {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "title": "Sanderling messages, version 1.0",
+                "anyOf": [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds],
+                "$defs": components,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+DOCUMENTS = {
+    "configuration.md": configuration,
+    "states.md": states,
+    "wire.schema.json": schema,
+}
+
+
+def main() -> None:
+    """Write them all."""
+    for name, make in DOCUMENTS.items():
+        (DOCS / name).write_text(make())
+        print(f"docs/{name}")
+
+
+if __name__ == "__main__":
+    main()
