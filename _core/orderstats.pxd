@@ -18,6 +18,7 @@ cdef struct Column:               # what the model knows of one node
     uint32_t generation           # bumps when the column's node is removed
     uint32_t arrivals             # samples that came since the column was last refreshed
     uint32_t departures           # samples that left since then
+    double patience               # 0.5..1: its share of the allowed staleness
     int tail_bucket               # the bucket in which F passes 99.9 %
     uint64_t pool_epoch           # the pool's epoch that it was computed with
 

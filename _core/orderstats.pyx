@@ -14,7 +14,7 @@ each addition and takes three times as long. A stride of whole rows of 4 KiB wou
 one set of the cache; an odd number of cache lines spreads it.
 """
 
-from libc.math cimport exp, log
+from libc.math cimport exp, floor, log
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -51,6 +51,7 @@ cdef float LOG_ZERO = -1e4
 cdef float LOG_ONE = -1e-12
 cdef double LONG_AGO = -1e300
 cdef double TAIL = 1e-3
+cdef double GOLDEN = 0.6180339887498949
 # An answer is this close to every point of its bucket.
 cdef double ERROR_LIMIT = 1.01
 
@@ -297,7 +298,7 @@ cdef void _look_at(Model *m, int32_t column) noexcept nogil:
     cdef Column *c = &m.columns[column]
     if c.arrivals > 0 or c.departures > 0 or c.pool_epoch != m.pool.epoch:
         _refresh_column(m, column)
-    m.due_s[column] = m.now_s + m.max_stale_age_s
+    m.due_s[column] = m.now_s + c.patience * m.max_stale_age_s
 
 
 cdef double _first_due(const Model *m, const ColumnSet *s) noexcept nogil:
@@ -382,7 +383,7 @@ cdef int model_observe(Model *m, int32_t column, int bucket) noexcept nogil:
         m.pool.due_s = LONG_AGO
     if (
         bucket > c.tail_bucket
-        or max(c.arrivals, c.departures) > m.max_stale_fraction * c.window.count
+        or max(c.arrivals, c.departures) > c.patience * m.max_stale_fraction * c.window.count
     ):
         model_make_due(m, column)
     return 0
@@ -586,6 +587,9 @@ cdef class UnloadedModel:
         column.used = True
         column.arrivals = 0
         column.departures = 0
+        # Wide tasks give all nodes a sample at once: with the same limits all columns would become
+        # due in the same call. Multiples of the golden ratio spread them evenly.
+        column.patience = 1.0 - 0.5 * (i * GOLDEN - floor(i * GOLDEN))
         column.tail_bucket = 0
         column.pool_epoch = 0  # before every epoch: refreshed before it is first read
         model_make_due(&self.m, i)

@@ -1,6 +1,11 @@
 """Which build is under test, and that importing it leaves the process's arithmetic alone."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 import _core
 import _core.histogram
@@ -18,3 +23,23 @@ def test_denormals_survive_the_import_of_fast_math_code() -> None:
     smallest = 5e-324
     assert smallest * float("1") != 0.0
     assert 2.2250738585072014e-308 / float("2") != 0.0
+
+
+@pytest.mark.skipif(_core.BUILD != "debug", reason="only the debug build checks raw indices")
+def test_a_wrong_index_ends_the_debug_build() -> None:
+    program = """if True:
+        from _core import _bench
+        from _core.orderstats import UnloadedModel
+        model = UnloadedModel()
+        nodes = model.node_set([model.add_node()])
+        _bench.read_row(model, nodes, 1024, 1)
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=Path(_core.__file__).parents[1],  # with -c the first place on the path
+    )
+    assert child.returncode < 0
+    assert "orderstats.pyx" in child.stderr
+    assert "CHECK failed" in child.stderr

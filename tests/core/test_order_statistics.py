@@ -426,7 +426,9 @@ def test_any_change_arrives_after_the_allowed_age() -> None:
     model.observe(0, 0.01, 0.1)
     twin.observe(0, 0.01, 0.1)
     assert lag(model, nodes, twin, 0.9) > 1e-4  # one change in a thousand may wait
-    assert lag(model, nodes, twin, 1.0) < 1e-6  # the other node's column too: the pool changed
+    lag(model, nodes, twin, 1.0)
+    assert lag(model, model.node_set([0]), twin, 1.0) < 1e-6
+    assert lag(model, nodes, twin, 2.0) < 1e-6  # the other node's column too: the pool changed
 
 
 def test_a_sample_in_the_tail_arrives_at_once() -> None:
@@ -438,6 +440,22 @@ def test_a_sample_in_the_tail_arrives_at_once() -> None:
     for _ in range(3):
         model.observe(0, 5.0, 0.0)
     assert model.quantile(nodes, 99.99, 0.0) > 2.0
+
+
+def test_columns_are_not_all_refreshed_in_the_same_call() -> None:
+    draw = random.Random(1)
+    model = UnloadedModel()
+    nodes = filled(model, [lognormal(draw, 0.1, 2_000) for _ in range(50)])
+    rows = shares(model, nodes)
+    refreshed = []
+    for step in range(1, 61):
+        for column in range(50):
+            model.observe(column, 0.05 + 0.001 * (step % 7), step * 0.1)
+        model.quantile(nodes, 99.0, step * 0.1)
+        before, rows = rows, shares(model, nodes)
+        refreshed.append(sum(a != b for a, b in zip(before, rows, strict=True)))
+    assert max(refreshed[20:]) < 30
+    assert sum(refreshed) >= 50 * 6  # and still each at least once a second
 
 
 def test_samples_age_without_new_ones() -> None:
