@@ -515,6 +515,9 @@ def test_c_memory_is_given_back() -> None:
             for i in range(500):
                 model.observe(column, 0.1, i * 0.01)
         model.quantile(model.node_set(range(40)), 99.0, 5.0)
+        for column in range(40):
+            model.remove_node(column)
+            assert model.add_node() == column
 
     for _ in range(5):
         use()
