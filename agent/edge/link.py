@@ -1,0 +1,273 @@
+"""The node's side of the link to its master: a pure state machine.
+
+Events go in with the monotonic time in seconds, instructions come out; the shell in
+`agent.edge.main` carries them out. Opening a socket always succeeds: that nobody answers is seen
+from the silence. A node holds no queue: a subtask that no idle pod can take is answered at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, ClassVar, Final, NamedTuple
+
+from agent.wire.messages import (
+    Goodbye,
+    Heartbeat,
+    Hello,
+    MasterMessage,
+    NodeMessage,
+    Rejected,
+    Subtask,
+    SubtaskResult,
+    Welcome,
+)
+
+LOST_AFTER: Final = 3  # heartbeats of silence before the master counts as lost
+GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
+HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
+
+
+class State(Enum):
+    """Where the link is."""
+
+    NEW = "new"
+    GREETING = "greeting"  # hello sent, no welcome yet
+    JOINED = "joined"
+    WAITING = "waiting"  # no socket; opens one again later
+    LEFT = "left"
+
+
+# --- events: a message of the master, or one of these -----------------------------------------
+
+
+class Start(NamedTuple):
+    """The process is ready to serve."""
+
+
+class Tick(NamedTuple):
+    """Time has passed; due at `Link.wake_at`, harmless before."""
+
+
+class Stop(NamedTuple):
+    """The process ends."""
+
+
+class Finished(NamedTuple):
+    """A pod is idle again, and the result of what was asked for in `session` is ready."""
+
+    session: int
+
+
+Event = Start | Tick | Stop | Finished | MasterMessage
+
+
+# --- instructions -----------------------------------------------------------------------------
+
+
+class Open(NamedTuple):
+    """Open a new socket to the master."""
+
+
+class Close(NamedTuple):
+    """Close the socket; what it still holds may go on its way for `linger_s` seconds."""
+
+    linger_s: float
+
+
+class Send(NamedTuple):
+    """Send a message."""
+
+    message: NodeMessage
+
+
+class SendResult(NamedTuple):
+    """Send the result that the finished pod has ready."""
+
+
+class Execute(NamedTuple):
+    """Give a subtask to an idle pod: there is one."""
+
+    session: int
+    subtask: Subtask
+
+
+class Report(NamedTuple):
+    """Tell the operator, in one line; `kind` is for limiting the rate of such lines."""
+
+    kind: str
+    line: str
+
+
+Instruction = Open | Close | Send | SendResult | Execute | Report
+Instructions = list[Instruction]
+
+
+class InvalidTransition(Exception):
+    """An event that cannot happen in this state, with what happened before."""
+
+
+class Link:
+    """One node's link. `jitter` gives random numbers in [0, 1); `linger_s` is how long a goodbye
+    may take to leave."""
+
+    def __init__(
+        self,
+        hello: Hello,
+        *,
+        first_pause_s: float,
+        longest_pause_s: float,
+        jitter: Callable[[], float],
+        linger_s: float = 0.5,
+    ) -> None:
+        self.state = State.NEW
+        self.busy = 0  # pods at work, in whatever session
+        self.session = 0  # counts sockets; what an earlier one asked for is not answered here
+        self.wake_at = float("inf")
+        self._hello = hello
+        self._first_pause_s = first_pause_s
+        self._longest_pause_s = longest_pause_s
+        self._jitter = jitter
+        self._linger_s = linger_s
+        self._attempts = 0
+        self._heartbeat_s = 0.0
+        self._heard_at = 0.0
+        self._beat_at = 0.0
+        self._happened: deque[str] = deque(maxlen=HISTORY_KEPT)
+
+    def handle(self, event: Event, now: float) -> Instructions:
+        """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
+        kind = type(event)
+        self._happened.append(f"{self.state.value} {kind.__name__} at {now:.3f}")
+        action = self.TRANSITIONS.get((self.state, kind))
+        if action is None:
+            raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(self._happened)}")
+        if self.state is State.JOINED and isinstance(event, MasterMessage):
+            self._heard_at = now
+        return action(self, event, now)
+
+    # --- actions ---
+
+    def _open(self, _: Event, now: float) -> Instructions:
+        self.state = State.GREETING
+        self.session += 1
+        self.wake_at = now + GREETING_S
+        return [Open(), Send(self._hello)]
+
+    def _open_when_due(self, event: Event, now: float) -> Instructions:
+        return self._open(event, now) if now >= self.wake_at else []
+
+    def _give_up_greeting(self, _: Event, now: float) -> Instructions:
+        if now < self.wake_at:
+            return []
+        return self._back_off("silence", f"no answer from the master in {GREETING_S:g} s", now)
+
+    def _join(self, event: Welcome, now: float) -> Instructions:
+        if event.incarnation != self._hello.incarnation:
+            return [Report("welcome", "the master welcomed somebody else; ignored")]
+        joining = self.state is not State.JOINED
+        self.state = State.JOINED
+        self._attempts = 0
+        self._heartbeat_s = event.heartbeat_s
+        self._heard_at = now
+        self._beat_at = now + event.heartbeat_s
+        self._sleep()
+        return [Report("joined", "joined the master")] if joining else []
+
+    def _beat(self, _: Event, now: float) -> Instructions:
+        if now >= self._lost_at():
+            silence_s = now - self._heard_at
+            return self._back_off("silence", f"no sign of the master for {silence_s:.1f} s", now)
+        if now < self._beat_at:
+            return []
+        # From now on, not from when it was due: after a pause one heartbeat is enough.
+        self._beat_at = now + self._heartbeat_s
+        self._sleep()
+        return [Send(Heartbeat(self._hello.incarnation))]
+
+    def _hear(self, _: Event, __: float) -> Instructions:
+        if self.state is State.JOINED:
+            self._sleep()
+        return []
+
+    def _rejected(self, event: Rejected, now: float) -> Instructions:
+        if self.state is State.GREETING:
+            # It will not like the next hello better; somebody has to change a configuration.
+            self._attempts = 64
+        reason = f"the master rejected this node: {event.message}"
+        return self._back_off("rejected", reason, now)
+
+    def _back_off(self, kind: str, reason: str, now: float) -> Instructions:
+        longest = min(self._longest_pause_s, self._first_pause_s * 2.0 ** min(self._attempts, 64))
+        pause_s = longest * (0.5 + 0.5 * self._jitter())
+        self._attempts += 1
+        self.state = State.WAITING
+        self.wake_at = now + pause_s
+        return [Close(0.0), Report(kind, f"{reason}; trying again in {pause_s:.1f} s")]
+
+    def _execute(self, event: Subtask, _: float) -> Instructions:
+        self._sleep()
+        if self.busy >= self._hello.pods:
+            return [_refusal(event, f"all {self._hello.pods} pods are busy")]
+        self.busy += 1
+        return [Execute(self.session, event)]
+
+    def _refuse(self, event: Subtask, _: float) -> Instructions:
+        return [_refusal(event, "a subtask before the welcome")]
+
+    def _answer(self, event: Finished, now: float) -> Instructions:
+        current = event.session == self.session
+        return [*self._free(event, now), *([SendResult()] if current else [])]
+
+    def _free(self, _: Event, __: float) -> Instructions:
+        assert self.busy > 0
+        self.busy -= 1
+        return []
+
+    def _leave(self, _: Event, __: float) -> Instructions:
+        had_socket = self.state in {State.GREETING, State.JOINED}
+        self.state = State.LEFT
+        self.wake_at = float("inf")
+        if not had_socket:
+            return []
+        return [Send(Goodbye(self._hello.incarnation)), Close(self._linger_s)]
+
+    def _nothing(self, _: Event, __: float) -> Instructions:
+        return []
+
+    def _sleep(self) -> None:
+        self.wake_at = min(self._beat_at, self._lost_at())
+
+    def _lost_at(self) -> float:
+        return self._heard_at + LOST_AFTER * self._heartbeat_s
+
+    # What cannot happen has no entry: nothing arrives without a socket.
+    TRANSITIONS: ClassVar[dict[tuple[State, type], Callable[[Link, Any, float], Instructions]]] = {
+        (State.NEW, Start): _open,
+        (State.NEW, Tick): _nothing,
+        (State.NEW, Stop): _leave,
+        (State.GREETING, Tick): _give_up_greeting,
+        (State.GREETING, Welcome): _join,
+        (State.GREETING, Heartbeat): _nothing,
+        (State.GREETING, Rejected): _rejected,
+        (State.GREETING, Subtask): _refuse,
+        (State.GREETING, Finished): _free,
+        (State.GREETING, Stop): _leave,
+        (State.JOINED, Tick): _beat,
+        (State.JOINED, Welcome): _join,
+        (State.JOINED, Heartbeat): _hear,
+        (State.JOINED, Rejected): _rejected,
+        (State.JOINED, Subtask): _execute,
+        (State.JOINED, Finished): _answer,
+        (State.JOINED, Stop): _leave,
+        (State.WAITING, Tick): _open_when_due,
+        (State.WAITING, Finished): _free,
+        (State.WAITING, Stop): _leave,
+        (State.LEFT, Tick): _nothing,
+        (State.LEFT, Finished): _free,
+    }
+
+
+def _refusal(subtask: Subtask, why: str) -> Instruction:
+    return Send(SubtaskResult(subtask.id, "error", 0.0, 0.0, message=why))

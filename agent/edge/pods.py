@@ -1,0 +1,119 @@
+"""Pods: worker threads that serve one subtask each at a time.
+
+The work runs mostly without the GIL: SQLite reads, bytes are joined and copied. Where hardware is
+emulated, its service time is waited for on top of the real retrieval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, NamedTuple
+
+from agent.edge.history import History
+from agent.edge.retrieval import Reader
+from agent.wire import codec
+from agent.wire.messages import Subtask, SubtaskResult
+
+LONGEST_MESSAGE: Final = 512
+
+
+class Job(NamedTuple):
+    """A subtask on its way to a pod; `received_at` is monotonic, `wall_ms` the time of its window's
+    end if that is relative."""
+
+    session: int
+    subtask: Subtask
+    received_at: float
+    wall_ms: int
+
+
+class Done(NamedTuple):
+    """A result, encoded, of a subtask that came in `session`."""
+
+    session: int
+    frame: bytes
+
+
+class Pods:
+    """`count` pods over one history. `wake` is called, from a pod, when `take` has something new.
+
+    `service_time_s` gives the seconds to emulate for a subtask's seed; None emulates nothing.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        count: int,
+        wake: Callable[[], object],
+        service_time_s: Callable[[int | None], float] | None = None,
+    ) -> None:
+        self._history = history
+        self._wake = wake
+        self._service_time_s = service_time_s
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._done: SimpleQueue[Done] = SimpleQueue()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"pod-{n}", daemon=True) for n in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Hand a subtask to an idle pod; the caller knows that there is one."""
+        self._jobs.put(job)
+
+    def take(self) -> list[Done]:
+        """What was finished since the last call."""
+        return [self._done.get_nowait() for _ in range(self._done.qsize())]
+
+    def stop(self) -> None:
+        """End all pods; what they are working on is abandoned."""
+        self._stopping.set()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        reader = Reader(self._history)
+        while (job := self._jobs.get()) is not None and not self._stopping.is_set():
+            self._done.put(Done(job.session, self._execute(reader, job)))
+            self._wake()
+        reader.close()
+
+    def _execute(self, reader: Reader, job: Job) -> bytes:
+        started = time.monotonic()
+        wait_ms = (started - job.received_at) * 1000
+        try:
+            result = self._retrieve(reader, job, wait_ms, started)
+            return codec.encode(result)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
+            reader.close()  # a connection that failed once is not trusted again
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_MESSAGE]
+            failed_ms = (time.monotonic() - started) * 1000
+            return codec.encode(
+                SubtaskResult(job.subtask.id, "error", wait_ms, failed_ms, message=text)
+            )
+
+    def _retrieve(self, reader: Reader, job: Job, wait_ms: float, started: float) -> SubtaskResult:
+        subtask = job.subtask
+        start_ms, end_ms = subtask.window.bounds_ms(job.wall_ms)
+        series = aggregate = None
+        if subtask.form == "series":
+            series = reader.series(start_ms, end_ms, subtask.channels)
+        else:
+            aggregate = reader.aggregate(start_ms, end_ms, subtask.channels)
+        if self._service_time_s is not None:
+            self._stopping.wait(self._service_time_s(subtask.emulation_seed))
+        return SubtaskResult(
+            subtask.id,
+            "no_data" if series is None and aggregate is None else "ok",
+            wait_ms,
+            (time.monotonic() - started) * 1000,
+            series,
+            aggregate,
+        )

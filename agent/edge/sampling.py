@@ -1,0 +1,138 @@
+"""Sampling: when to read the sensor, and the thread that does it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.edge.groups import NAN, Sample
+from agent.edge.history import History, HistoryError
+from agent.edge.report import Reporter
+from sensors.base import Driver, Reading, SensorError
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# systemd-timesyncd makes this file with the first synchronisation of a boot.
+SYNCHRONISED = "/run/systemd/timesync/synchronized"
+
+
+class Schedule:
+    """Ticks at start, start + interval, start + 2·interval …: late ticks do not move later ones,
+    and ticks that were missed are left out instead of made up for."""
+
+    def __init__(self, start: float, interval_s: float) -> None:
+        self._start = start
+        self._interval_s = interval_s
+        self._tick = 0
+        self.missed = 0
+
+    @property
+    def next_at(self) -> float:
+        """When the next tick is due, on the clock of `start`, in seconds."""
+        return self._start + self._tick * self._interval_s
+
+    def take(self, now: float) -> bool:
+        """Whether a tick is due at `now`; if so, it counts as done."""
+        if now < self.next_at:
+            return False
+        tick = max(self._tick, math.floor((now - self._start) / self._interval_s))
+        self.missed += tick - self._tick
+        self._tick = tick + 1
+        return True
+
+
+class Clocks:
+    """The node's clocks; a test gives others."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment of this boot."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Seconds since 1970 UTC, as far as this node knows."""
+        return time.time()
+
+    def synchronised(self) -> bool | None:
+        """Whether the wall clock was set from the network in this boot; None where that cannot be
+        seen."""
+        return True if Path(SYNCHRONISED).exists() else None
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    return BOOT_ID.read_text("ascii").strip()
+
+
+class Sampler:
+    """Reads the driver on schedule and appends to the history, until it is stopped.
+
+    A reading that fails is stored as missing values: a hole that can be seen, not a repeat of the
+    last value. No error ends the sampling; each is reported, rate-limited.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        history: History,
+        interval_s: float,
+        reporter: Reporter,
+        clocks: Clocks,
+    ) -> None:
+        self._driver = driver
+        self._history = history
+        self._interval_s = interval_s
+        self._reporter = reporter
+        self._clocks = clocks
+        self._missing = Reading((NAN,) * len(driver.channels))
+
+    def preload(self) -> None:
+        """Give an empty history the readings that the driver has for it, as if they had been taken
+        at the interval up to now; HistoryError if they cannot be stored."""
+        if self._history.empty:
+            self._history.load(self._past())
+
+    def run(self, stop: threading.Event) -> None:
+        """Sample until `stop` is set; the first reading is taken at once."""
+        schedule = Schedule(self._clocks.monotonic(), self._interval_s)
+        while not stop.wait(max(0.0, schedule.next_at - self._clocks.monotonic())):
+            if schedule.take(self._clocks.monotonic()):
+                self.sample()
+
+    def sample(self) -> None:
+        """Take one reading and store it."""
+        monotonic, wall = self._clocks.monotonic(), self._clocks.wall()
+        reading = self._read()
+        try:
+            self._history.append(
+                Sample(
+                    round(wall * 1000),
+                    round(monotonic * 1000),
+                    self._clocks.synchronised(),
+                    *reading,
+                )
+            )
+        except HistoryError as error:
+            self._reporter.complain("history", str(error))
+
+    def _read(self) -> Reading:
+        try:
+            reading = self._driver.read()
+            if len(reading.values) != len(self._missing.values):
+                raise SensorError(f"{len(reading.values)} values for {len(self._missing.values)}")
+        except SensorError as error:
+            self._reporter.complain("sensor", f"no reading: {error}")
+        except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
+            self._reporter.complain("sensor", f"no reading: {type(error).__name__}: {error}")
+        else:
+            return reading
+        return self._missing
+
+    def _past(self) -> Iterator[Sample]:
+        wall_ms = round(self._clocks.wall() * 1000)
+        monotonic_ms = round(self._clocks.monotonic() * 1000)
+        synchronised = self._clocks.synchronised()
+        for intervals, reading in self._driver.preload():
+            age_ms = round(intervals * self._interval_s * 1000)
+            yield Sample(wall_ms - age_ms, monotonic_ms - age_ms, synchronised, *reading)

@@ -1,0 +1,305 @@
+"""The link under scripted and random events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.edge.link import (
+    GREETING_S,
+    LOST_AFTER,
+    Close,
+    Event,
+    Execute,
+    Finished,
+    Instruction,
+    InvalidTransition,
+    Link,
+    Open,
+    Report,
+    Send,
+    SendResult,
+    Start,
+    State,
+    Stop,
+    Tick,
+)
+from agent.wire.messages import (
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Rejected,
+    Subtask,
+    SubtaskResult,
+    Welcome,
+    Window,
+)
+
+HELLO = Hello("n1", "here", "history", ("b1/f4/r413",), ("temperature",), 2, "1.0")
+WELCOME = Welcome("here", 1.0)
+FIRST_S, LONGEST_S = 0.2, 30.0
+
+
+def subtask(number: int) -> Subtask:
+    return Subtask(number, Window(last_s=60.0))
+
+
+def new_link(jitter: float = 0.5) -> Link:
+    return Link(HELLO, first_pause_s=FIRST_S, longest_pause_s=LONGEST_S, jitter=lambda: jitter)
+
+
+def joined() -> Link:
+    link = new_link()
+    link.handle(Start(), 0.0)
+    link.handle(WELCOME, 0.0)
+    return link
+
+
+def kinds(instructions: list[Instruction]) -> list[type]:
+    return [type(instruction) for instruction in instructions]
+
+
+def test_start_says_hello_and_the_welcome_starts_the_heartbeats() -> None:
+    link = new_link()
+    assert link.handle(Start(), 0.0) == [Open(), Send(HELLO)]
+    assert kinds(link.handle(WELCOME, 0.3)) == [Report]
+    assert link.wake_at == 1.3
+    assert link.handle(Tick(), 1.29) == []
+    assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here"))]
+    assert link.wake_at == 2.3
+
+
+def test_heartbeats_missed_while_held_up_are_not_made_up_for() -> None:
+    link = joined()
+    link.handle(Heartbeat("here"), 2.5)
+    assert link.handle(Tick(), 2.5) == [Send(Heartbeat("here"))]
+    assert link.handle(Tick(), 2.6) == []
+
+
+def test_a_silent_master_is_left_after_three_heartbeats_and_greeted_again() -> None:
+    link = joined()
+    assert LOST_AFTER == 3
+    link.handle(Heartbeat("here"), 0.9)
+    for now in (1.0, 2.0, 3.0):
+        assert link.handle(Tick(), now) == [Send(Heartbeat("here"))]
+    assert link.handle(Tick(), 3.89) == []
+    instructions = link.handle(Tick(), 3.9)
+    assert kinds(instructions) == [Close, Report]
+    assert link.state is State.WAITING
+    assert link.wake_at == pytest.approx(3.9 + FIRST_S * 0.75)
+    assert link.handle(Tick(), link.wake_at) == [Open(), Send(HELLO)]
+
+
+def test_any_message_is_a_sign_of_life() -> None:
+    link = joined()
+    link.handle(subtask(1), 2.5)
+    link.handle(Tick(), 3.5)
+    assert link.state is State.JOINED
+
+
+@pytest.mark.parametrize(("jitter", "part"), [(0.0, 0.5), (0.999, 0.9995)])
+def test_pauses_double_up_to_the_longest_with_jitter(jitter: float, part: float) -> None:
+    link = new_link(jitter)
+    now, pauses = 0.0, []
+    link.handle(Start(), now)
+    for _ in range(10):
+        now += GREETING_S
+        assert link.handle(Tick(), now - 0.01) == []
+        assert kinds(link.handle(Tick(), now)) == [Close, Report]
+        pauses.append(link.wake_at - now)
+        now = link.wake_at
+        assert kinds(link.handle(Tick(), now)) == [Open, Send]
+    full = [min(LONGEST_S, FIRST_S * 2**n) for n in range(10)]
+    assert pauses == pytest.approx([part * pause for pause in full])
+
+
+def test_a_rejected_hello_is_retried_slowly_and_a_welcome_forgives() -> None:
+    link = new_link(jitter=1.0)
+    link.handle(Start(), 0.0)
+    close, report = link.handle(Rejected("areas overlap"), 1.0)
+    assert close == Close(0.0)
+    assert isinstance(report, Report)
+    assert "areas overlap" in report.line
+    assert link.wake_at == 1.0 + LONGEST_S
+    link.handle(Tick(), 31.0)
+    link.handle(WELCOME, 31.0)
+    link.handle(Tick(), 40.0)
+    assert link.wake_at == pytest.approx(40.0 + FIRST_S)
+
+
+def test_a_rejection_after_the_welcome_greets_again_soon() -> None:
+    link = joined()
+    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Close, Report]
+    assert link.wake_at <= 1.0 + FIRST_S
+
+
+def test_a_welcome_for_somebody_else_is_ignored() -> None:
+    link = new_link()
+    link.handle(Start(), 0.0)
+    assert kinds(link.handle(Welcome("other", 1.0), 0.1)) == [Report]
+    assert link.state is State.GREETING
+
+
+def test_no_subtask_waits_at_the_node() -> None:
+    link = joined()
+    assert link.handle(subtask(1), 0.1) == [Execute(1, subtask(1))]
+    assert link.handle(subtask(2), 0.1) == [Execute(1, subtask(2))]
+    (refusal,) = link.handle(subtask(3), 0.1)
+    assert isinstance(refusal, Send)
+    assert isinstance(refusal.message, SubtaskResult)
+    assert (refusal.message.id, refusal.message.outcome) == (3, "error")
+    assert "busy" in refusal.message.message
+    assert link.handle(Finished(1), 0.2) == [SendResult()]
+    assert link.handle(subtask(4), 0.2) == [Execute(1, subtask(4))]
+
+
+def test_a_subtask_before_the_welcome_is_an_error() -> None:
+    link = new_link()
+    link.handle(Start(), 0.0)
+    (refusal,) = link.handle(subtask(7), 0.1)
+    assert isinstance(refusal, Send)
+    assert isinstance(refusal.message, SubtaskResult)
+    assert (refusal.message.id, refusal.message.outcome) == (7, "error")
+    assert link.busy == 0
+
+
+def test_a_result_of_an_earlier_session_is_dropped() -> None:
+    """A master that was started again counts its subtasks anew: an old id would be mistaken."""
+    link = joined()
+    link.handle(subtask(1), 0.1)
+    link.handle(Tick(), 10.0)
+    link.handle(Tick(), 20.0)
+    link.handle(WELCOME, 20.1)
+    assert link.busy == 1
+    assert link.handle(Finished(1), 20.2) == []
+    assert link.busy == 0
+
+
+def test_stop_says_goodbye_once_a_socket_is_there() -> None:
+    link = joined()
+    assert link.handle(Stop(), 0.5) == [Send(Goodbye("here")), Close(0.5)]
+    assert link.handle(Tick(), 100.0) == []
+    waiting = joined()
+    waiting.handle(Tick(), 10.0)
+    assert waiting.handle(Stop(), 10.1) == []
+    assert new_link().handle(Stop(), 0.0) == []
+
+
+def test_what_cannot_happen_raises_with_what_happened_before() -> None:
+    link = new_link()
+    with pytest.raises(InvalidTransition, match=r"n1: new Welcome at 1\.500"):
+        link.handle(WELCOME, 1.5)
+    link = joined()
+    link.handle(Tick(), 10.0)
+    with pytest.raises(InvalidTransition, match=r"joined Tick at 10\.000; waiting Subtask"):
+        link.handle(subtask(1), 10.1)
+
+
+class LinkModel(RuleBasedStateMachine):
+    """Random events that can happen; the model is a socket, the pods at work and the sessions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.link = new_link()
+        self.now = 0.0
+        self.socket_open = False
+        self.hello_sent = False
+        self.at_work: list[int] = []  # sessions of the subtasks in the pods
+        self.sessions = 0
+        self.heard_at = 0.0
+        self.stopped = False
+
+    def handle(self, event: Event) -> list[Instruction]:
+        instructions = self.link.handle(event, self.now)
+        for instruction in instructions:
+            match instruction:
+                case Open():
+                    assert not self.socket_open
+                    self.socket_open, self.hello_sent = True, False
+                    self.sessions += 1
+                case Close():
+                    assert self.socket_open
+                    self.socket_open = False
+                case Send(message):
+                    assert self.socket_open
+                    # Hello is the first word on every socket.
+                    assert isinstance(message, Hello) != self.hello_sent
+                    self.hello_sent = True
+                case Execute(session, _):
+                    assert session == self.sessions
+                    self.at_work.append(session)
+        return instructions
+
+    @rule()
+    @precondition(lambda self: self.link.state is State.NEW)
+    def start(self) -> None:
+        self.handle(Start())
+
+    @rule(pause=st.sampled_from([0.0, 0.1, 0.9, 1.0, 5.0, 40.0]))
+    def tick(self, pause: float) -> None:
+        self.now += pause
+        due = self.now >= self.link.wake_at
+        before = (self.link.state, self.link.wake_at)
+        instructions = self.handle(Tick())
+        assert due or instructions == []
+        # A loop that sleeps until wake_at never spins.
+        assert not due or (self.link.state, self.link.wake_at) != before
+        assert self.link.wake_at > self.now or self.link.state is State.NEW
+        if self.link.state is State.JOINED:
+            assert self.now - self.heard_at < LOST_AFTER * 1.0
+
+    @rule()
+    @precondition(lambda self: self.socket_open)
+    def welcome(self) -> None:
+        self.heard_at = self.now
+        self.handle(WELCOME)
+        assert self.link.state is State.JOINED
+
+    @rule()
+    @precondition(lambda self: self.socket_open)
+    def heartbeat(self) -> None:
+        self.heard_at = self.now
+        assert self.handle(Heartbeat("here")) == []
+
+    @rule()
+    @precondition(lambda self: self.socket_open)
+    def rejected(self) -> None:
+        self.handle(Rejected("no"))
+        assert not self.socket_open
+
+    @rule(number=st.integers(0, 9))
+    @precondition(lambda self: self.socket_open)
+    def subtask(self, number: int) -> None:
+        self.heard_at = self.now
+        can = self.link.state is State.JOINED and len(self.at_work) < HELLO.pods
+        (instruction,) = self.handle(subtask(number))
+        assert isinstance(instruction, Execute if can else Send)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.at_work)
+    def finished(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(self.at_work))
+        self.at_work.remove(session)
+        wanted = self.link.state is State.JOINED and session == self.sessions
+        assert self.handle(Finished(session)) == ([SendResult()] if wanted else [])
+
+    @rule()
+    @precondition(lambda self: not self.stopped)
+    def stop(self) -> None:
+        was_open = self.socket_open
+        instructions = self.handle(Stop())
+        assert (Send(Goodbye("here")) in instructions) == was_open
+        self.stopped = True
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        assert self.socket_open == (self.link.state in {State.GREETING, State.JOINED})
+        assert self.link.busy == len(self.at_work) <= HELLO.pods
+        assert self.link.session == self.sessions
+        assert not self.stopped or self.link.state is State.LEFT
+
+
+LinkModel.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestLinkModel = LinkModel.TestCase

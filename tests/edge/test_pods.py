@@ -1,0 +1,180 @@
+"""Pods answer, whatever happens inside a subtask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.edge.groups import Sample
+from agent.edge.history import History
+from agent.edge.main import emulation_of
+from agent.edge.pods import Job, Pods
+from agent.edge.retrieval import Reader
+from agent.wire import codec
+from agent.wire.config import ConfigError
+from agent.wire.messages import Form, NodeMessage, Subtask, SubtaskResult, Window
+
+START_MS = 1_700_000_000_000
+NOW_MS = START_MS + 99_000
+DECODER: codec.Decoder[NodeMessage] = codec.Decoder(NodeMessage)
+
+
+class Bench:
+    """Pods over a small history; `wait` blocks until `n` results were woken for."""
+
+    def __init__(
+        self, path: Path, count: int, service_time_s: Callable[[int | None], float] | None
+    ) -> None:
+        self.history = History(
+            path, ("temperature",), "boot", group_readings=30, commit_s=10.0, retention_s=1e6
+        )
+        for i in range(100):
+            self.history.append(Sample(START_MS + i * 1000, i * 1000, None, (float(i),)))
+        self.woken = threading.Semaphore(0)
+        self.pods = Pods(self.history, count, self.woken.release, service_time_s)
+
+    def submit(
+        self,
+        number: int,
+        *,
+        form: Form = "series",
+        last_s: float = 10.0,
+        channels: tuple[str, ...] = (),
+        seed: int | None = None,
+    ) -> None:
+        subtask = Subtask(number, Window(last_s=last_s), channels, form, seed)
+        self.pods.submit(Job(5, subtask, time.monotonic(), NOW_MS))
+
+    def wait(self, n: int) -> list[SubtaskResult]:
+        for _ in range(n):
+            assert self.woken.acquire(timeout=30)
+        results = []
+        for done in self.pods.take():
+            assert done.session == 5
+            message, _ = DECODER.decode(done.frame)
+            assert isinstance(message, SubtaskResult)
+            results.append(message)
+        assert len(results) == n
+        return results
+
+    def close(self) -> None:
+        self.pods.stop()
+        self.history.close()
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(count: int = 1, service_time_s: Callable[[int | None], float] | None = None) -> Bench:
+        made.append(Bench(tmp_path / f"{len(made)}.sqlite", count, service_time_s))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.close()
+
+
+def test_a_series_and_an_aggregate(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench()
+    bench.submit(1)
+    bench.submit(2, form="aggregate")
+    series, aggregate = sorted(bench.wait(2), key=lambda result: result.id)
+    assert (series.id, series.outcome) == (1, "ok")
+    assert series.series is not None
+    assert series.series.values["temperature"].numbers().tolist() == list(range(90, 100))
+    assert series.execution_ms >= 0
+    assert series.wait_ms >= 0
+    assert aggregate.aggregate is not None
+    found = aggregate.aggregate.channels["temperature"]
+    assert (found.count, found.min, found.mean, found.max) == (10, 90, 94.5, 99)
+
+
+def test_nothing_in_the_window_is_no_data(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench()
+    bench.submit(1, channels=("co2",))
+    bench.submit(2, channels=("co2",), form="aggregate")
+    assert [result.outcome for result in bench.wait(2)] == ["no_data", "no_data"]
+
+
+def test_an_error_inside_is_told_and_the_pod_lives_on(
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    real, calls = Reader.series, [0]
+
+    def failing(reader: Reader, *args: object) -> object:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise ZeroDivisionError("first line\nsecond line")
+        return real(reader, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Reader, "series", failing)
+    bench.submit(1)
+    (failed,) = bench.wait(1)
+    assert (failed.outcome, failed.message) == (
+        "error",
+        "ZeroDivisionError: first line second line",
+    )
+    bench.submit(2)
+    assert bench.wait(1)[0].outcome == "ok"
+
+
+def test_the_emulated_time_is_drawn_from_the_seed_and_added(
+    make_bench: Callable[..., Bench],
+) -> None:
+    draw = emulation_of("pi4", "n1")
+    assert draw is not None
+    assert draw(3) == draw(3) != draw(4)
+    other = emulation_of("pi4", "n2")
+    assert other is not None
+    assert other(3) != draw(3)
+    seeds: list[int | None] = []
+
+    def shortened(seed: int | None) -> float:
+        seeds.append(seed)
+        return draw(seed) / 10
+
+    bench = make_bench(1, shortened)
+    bench.submit(1, seed=3)
+    (result,) = bench.wait(1)
+    assert seeds == [3]
+    assert result.execution_ms >= draw(3) * 100
+
+
+def test_stop_does_not_wait_for_an_emulated_time(make_bench: Callable[..., Bench]) -> None:
+    """It would take an hour, and the test with it."""
+    started = threading.Event()
+
+    def hour(_: int | None) -> float:
+        started.set()
+        return 3600.0
+
+    bench = make_bench(1, hour)
+    bench.submit(1)
+    assert started.wait(30)
+    bench.pods.stop()
+    assert not any(thread.is_alive() for thread in bench.pods._threads)
+
+
+def test_as_many_subtasks_run_at_once_as_there_are_pods(make_bench: Callable[..., Bench]) -> None:
+    together = threading.Barrier(3, timeout=30)
+
+    def meet(_: int | None) -> float:
+        together.wait()
+        return 0.0
+
+    bench = make_bench(3, meet)
+    for number in range(3):
+        bench.submit(number)
+    assert {result.outcome for result in bench.wait(3)} == {"ok"}
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    assert emulation_of("", "n1") is None
+    with pytest.raises(ConfigError, match=r"did you mean pi4-powersave\?"):
+        emulation_of("pi4-powersaver", "n1")

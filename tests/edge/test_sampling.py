@@ -1,0 +1,210 @@
+"""The schedule keeps its beat; the sampler survives whatever a driver does."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.edge.history import History, HistoryError
+from agent.edge.report import QUIET_S, Reporter
+from agent.edge.retrieval import Reader
+from agent.edge.sampling import Clocks, Sampler, Schedule
+from sensors.base import Channel, Reading, SensorError
+
+START_S = 1_700_000_000.0
+
+
+def test_late_ticks_do_not_move_later_ones_and_missed_ones_are_left_out() -> None:
+    schedule = Schedule(100.0, 1.0)
+    assert schedule.take(100.0)
+    assert not schedule.take(100.9)
+    assert schedule.take(101.4)
+    assert schedule.next_at == 102.0
+    assert schedule.take(106.7)  # 102 … 105 are gone; this is the one of 106
+    assert schedule.next_at == 107.0
+    assert schedule.missed == 4
+    assert not schedule.take(106.99)
+
+
+@given(
+    st.floats(0.01, 100.0),
+    st.lists(st.floats(0.0, 500.0), max_size=50),
+)
+def test_a_schedule_never_bursts_nor_drifts(interval_s: float, pauses: list[float]) -> None:
+    schedule = Schedule(0.0, interval_s)
+    now, taken = 0.0, 0
+    for pause in pauses:
+        now += pause
+        if schedule.take(now):
+            taken += 1
+            assert not schedule.take(now) or schedule.next_at - now < 1e-9 * now
+        assert schedule.next_at > now - 1e-9 * now
+        assert schedule.next_at - now <= interval_s * (1 + 1e-9)
+        assert schedule.next_at == pytest.approx(interval_s * (taken + schedule.missed))
+
+
+class FakeClocks(Clocks):
+    """Time that passes when told."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return START_S + self.now
+
+    def synchronised(self) -> bool | None:
+        return True
+
+
+class Script:
+    """A driver that does what it was told, one thing a reading."""
+
+    channels = (
+        Channel("temperature", "celsius", -40.0, 80.0),
+        Channel("humidity", "%", 0.0, 100.0),
+    )
+
+    def __init__(self, *steps: Reading | Exception) -> None:
+        self.steps = list(steps)
+
+    def read(self) -> Reading:
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def preload(self) -> Iterator[tuple[int, Reading]]:
+        yield 2, Reading((1.0, 2.0), 11)
+        yield 1, Reading((3.0, 4.0), 12)
+
+    def close(self) -> None:
+        pass
+
+
+class Bench:
+    """A sampler with all its surroundings in the test's hands."""
+
+    def __init__(self, path: Path, *steps: Reading | Exception) -> None:
+        self.lines: list[str] = []
+        self.clocks = FakeClocks()
+        self.history = History(
+            path,
+            ("temperature", "humidity"),
+            "boot",
+            group_readings=10,
+            commit_s=10.0,
+            retention_s=1000.0,
+        )
+        reporter = Reporter(self.lines.append, "n1", self.clocks.monotonic)
+        self.sampler = Sampler(Script(*steps), self.history, 2.0, reporter, self.clocks)
+        self.steps = len(steps)
+
+    def run(self) -> None:
+        for _ in range(self.steps):
+            self.sampler.sample()
+            self.clocks.now += 2.0
+
+    def stored(self) -> list[tuple[int, list[float], int | None]]:
+        reader = Reader(self.history)
+        series = reader.series(0, 2**53)
+        reader.close()
+        self.history.close()
+        if series is None:
+            return []
+        columns = [column.numbers().tolist() for column in series.values.values()]
+        sources = series.source_time_ms
+        return [
+            (time, list(values), source)
+            for time, *values, source in zip(
+                series.time_ms.numbers(),
+                *columns,
+                sources.numbers() if sources else [None] * len(series.time_ms),
+                strict=True,
+            )
+        ]
+
+
+def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((5.0, 6.0), 13))
+    bench.sampler.preload()
+    bench.run()
+    bench.sampler.preload()  # not empty any more: nothing happens
+    first_ms = round((START_S + 50) * 1000)
+    assert bench.stored() == [
+        (first_ms - 4000, [1.0, 2.0], 11),
+        (first_ms - 2000, [3.0, 4.0], 12),
+        (first_ms, [5.0, 6.0], 13),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (SensorError("checksum"), "no reading: checksum"),
+        (ZeroDivisionError("oops"), "no reading: ZeroDivisionError: oops"),
+        (Reading((1.0,)), "no reading: 1 values for 2"),
+    ],
+)
+def test_a_failed_reading_is_a_hole_and_a_line(
+    failure: Reading | Exception, told: str, tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)), failure, Reading((3.0, 4.0)))
+    bench.run()
+    values = [values for _, values, _ in bench.stored()]
+    assert [values[0], values[2]] == [[1.0, 2.0], [3.0, 4.0]]
+    assert all(math.isnan(value) for value in values[1])
+    assert bench.lines == [f"sanderling-edge n1: {told}\n"]
+
+
+def test_a_value_that_is_no_number_is_missing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((math.inf, -1e300)))
+    bench.run()
+    ((_, values, _),) = bench.stored()
+    assert all(math.isnan(value) for value in values)
+
+
+def test_a_sensor_that_fails_for_long_writes_little(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", *[SensorError("no answer")] * 100)
+    bench.run()
+    assert len(bench.lines) == math.ceil(100 * 2.0 / QUIET_S)
+    assert bench.lines[1].endswith("no reading: no answer (and 29 more such lines)\n")
+    bench.history.close()
+
+
+def test_a_history_that_cannot_be_written_does_not_end_the_sampling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)), Reading((1.0, 2.0)))
+
+    def refuse(_: object) -> None:
+        raise HistoryError("history: disk full")
+
+    monkeypatch.setattr(bench.history, "append", refuse)
+    bench.run()
+    assert bench.lines == ["sanderling-edge n1: history: disk full\n"]
+    bench.history.close()
+
+
+def test_the_loop_ends_when_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", *[Reading((1.0, 2.0))] * 3)
+    waits: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(timeout)
+            bench.clocks.now += timeout + (0.5 if len(waits) == 2 else 0.0)
+            return len(waits) > 3
+
+    bench.sampler.run(Stop())
+    assert waits == [0.0, 2.0, 1.5, 2.0]
+    assert len(bench.stored()) == 3
