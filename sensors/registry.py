@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, Final
 
 from sensors.base import Driver, Options, SensorError, nearest
@@ -17,7 +17,7 @@ DRIVERS: Final = {
 }
 
 
-def open_driver(name: str, options: Mapping[str, Any], folder: Path) -> Driver:
+def open_driver(name: str, options: Mapping[str, Any], folder: str | PathLike[str]) -> Driver:
     """Open the driver `name`; relative paths in its options are taken from `folder`.
 
     SensorError in one line for an unknown name, an unknown or wrong option, or a sensor that is
@@ -26,5 +26,5 @@ def open_driver(name: str, options: Mapping[str, Any], folder: Path) -> Driver:
     module = DRIVERS.get(name)
     if module is None:
         raise SensorError(f"unknown sensor driver {name}; {nearest(name, DRIVERS)}")
-    driver: Driver = import_module(module).open_driver(Options(name, options, folder))
+    driver: Driver = import_module(module).open_driver(Options(name, options, fspath(folder)))
     return driver

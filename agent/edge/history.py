@@ -11,74 +11,18 @@ opened, times 2³², plus a count: a number that was lost with a power cut is ne
 
 from __future__ import annotations
 
-import fcntl
+import os
 import sqlite3
-import struct
 import threading
-import time
 from collections.abc import Iterable
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from agent.edge.groups import Piece, RowGroup, Sample, statistics_of
+from agent.edge.history_file import STATISTICS, HistoryError, hold, open_or_rebuild, start
 from agent.wire.packed import Float32Column, Int64Column
 
-VERSION: Final = 1  # of the schema, which names it again
-APPLICATION_ID: Final = 0x53414E44  # "SAND"; the schema names it again
-OPENING: Final = 1 << 32
-MOST_OPENINGS: Final = 1 << 21  # keeps a sequence within the 53 bits that JSON numbers are sure of
 # Groups kept in memory while the file cannot be written; older ones are given up and counted.
 MOST_UNWRITTEN: Final = 16
-STATISTICS: Final = struct.Struct("<q3d")  # readings, lowest, highest, total
-
-# Small columns first: a look at them does not touch the pages that hold the blobs.
-SCHEMA: Final = """
-BEGIN IMMEDIATE;
-PRAGMA application_id = 0x53414E44;
-CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE groups (
-    sequence INTEGER PRIMARY KEY,
-    count INTEGER NOT NULL,
-    first_ms INTEGER NOT NULL,
-    last_ms INTEGER NOT NULL,
-    boot TEXT NOT NULL,
-    first_monotonic_ms INTEGER NOT NULL,
-    last_monotonic_ms INTEGER NOT NULL,
-    synchronised INTEGER,
-    channels TEXT NOT NULL,
-    statistics BLOB NOT NULL,
-    time_ms BLOB NOT NULL CHECK (length(time_ms) = 8 * count),
-    source_time_ms BLOB CHECK (source_time_ms IS NULL OR length(source_time_ms) = 8 * count),
-    channel_values BLOB NOT NULL CHECK (length(channel_values) = length(statistics) / 8 * count)
-) STRICT;
-CREATE INDEX groups_by_time ON groups (last_ms, first_ms);
-INSERT INTO meta VALUES
-    ('version', 1), ('openings', 0), ('history', lower(hex(randomblob(16))));
-COMMIT;
-"""
-# What a damaged file may raise. SQLite quotes it in its messages, which then may be no valid UTF-8.
-DAMAGE: Final = (sqlite3.Error, UnicodeError, OverflowError)
-# These say that the file cannot be reached now, not that it is broken.
-OUT_OF_REACH: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-
-
-class HistoryError(Exception):
-    """The history cannot be opened or written; the text is one line."""
-
-
-class _Broken(Exception):
-    """The file is no history that can be used; the text says why."""
 
 
 class History:
@@ -90,7 +34,7 @@ class History:
 
     def __init__(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         channels: tuple[str, ...],
         boot: str,
         *,
@@ -98,7 +42,7 @@ class History:
         commit_s: float,
         retention_s: float,
     ) -> None:
-        self.path = path
+        self.path = os.fspath(path)
         self.channels = channels
         self.report = ""
         self.given_up = 0  # readings lost because the file could not be written
@@ -109,15 +53,15 @@ class History:
         self._lock = threading.Lock()  # holds what readers see: _groups and what is in them
         self._groups: list[RowGroup] = []
         self._waiting_since_ms: int | None = None  # monotonic time of the first uncommitted reading
-        self._holder = _hold(path)
+        self._holder = hold(self.path)
         try:
-            self._db, self.report = _open_or_rebuild(path)
-            self.id, self.empty, self._sequence = _start(self._db)
+            self._db, self.report = open_or_rebuild(self.path)
+            self.id, self.empty, self._sequence = start(self._db)
         except sqlite3.Error as error:
-            self._holder.close()
+            os.close(self._holder)
             raise HistoryError(f"history {path}: {error}") from None
         except HistoryError:
-            self._holder.close()
+            os.close(self._holder)
             raise
 
     def append(self, sample: Sample) -> None:
@@ -180,7 +124,7 @@ class History:
             self.commit()
         finally:
             self._db.close()
-            self._holder.close()
+            os.close(self._holder)
 
     def uncommitted(self, start_ms: int, end_ms: int) -> tuple[int, list[Piece]]:
         """For readers: what memory holds of [start_ms, end_ms), and the sequence from which on it
@@ -256,126 +200,3 @@ def _row(group: RowGroup, boot: str) -> tuple[Any, ...]:
         Int64Column.of(source).data if source is not None else None,
         b"".join([Float32Column.of(column).data for column in group.values]),
     )
-
-
-def _hold(path: Path) -> IO[bytes]:
-    """Keep other agents off this history. The lock goes with the process, however it ends."""
-    try:
-        holder = path.with_name(path.name + ".lock").open("ab")
-    except OSError as error:
-        raise HistoryError(f"history {path}: {error.strerror}") from None
-    try:
-        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder.close()
-        raise HistoryError(f"history {path}: another agent is using it") from None
-    return holder
-
-
-def _open_or_rebuild(path: Path) -> tuple[sqlite3.Connection, str]:
-    """The checked database and a line on what was wrong with the file before, if anything."""
-    try:
-        return _open(path), ""
-    except _Broken as error:
-        aside = _put_aside(path)
-        return _open(
-            path
-        ), f"history {path} was broken ({error}); kept as {aside.name}, started anew"
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    db = None
-    try:
-        db = connect(path)
-        _check(db, path)
-    except DAMAGE as error:
-        _close(db)
-        if _out_of_reach(error):
-            raise
-        raise _Broken(" ".join(str(error).split())) from None
-    except (_Broken, HistoryError):
-        _close(db)
-        raise
-    return db
-
-
-def _close(db: sqlite3.Connection | None) -> None:
-    if db is not None:
-        db.close()
-
-
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("PRAGMA journal_mode=WAL")
-    # FULL: a commit is on stable storage when it returns. NORMAL would sync at checkpoints only.
-    db.execute("PRAGMA synchronous=FULL")
-    if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        db.executescript(SCHEMA)
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _Broken("it is not a Sanderling history")
-    (problem,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != "ok":
-        raise _Broken(" ".join(str(problem).split()))
-    meta = dict(db.execute("SELECT key, value FROM meta"))
-    version, history, openings = map(meta.get, ("version", "history", "openings"))
-    if not isinstance(version, int):
-        raise _Broken("its version is missing")
-    if version > VERSION:
-        raise HistoryError(
-            f"history {path}: written by a newer version of Sanderling (format {version}, "
-            f"this one reads {VERSION}); it is left as it is"
-        )
-    if not isinstance(history, str) or not 0 < len(history) <= 64:
-        raise _Broken("its id is missing")
-    if not isinstance(openings, int) or not 0 <= openings < MOST_OPENINGS:
-        raise _Broken("the count of its openings is wrong")
-    # Damage inside a row is nothing to SQLite. Readers must be able to rely on these.
-    for first_ms, last_ms, channels, size in db.execute(
-        "SELECT first_ms, last_ms, channels, length(statistics) FROM groups"
-    ):
-        if first_ms > last_ms or STATISTICS.size * (channels.count(",") + 1) != size:
-            raise _Broken("a row group contradicts itself")
-
-
-def _start(db: sqlite3.Connection) -> tuple[str, bool, int]:
-    """(history id, whether there is no reading, first sequence) of a new opening."""
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE meta SET value = value + 1 WHERE key = 'openings'")
-        meta = dict(db.execute("SELECT key, value FROM meta"))
-        some = db.execute("SELECT EXISTS (SELECT 1 FROM groups)").fetchone()[0]
-    return meta["history"], not some, meta["openings"] * OPENING
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode, with a small cache: the pages are in the kernel's anyway."""
-    db = sqlite3.connect(
-        path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=8
-    )
-    try:
-        db.execute("PRAGMA cache_size=-128")
-    except DAMAGE:
-        db.close()
-        raise
-    return db
-
-
-def _out_of_reach(error: Exception) -> bool:
-    # An error of Python's own making, such as text that is no UTF-8, carries no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    # A read beyond the end of the file is damage, though its code is that of a failing device.
-    return code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH
-
-
-def _put_aside(path: Path) -> Path:
-    """Rename the file, with its log, to a name that says when; returns the new path."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    name = f"{path.name}.broken-{stamp}"
-    n = 1
-    while path.with_name(name).exists():
-        n += 1
-        name = f"{path.name}.broken-{stamp}-{n}"
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(path.with_name(name + suffix))
-    return path.with_name(name)

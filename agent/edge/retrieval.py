@@ -21,7 +21,8 @@ from agent.edge.groups import (
     cut_packed,
     statistics_of,
 )
-from agent.edge.history import STATISTICS, History, connect
+from agent.edge.history import History
+from agent.edge.history_file import STATISTICS, connect
 from agent.wire.messages import Aggregate, Series
 from agent.wire.packed import Float32Column, Int64Column
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import sqlite3
 import subprocess
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 
 from agent.edge.groups import Sample
-from agent.edge.history import OPENING, History, HistoryError
+from agent.edge.history import History
+from agent.edge.history_file import OPENING, HistoryError
 from agent.edge.retrieval import Reader
 from agent.wire.messages import Series
 from agent.wire.packed import Float32Column
@@ -244,7 +246,7 @@ def test_sequences_are_never_given_twice(tmp_path: Path) -> None:
     assert reader.series(0, 2**53)  # seen, but never committed
     reader.close()
     history._db.close()
-    history._holder.close()
+    os.close(history._holder)
     history = open_history(path)
     history.append(sample(1))
     history.close()

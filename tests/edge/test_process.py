@@ -33,8 +33,9 @@ from agent.wire.messages import (
     Window,
 )
 from agent.wire.packed import Float32Column
-from sensors.replay import DATA
+from sensors import replay
 
+DATA = Path(replay.DATA)
 ROOT = Path(__file__).parents[2]
 AGENT = [
     sys.executable,

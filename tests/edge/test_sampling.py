@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.edge.history import History, HistoryError
+from agent.edge.history import History
+from agent.edge.history_file import HistoryError
 from agent.edge.report import QUIET_S, Reporter
 from agent.edge.retrieval import Reader
 from agent.edge.sampling import Clocks, Sampler, Schedule

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from sensors import replay
 from sensors.base import Driver, Reading, SensorError
 from sensors.registry import open_driver
-from sensors.replay import DATA
 
+DATA = Path(replay.DATA)
 RECORDING = """\
 timestamp,room,temperature,door,humidity
 2013-08-23 23:04:00,1,20.5,0,40
