@@ -1,11 +1,12 @@
 """Order statistics against an evaluation in full (tests/oracles/orderstats.py)."""
 
+import ctypes
 import gc
 import math
 import random
 import struct
 import tracemalloc
-from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -502,9 +503,34 @@ def test_models_and_sets_leave_nothing_behind() -> None:
     assert grown < 2_000
 
 
-def resident_kib() -> int:
-    """Resident memory of this process, which also counts what C allocates."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+class MallInfo(ctypes.Structure):
+    """struct mallinfo2 of malloc.h."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            [
+                "arena",
+                "ordblks",
+                "smblks",
+                "hblks",
+                "hblkhd",
+                "usmblks",
+                "fsmblks",
+                "uordblks",
+                "fordblks",
+                "keepcost",
+            ]
+        )
+    ]
+
+
+def c_bytes() -> int:
+    """What malloc has given out and not got back."""
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = MallInfo
+    info = libc.mallinfo2()
+    return int(info.uordblks) + int(info.hblkhd)
 
 
 def test_c_memory_is_given_back() -> None:
@@ -519,9 +545,8 @@ def test_c_memory_is_given_back() -> None:
             model.remove_node(column)
             assert model.add_node() == column
 
-    for _ in range(5):
-        use()
-    before = resident_kib()
-    for _ in range(60):
-        use()  # about 0.7 MB each
-    assert resident_kib() - before < 8_000
+    use()
+    before = c_bytes()
+    for _ in range(20):
+        use()  # takes 0.7 MB
+    assert c_bytes() - before < 100_000
