@@ -6,8 +6,6 @@ welcomes it and exchanges heartbeats. Standard Linux only: the numbers come from
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,8 +16,7 @@ import zmq
 
 from agent.wire import codec
 from agent.wire.messages import Heartbeat, Hello, NodeMessage, Welcome
-
-Result = dict[str, object]
+from bench.report import Result, report
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED_S = 20.0
@@ -100,8 +97,9 @@ def bare_mib() -> float:
     return found
 
 
-def idle() -> list[Result]:
-    """edge-rss (MiB against the bare process) and edge-cpu (per cent of a core against 1 %)."""
+def run() -> list[Result]:
+    """edge-rss: resident MiB beside the bare process (aim: a ratio of 0.8 or more); edge-cpu: per
+    cent of a core beside 1 % (aim: a ratio of 1 or more)."""
     master = StubMaster()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "edge.toml"
@@ -124,23 +122,21 @@ def idle() -> list[Result]:
     bare = bare_mib()
     percent = 100 * used / elapsed_s
     return [
-        {
-            "name": "edge-rss",
-            "value": round(rss, 2),
-            "unit": "MiB",
-            "peer": round(bare, 2),
-            "ratio": round(rss / bare, 3),
-            "helpers": children,
-        },
-        {
-            "name": "edge-cpu",
-            "value": round(percent, 3),
-            "unit": "% of a core",
-            "peer": 1.0,
-            "ratio": round(percent, 3),
-            "helpers": children,
-        },
+        told("edge-rss", rss, "MiB", "bare Python with zmq, sqlite3, msgspec", bare, children),
+        told("edge-cpu", percent, "% of a core", "the aim", 1.0, children),
     ]
+
+
+def told(name: str, value: float, unit: str, peer: str, floor: float, children: int) -> Result:
+    """A result as `bench.report` describes it, with the number of helper processes beside."""
+    return {
+        "name": name,
+        "value": float(f"{value:.4g}"),
+        "unit": unit,
+        "peer": f"{peer}: {floor:.4g} {unit}",
+        "ratio": round(floor / value, 3),
+        "helpers": children,
+    }
 
 
 def helpers(pid: int) -> list[str]:
@@ -149,16 +145,5 @@ def helpers(pid: int) -> list[str]:
     return [child for task in tasks for child in (task / "children").read_text().split()]
 
 
-def run() -> list[Result]:
-    """All results of this file."""
-    return idle()
-
-
-def main() -> None:
-    """Print one line of JSON for each result."""
-    for result in run():
-        sys.stdout.write(json.dumps(result) + os.linesep)
-
-
 if __name__ == "__main__":
-    main()
+    report(run())
