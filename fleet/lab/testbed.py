@@ -110,7 +110,7 @@ class Testbed:
                 processes.stop([self._children[name] for name in some], STOP_PATIENCE_S)
             self._leash.drop()
 
-    # --- where things are --------------------------------------------------------------------
+    # --- where things are -----------------------------------------------------------------------
 
     def public(self, iad: str) -> str:
         """Address of a master's socket for clients."""
@@ -143,7 +143,7 @@ class Testbed:
             return self.directory / name
         return self.directory / self.plan.iad_of(name).name / name
 
-    # --- start -------------------------------------------------------------------------------
+    # --- start ----------------------------------------------------------------------------------
 
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Progress]:
         """Start everything and yield how far it is, until every node is live and every master
@@ -200,7 +200,7 @@ class Testbed:
                 name, [*command, "--exit-on-stdin-eof"], folder / "output.log", self._leash
             )
 
-    # --- while it runs -------------------------------------------------------------------------
+    # --- while it runs --------------------------------------------------------------------------
 
     def check(self) -> None:
         """`TestbedError` with its last words if a process ended that nobody killed."""
@@ -257,7 +257,7 @@ class Testbed:
         if operator is not None:
             operator.close()
 
-    # --- configurations --------------------------------------------------------------------------
+    # --- configurations -------------------------------------------------------------------------
 
     def _master_config(self, iad: IadPlan) -> config.MasterConfig:
         own = self._sockets[iad.name]

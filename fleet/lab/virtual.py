@@ -31,6 +31,7 @@ from agent.scheduling.query import Member, QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.messages import Answer, Hello, Policy, Subtask, SubtaskResult
+from fleet.lab.measures import Outcome
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan
 from fleet.lab.workload import Arrival
 
@@ -55,14 +56,6 @@ class Delays(Struct, frozen=True):
 
 TESTBED_DELAYS: Final = Delays()
 NO_DELAYS: Final = Delays(0.0, 0.0, 0.0, 0.0)
-
-
-class VirtualOutcome(Struct, frozen=True):
-    """How one arrival ended, in virtual time."""
-
-    arrival: Arrival
-    latency_s: float
-    status: str
 
 
 def emulated(node: NodePlan, seed: int | None) -> float:
@@ -106,7 +99,7 @@ class VirtualFleet:
         self._heap: list[tuple[float, int, _Plane, Any]] = []
         self._pushed = 0
         self._nodes = {node.name: node for node in plan.nodes}
-        self._outcomes: list[VirtualOutcome] = []
+        self._outcomes: list[Outcome] = []
         self._open: dict[str, Arrival] = {}
         self._progress: Callable[[int], None] = lambda _answered: None
         pool = [Member(iad.name, iad.areas) for iad in plan.iads]
@@ -133,7 +126,7 @@ class VirtualFleet:
 
     def run(
         self, trace: Iterable[Arrival], progress: Callable[[int], None] | None = None
-    ) -> list[VirtualOutcome]:
+    ) -> list[Outcome]:
         """Ask every arrival of `trace` and go on until the last answer; outcomes in the order of
         the answers. `progress` is told every 256th answer."""
         if progress is not None:
@@ -204,7 +197,10 @@ class VirtualFleet:
 
     def _answered(self, answer: Answer, now: float) -> None:
         arrival = self._open.pop(answer.id)
-        self._outcomes.append(VirtualOutcome(arrival, now - arrival.at_s, answer.status))
+        latency_ms = (now - arrival.at_s) * 1e3
+        self._outcomes.append(
+            Outcome(arrival.number, arrival.kind, arrival.slo_ms, answer.status, latency_ms)
+        )
         if len(self._outcomes) % PROGRESS_EVERY == 0:
             self._progress(len(self._outcomes))
 

@@ -20,6 +20,8 @@ from fleet.lab.plan import PRELOAD_ROWS, FleetPlan
 
 LONGEST_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
+WARM_UP: Final = "warm-up"
+WARM_UP_SLO_MS: Final = 2_000.0
 
 
 class QueryClass(Struct, frozen=True):
@@ -112,6 +114,31 @@ def arrivals(
             slo_ms=kind.slo_ms,
             emulation_seed=draw.getrandbits(53),
         )
+
+
+def warm_up(plan: FleetPlan, *, seconds: float, rate_per_s: float, seed: int) -> list[Arrival]:
+    """Queries that make every node's response times known: each node alone, `rate_per_s` times a
+    second, windows as in the real load; evenly spaced, because unloaded times are wanted."""
+    draw = random.Random(f"warm-up {seed}")
+    nodes = [(iad.name, node.area) for iad in plan.iads for node in iad.nodes]
+    trace = []
+    for number in range(round(seconds * rate_per_s * len(nodes))):
+        scheduler, area = nodes[number % len(nodes)]
+        last_s = draw.uniform(1.0, LONGEST_WINDOW_S)
+        trace.append(
+            Arrival(
+                number=number,
+                at_s=number / (rate_per_s * len(nodes)),
+                scheduler=scheduler,
+                kind=WARM_UP,
+                areas=(area,),
+                last_s=last_s,
+                ago_s=draw.uniform(0.0, PRELOAD_ROWS - last_s),
+                slo_ms=WARM_UP_SLO_MS,
+                emulation_seed=draw.getrandbits(53),
+            )
+        )
+    return trace
 
 
 def within(trace: Iterable[Arrival], seconds: float) -> list[Arrival]:

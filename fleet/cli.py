@@ -1,0 +1,45 @@
+"""The command `fleet`: what it ends with, whatever happens.
+
+Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
+3 refused, 4 no reply, 130 interrupted. Errors are one line on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import Final
+
+INTERRUPTED: Final = 130
+USAGE: Final = 2
+
+
+def main() -> int:
+    """Run the command; the exit status."""
+    try:
+        # Inside, so that Ctrl-C during the imports ends in one line too.
+        try:
+            from fleet.commands import run
+        except ModuleNotFoundError as error:
+            if error.name not in {"click", "rich"}:
+                raise
+            return fail(f"{error.name} is missing; install sanderling[cli]", USAGE)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal without ° shows ?
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read stdout has enough; Python must not try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def fail(text: str, status: int) -> int:
+    """Print one line on stderr; returns `status`."""
+    sys.stderr.write(f"fleet: {' '.join(text.split())}\n")
+    return status

@@ -1,0 +1,192 @@
+"""The command line of `fleet`: options and their checks. What a command does is imported when it
+runs, so that ``--help`` costs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import click
+
+from fleet import cli
+
+V = TypeVar("V")
+
+
+class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic since click 8.5
+    """An option read by a function that raises ValueError with a line that says what is wrong."""
+
+    def __init__(self, name: str, parse: Callable[[str], V]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> V:
+        """The parsed value."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click converts its own result again
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _units(function: str) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        from fleet import units
+
+        return getattr(units, function)(text)
+
+    return parse
+
+
+def _matching(pattern: str, what: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r} is not {what}")
+        return text
+
+    return parse
+
+
+def _area(text: str) -> str:
+    from agent.wire.areas import AREA_PATTERN
+
+    return _matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
+
+
+ADDRESS = Parsed(
+    "address",
+    _matching(
+        r"(tcp://[^/:]+:\d{1,5}|tcp://\[[^]]+\]:\d{1,5}|ipc://.+)",
+        "an address; write tcp://host:port",
+    ),
+)
+AREA = Parsed("area", _area)
+CHANNEL = Parsed(
+    "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
+)
+WINDOW = Parsed("duration", _units("parse_window"))
+AGO = Parsed("duration", _units("parse_ago"))
+TIMEOUT = Parsed("duration", _units("parse_timeout"))
+SLO = Parsed("objective", _units("parse_slo"))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit status."""
+    try:
+        with fleet.make_context("fleet", list(arguments)) as context:
+            return int(fleet.invoke(context) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return cli.USAGE
+    except click.ClickException as error:
+        return cli.fail(f"{error.format_message().rstrip('.')}; see fleet --help", cli.USAGE)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.Abort:
+        return cli.fail("interrupted", cli.INTERRUPTED)
+
+
+@click.group(context_settings={"max_content_width": 100})
+def fleet() -> None:
+    """Sensing queries with deadlines on fleets of Raspberry Pis: the operator's commands.
+
+    Exit status: 0 done, 1 failed or partial, 2 wrong usage, 3 refused, 4 no reply,
+    130 interrupted.
+    """
+
+
+@fleet.command()
+@click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
+@click.option(
+    "--area",
+    "areas",
+    type=AREA,
+    multiple=True,
+    required=True,
+    help="Area asked; give it again for more.",
+)
+@click.option(
+    "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
+)
+@click.option(
+    "--ago",
+    "ago_s",
+    type=AGO,
+    default="0s",
+    show_default=True,
+    help="How long ago the window ended.",
+)
+@click.option(
+    "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
+)
+@click.option(
+    "--channel",
+    "channels",
+    type=CHANNEL,
+    multiple=True,
+    help="Only this channel; give it again for more.",
+)
+@click.option(
+    "--series/--aggregate",
+    default=True,
+    show_default=True,
+    help="All readings, or minimum, mean and maximum made at the nodes.",
+)
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=TIMEOUT,
+    help="Answer timeout; by default 4 times the SLO's latency.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
+def query(
+    master: str,
+    areas: tuple[str, ...],
+    last_s: float,
+    ago_s: float,
+    slo: Any,
+    channels: tuple[str, ...],
+    series: bool,
+    timeout_ms: float | None,
+    as_json: bool,
+) -> int:
+    """Ask areas for their readings and print the answer.
+
+    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    from agent.wire.messages import Window
+    from fleet import query as command
+
+    return command.run(
+        master,
+        areas,
+        Window(last_s=last_s, ago_s=ago_s),
+        slo,
+        channels=channels,
+        form="series" if series else "aggregate",
+        timeout_ms=timeout_ms,
+        as_json=as_json,
+    )
+
+
+@fleet.command()
+@click.option("--operator", type=ADDRESS, required=True, help="Operator socket of a master.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=TIMEOUT,
+    default="2s",
+    show_default=True,
+    help="How long to wait.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the state as the wire's JSON.")
+def status(operator: str, timeout_ms: float, as_json: bool) -> int:
+    """Print the state of an IAD: its nodes, their queues, its counters.
+
+    Exit status: 0 done, 2 wrong usage, 4 no reply.
+    """
+    from fleet import status as command
+
+    return command.run(operator, timeout_ms=timeout_ms, as_json=as_json)

@@ -1,0 +1,49 @@
+"""`fleet query`: one query, its answer, and the exit status that says which kind it was."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from agent.client import Client, NoReplyError
+from agent.wire.codec import HEADER_BYTES, JSON, encode
+from agent.wire.messages import Form, Slo, Window
+from fleet import cli, screen
+
+EXIT_STATUS: Final = {"complete": 0, "partial": 1, "refused": 3}
+NO_REPLY: Final = 4
+
+
+def run(
+    master: str,
+    areas: tuple[str, ...],
+    window: Window,
+    slo: Slo,
+    *,
+    channels: tuple[str, ...],
+    form: Form,
+    timeout_ms: float | None,
+    as_json: bool,
+) -> int:
+    """Ask, print the answer on stdout, return the exit status."""
+    try:
+        with Client(master) as client:
+            answer = client.query(
+                areas,
+                window=window,
+                percentile=slo.percentile,
+                latency_ms=slo.latency_ms,
+                channels=channels,
+                form=form,
+                timeout_ms=timeout_ms,
+                label="fleet query",
+            )
+    except NoReplyError as error:
+        return cli.fail(str(error), NO_REPLY)
+    if as_json:
+        sys.stdout.write(encode(answer, JSON)[HEADER_BYTES:].decode() + "\n")
+    elif answer.status == "refused":
+        return cli.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
+    else:
+        screen.show_answer(screen.console(), answer, slo)
+    return EXIT_STATUS[answer.status]

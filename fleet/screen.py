@@ -1,0 +1,213 @@
+"""Answers and states on a terminal: what people read; programs use ``--json``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent.wire.messages import Answer, IadStatus, Slo
+from agent.wire.records import TaskRecord
+from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
+from fleet.units import format_ms, format_slo
+
+UNITS: Final = {"temperature": "°C", "humidity": "%", "co2": "ppm", "light": "lx"}
+GAPS: Final = {
+    "no_node": "no edge node covers it",
+    "node_down": "its edge node is down",
+    "timeout": "no answer before the answer timeout",
+    "no_data": "no readings in the window",
+    "node_error": "its edge node could not read its history",
+    "iad_unreachable": "its IAD's master did not answer",
+}
+STYLES: Final = {
+    "complete": "green",
+    "partial": "yellow",
+    "refused": "red",
+    "live": "green",
+    "lost": "red",
+    "left": "yellow",
+}
+# Output that goes to no terminal is not squeezed into the width of one.
+FILE_WIDTH: Final = 200
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or the file that stands in for it; NO_COLOR is respected."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else FILE_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def line(screen: Console, text: str | Text, style: str = "") -> None:
+    """Print one line, however long."""
+    screen.print(text, style=style or None, markup=False, soft_wrap=True)
+
+
+def plain_table(*columns: str, left: int = 1) -> Table:
+    """An empty table without lines; all columns but the first `left` are aligned to the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+# --- readings -----------------------------------------------------------------------------------
+
+
+def show_readings(screen: Console, answer: Answer) -> None:
+    """A row per area: how many readings, from when to when, and each channel in its unit."""
+    areas = summarize(answer)
+    if not areas:
+        return
+    channels = channels_of(areas)
+    with_last = any(result.series is not None for result in answer.results)
+    names = ["min", "mean", "max", "last"] if with_last else ["min", "mean", "max"]
+    table = plain_table("area", "n", "from", "to")
+    # As narrow as it goes: two channels of a series fit 80 columns.
+    table.padding = (0, 1, 0, 0)
+    for channel in channels:
+        for name in names:
+            unit = UNITS.get(channel, channel)
+            table.add_column(f"{name}\n{unit}", justify="right", no_wrap=True)
+    today = datetime.now().astimezone()
+    for area in areas:
+        cells = [area.area, str(area.n)]
+        cells += [_clock(area.first_ms, today), _clock(area.last_ms, today)]
+        for channel in channels:
+            summary = area.channels.get(channel)
+            cells += ["–"] * len(names) if summary is None else _numbers(summary, names)
+        table.add_row(*cells)
+    screen.print(table)
+    line(screen, _legend(channels, areas), style="dim")
+
+
+def _numbers(summary: ChannelSummary, names: Sequence[str]) -> list[str]:
+    return [format_value(getattr(summary, name)) for name in names]
+
+
+def format_value(value: float) -> str:
+    """A reading with the digits that a sensor has: ``22.4``, ``1043``; a dash for none."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
+
+
+def _clock(milliseconds: int, today: datetime) -> str:
+    """Local time of day; the date instead where it is another day's."""
+    time = datetime.fromtimestamp(milliseconds / 1e3).astimezone()
+    return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
+
+
+def _legend(channels: Iterable[str], areas: Iterable[AreaSummary]) -> str:
+    units = ", ".join(f"{UNITS[c]} {c}" for c in channels if c in UNITS)
+    sources = [area.source_ms for area in areas if area.source_ms is not None]
+    if not sources:
+        return units
+    recorded = datetime.fromtimestamp(min(first for first, _ in sources) / 1e3).astimezone()
+    return f"{units}; replayed now from a recording of {recorded:%Y-%m-%d}"
+
+
+# --- how an answer came about -------------------------------------------------------------------
+
+
+def show_answer(
+    screen: Console, answer: Answer, slo: Slo, tasks: Mapping[str, TaskRecord] | None = None
+) -> None:
+    """Readings, what is missing, status, and the tasks with their budgets.
+
+    `tasks` are the masters' own records by IAD, which only an operator has: with them the deadline
+    is shown too.
+    """
+    show_readings(screen, answer)
+    for gap in gap_lines(answer):
+        line(screen, gap, style="yellow")
+    line(screen, status_line(answer, slo))
+    if answer.tasks:
+        screen.print(_task_table(answer, tasks or {}))
+
+
+def status_line(answer: Answer, slo: Slo) -> Text:
+    """Status, coverage and time against the SLO, in one line."""
+    text = Text(answer.status, style=f"bold {STYLES[answer.status]}")
+    if answer.status == "refused":
+        text.append(f": {answer.message or answer.reason}", style="not bold default")
+        return text
+    late = answer.elapsed_ms > slo.latency_ms
+    text.append(
+        f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
+        f"{format_ms(answer.elapsed_ms)}, {'over' if late else 'within'} the "
+        f"{slo.latency_ms:g} ms of its SLO ({format_slo(slo)})",
+        style="not bold default",
+    )
+    return text
+
+
+def gap_lines(answer: Answer) -> list[str]:
+    """One line for each reason why areas are missing."""
+    by_reason: dict[str, list[str]] = {}
+    for gap in answer.missing:
+        by_reason.setdefault(gap.reason, []).append(gap.area)
+    return [
+        f"missing {', '.join(areas)}: {GAPS.get(reason, reason)}"
+        for reason, areas in by_reason.items()
+    ]
+
+
+def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:
+    columns = ["task", "budget", "areas", "time"]
+    if records:
+        columns += ["unloaded", "deadline"]
+    table = plain_table(*columns)
+    for task in answer.tasks:
+        cells = [
+            task.iad,
+            f"p{task.percentile:.4g} ≤ {task.budget_ms:g} ms",
+            f"{task.coverage.answered}/{task.coverage.asked}",
+            format_ms(task.total_ms),
+        ]
+        if records:
+            cells += _deadline(records.get(task.iad))
+        table.add_row(*cells)
+    return table
+
+
+def _deadline(record: TaskRecord | None) -> list[str]:
+    if record is None or record.unloaded_ms is None or record.queueing_budget_ms is None:
+        return ["–", "–"]
+    return [format_ms(record.unloaded_ms), f"+{record.queueing_budget_ms:.0f} ms"]
+
+
+# --- the state of an IAD ------------------------------------------------------------------------
+
+
+def show_status(screen: Console, status: IadStatus) -> None:
+    """The nodes of an IAD and its counters."""
+    table = plain_table(
+        "node", "state", "areas", "emulates", "pods", "idle", "queue", "samples", left=4
+    )
+    for node in status.nodes:
+        table.add_row(
+            node.node,
+            Text(node.state, style=STYLES[node.state]),
+            ", ".join(node.areas),
+            node.emulates or "–",
+            str(node.pods),
+            str(node.idle_pods),
+            str(node.queued),
+            str(node.unloaded_samples),
+        )
+    live = sum(node.state == "live" for node in status.nodes)
+    line(screen, f"{status.iad}: {live} of {len(status.nodes)} nodes live, policy {status.policy}")
+    screen.print(table)
+    counters = [f"{status.open_queries} open queries", f"{status.open_tasks} open tasks"]
+    counters += [f"{count} {name.replace('_', ' ')}" for name, count in status.counters.items()]
+    screen.print(", ".join(counters), style="dim", markup=False)
+    if status.unreachable_iads:
+        line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")

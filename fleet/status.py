@@ -1,0 +1,24 @@
+"""`fleet status`: the state of one IAD, from its operator socket."""
+
+from __future__ import annotations
+
+import sys
+
+from agent.client import NoReplyError, Operator
+from agent.wire.codec import HEADER_BYTES, JSON, encode
+from fleet import cli, screen
+from fleet.query import NO_REPLY
+
+
+def run(operator: str, *, timeout_ms: float, as_json: bool) -> int:
+    """Ask, print the state on stdout, return the exit status."""
+    try:
+        with Operator(operator) as link:
+            status = link.status(timeout_ms)
+    except NoReplyError as error:
+        return cli.fail(str(error), NO_REPLY)
+    if as_json:
+        sys.stdout.write(encode(status, JSON)[HEADER_BYTES:].decode() + "\n")
+    else:
+        screen.show_status(screen.console(), status)
+    return 0
