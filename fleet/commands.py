@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import click
@@ -190,3 +191,53 @@ def status(operator: str, timeout_ms: float, as_json: bool) -> int:
     from fleet import status as command
 
     return command.run(operator, timeout_ms=timeout_ms, as_json=as_json)
+
+
+@fleet.command()
+@click.option("--keep", is_flag=True, help="Leave the fleet running until Ctrl-C.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3_600, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Length of the run under each policy.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=click.FloatRange(0, 1_000, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="λ: queries per second, all query schedulers together.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+@click.option(
+    "--virtual",
+    "virtual_queries",
+    type=click.IntRange(1, 10_000_000),
+    default=30_000,
+    show_default=True,
+    help="Queries in virtual time, under each policy.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/demo"),
+    show_default=True,
+    help="Where the run is kept; the run before is replaced.",
+)
+def demo(
+    keep: bool,
+    seconds: float,
+    rate_per_s: float,
+    seed: int,
+    virtual_queries: int,
+    directory: Path,
+) -> int:
+    """Start a building of 32 edge nodes on this machine, query it, compare FIFO with EDFQ.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    from fleet.lab import demo as command
+
+    return command.run(command.Options(directory, seconds, rate_per_s, seed, virtual_queries, keep))

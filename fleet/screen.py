@@ -52,7 +52,7 @@ def line(screen: Console, text: str | Text, style: str = "") -> None:
 
 def plain_table(*columns: str, left: int = 1) -> Table:
     """An empty table without lines; all columns but the first `left` are aligned to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
     return table

@@ -1,0 +1,334 @@
+"""`fleet demo`: the main job on one machine, from a starting fleet to FIFO against EDFQ."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from agent.client import Client
+from agent.wire.emulation import PROFILES
+from agent.wire.messages import Form, Policy, Slo
+from fleet import cli, screen
+from fleet.lab import workload
+from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
+from fleet.lab.load import LoadGenerator, Tick
+from fleet.lab.measures import ClassSummary, Outcome, summarize
+from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, building_fleet
+from fleet.lab.run_folder import RunFolderError, run_folder
+from fleet.lab.run_records import tasks_of
+from fleet.lab.testbed import Testbed, TestbedError
+from fleet.lab.virtual import VirtualFleet
+from fleet.lab.workload import Arrival
+from fleet.units import format_duration
+
+POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
+FAILED: Final = 1
+LOOK_EVERY_S: Final = 1.0
+# Long enough for a hundred response times of every node, at a load that keeps two cores calm.
+LONGEST_WARM_UP_S: Final = 15.0
+WARM_UP_RATE_PER_S: Final = 8.0
+
+
+class Options(Struct, frozen=True):
+    """What `fleet demo` is told: `rate_per_s` is λ, over all query schedulers."""
+
+    directory: Path
+    seconds: float
+    rate_per_s: float
+    seed: int
+    virtual_queries: int
+    keep: bool
+
+
+class Question(Struct, frozen=True):
+    """A query that the demo shows, and why."""
+
+    title: str
+    areas: tuple[str, ...]
+    last_s: float
+    slo: Slo
+    form: Form
+
+
+class Run(Struct, frozen=True):
+    """One policy's run: its seconds, and its summary by class."""
+
+    policy: Policy
+    seconds: float
+    classes: list[ClassSummary]
+
+
+class Results(Struct, frozen=True):
+    """results.json: what was run and what was measured. `virtual` is in virtual time."""
+
+    emulated: str
+    rate_per_s: float
+    seed: int
+    seconds: float
+    real: list[Run]
+    virtual: list[Run]
+
+
+EMULATED: Final = (
+    "the service time of every pod, lognormal, on top of the real retrieval: mean "
+    + ", ".join(f"{name} {profile.mean_s * 1e3:g} ms" for name, profile in PROFILES.items())
+    + f", σ = {PROFILES['pi4'].sigma:g}"
+)
+
+
+def run(options: Options) -> int:
+    """Run the demo; the exit status."""
+    # Whoever ends this process otherwise than by Ctrl-C gets an orderly end too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        with run_folder(options.directory):
+            _run(options, DemoScreen(screen.console()))
+    except KeyboardInterrupt:
+        return cli.fail("interrupted; no process of the fleet is left", cli.INTERRUPTED)
+    except (RunFolderError, TestbedError) as error:
+        sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
+        return FAILED
+    except OSError as error:
+        return cli.fail(str(error), FAILED)
+    return 0
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _run(options: Options, show: DemoScreen) -> None:
+    plan = building_fleet()
+    _introduce(plan, show)
+    with Testbed(plan, options.directory) as bed:
+        _start(bed, show)
+        _ask(bed, show)
+        trace = _record(plan, options)
+        addresses = {iad.name: bed.public(iad.name) for iad in plan.iads}
+        with LoadGenerator(addresses) as load:
+            _warm_up(bed, load, options, show)
+            real = _compare(bed, load, trace, options, show)
+        virtual = _virtual(plan, options, show)
+        results = Results(
+            EMULATED, options.rate_per_s, options.seed, options.seconds, real, virtual
+        )
+        path = options.directory / "results.json"
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+        show.say("")
+        show.say(f"Records, trace, logs and results.json of this run are in {options.directory}/.")
+        if options.keep:
+            _keep(bed, show)
+
+
+def _introduce(plan: FleetPlan, show: DemoScreen) -> None:
+    show.say(
+        f"Sanderling demo: {len(plan.iads)} IADs with {len(plan.nodes)} edge nodes of an office "
+        "building, each a real process on this machine, talking over loopback TCP. Each node "
+        "replays the recorded temperature and humidity of one room, a row a second."
+    )
+    show.say(f"Emulated: {EMULATED}. iad4 is the hot spot.", style="yellow")
+
+
+# --- 1: the fleet comes up ------------------------------------------------------------------------
+
+
+def _start(bed: Testbed, show: DemoScreen) -> None:
+    show.heading("1  The fleet comes up")
+    masters, nodes = len(bed.plan.iads), len(bed.plan.nodes)
+    started_s = time.monotonic()
+    with show.progress(f"Starting {masters} masters and {nodes} edge nodes", nodes) as advance:
+        for progress in bed.start():
+            advance(
+                progress.nodes_live,
+                f"{progress.masters_ready}/{masters} masters, {progress.nodes_live}/{nodes} nodes",
+            )
+    show.say(
+        f"{masters} masters and {nodes} edge nodes are up after "
+        f"{time.monotonic() - started_s:.1f} s, each node with the {PRELOAD_ROWS:,} rows before."
+    )
+
+
+# --- 2: three queries -----------------------------------------------------------------------------
+
+
+def _questions(plan: FleetPlan) -> list[Question]:
+    firsts = tuple(iad.areas[0] for iad in plan.iads)
+    return [
+        Question("One room", firsts[2:3], 600.0, Slo(99.0, 500.0), "series"),
+        Question("One room in each IAD", firsts, 3_600.0, Slo(99.0, 800.0), "series"),
+        Question("Everything", ("b1",), 10_800.0, Slo(99.0, 1_200.0), "aggregate"),
+    ]
+
+
+def _ask(bed: Testbed, show: DemoScreen) -> None:
+    show.heading("2  Three queries")
+    show.say(
+        "budget: what each IAD's task may take. unloaded: what its nodes need for that when idle "
+        "(for now a guess of 100 ms on average: nothing was measured yet). deadline: how long the "
+        "subtasks may wait, budget − unloaded. The last two only an IAD's own operator sees.",
+        style="dim",
+    )
+    iad = bed.plan.iads[0].name
+    folders = [bed.records(iad.name) for iad in bed.plan.iads]
+    with Client(bed.public(iad)) as client:
+        for question in _questions(bed.plan):
+            answer = client.query(
+                question.areas,
+                last_s=question.last_s,
+                percentile=question.slo.percentile,
+                latency_ms=question.slo.latency_ms,
+                form=question.form,
+                label=question.title,
+            )
+            show.say("")
+            screen.line(
+                show.console,
+                f"{question.title}: {' '.join(question.areas)}, "
+                f"last {format_duration(question.last_s)}",
+                style="bold",
+            )
+            tasks = tasks_of(question.title, folders)
+            screen.show_answer(show.console, answer, question.slo, tasks)
+    show.say(
+        "Single spikes are faults of the recording; readings are passed on as they are.", "dim"
+    )
+
+
+# --- 3 and 4: the load under two policies ---------------------------------------------------------
+
+
+def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
+    """Record the trace and take it from the file, so that the file is what was run."""
+    path = options.directory / "trace.jsonl"
+    arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
+    workload.record(workload.within(arrivals, options.seconds), path)
+    return workload.replay(path)
+
+
+@contextmanager
+def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int) -> Iterator[Tick]:
+    """A bar for a replay that also notices a process that died."""
+    looked_s = -LOOK_EVERY_S
+    with show.progress(text, seconds) as advance:
+
+        def tick(now_s: float, answered: int) -> None:
+            nonlocal looked_s
+            if now_s - looked_s >= LOOK_EVERY_S:
+                looked_s = now_s
+                bed.check()
+            advance(min(now_s, seconds), f"{answered}/{queries} answers")
+
+        yield tick
+
+
+def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScreen) -> None:
+    show.heading("3  Warm-up")
+    seconds = min(LONGEST_WARM_UP_S, options.seconds / 2)
+    trace = workload.warm_up(
+        bed.plan, seconds=seconds, rate_per_s=WARM_UP_RATE_PER_S, seed=options.seed
+    )
+    with _bar(bed, show, "Measuring the nodes", seconds, len(trace)) as tick:
+        load.replay(trace, workload.WARM_UP, tick)
+    samples = [node.unloaded_samples for status in bed.statuses().values() for node in status.nodes]
+    show.say(f"Every node's unloaded response time is measured: {min(samples, default=0)} times.")
+
+
+def _compare(
+    bed: Testbed, load: LoadGenerator, trace: Sequence[Arrival], options: Options, show: DemoScreen
+) -> list[Run]:
+    show.heading("4  The same load under FIFO and under EDFQ (earliest deadline first)")
+    show.say(
+        f"{len(trace)} queries in {options.seconds:g} s, λ = {options.rate_per_s:g}/s. "
+        "Classes 1.1 and 1.2 ask one room (1.2 always in iad4), class 2 one room in each IAD, "
+        "class 3 all rooms. Both runs: the same arrivals, windows and service draws.",
+    )
+    runs = []
+    for policy in POLICIES:
+        bed.set_policy(policy)
+        text = f"{options.seconds:g} s under {POLICY_NAMES[policy]}"
+        started_s = time.monotonic()
+        with _bar(bed, show, text, options.seconds, len(trace)) as tick:
+            outcomes = load.replay(trace, policy, tick)
+        runs.append(_finished(policy, time.monotonic() - started_s, outcomes))
+    show.say("Measured at the client:")
+    show.runs({run.policy: run.classes for run in runs}, with_p99=False)
+    show.say("Too few for a 99th percentile; that follows.", style="dim")
+    return runs
+
+
+def _finished(policy: Policy, seconds: float, outcomes: list[Outcome]) -> Run:
+    return Run(policy, round(seconds, 3), summarize(outcomes))
+
+
+# --- 5: virtual time ------------------------------------------------------------------------------
+
+
+def _virtual(plan: FleetPlan, options: Options, show: DemoScreen) -> list[Run]:
+    show.heading("5  In virtual time: the same trace, continued")
+    count = options.virtual_queries
+    arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
+    trace = list(itertools.islice(arrivals, count))
+    runs = []
+    for policy in POLICIES:
+        outcomes = _virtual_run(plan, policy, trace, show)
+        runs.append(_finished(policy, trace[-1].at_s, outcomes))
+    show.say(
+        "Virtual time: not measured on the fleet above. The same scheduling code and draws, an "
+        "event heap instead of processes, DSSP's means for communication and evaluation."
+    )
+    show.runs({run.policy: run.classes for run in runs}, with_p99=True)
+    show.say(verdict({run.policy: run.classes for run in runs}))
+    return runs
+
+
+def _virtual_run(
+    plan: FleetPlan, policy: Policy, trace: Sequence[Arrival], show: DemoScreen
+) -> list[Outcome]:
+    text = f"{len(trace):,} queries under {POLICY_NAMES[policy]}, virtual time"
+    with show.progress(text, len(trace)) as advance:
+        return VirtualFleet(plan, policy).run(trace, lambda n: advance(n, f"{n:,} answers"))
+
+
+# --- afterwards -----------------------------------------------------------------------------------
+
+
+def _keep(bed: Testbed, show: DemoScreen) -> None:
+    show.heading("The fleet keeps running; Ctrl-C stops it")
+    iad = bed.plan.iads[0].name
+    address = bed.public(iad)
+    show.say(f"{iad}'s socket for queries: {address}. Try in another terminal, in this folder:")
+    query = f"{fleet_command()} query --master {address}"
+    for rest in (
+        "--area b1/f4/r413 --last 10m --slo p99=500ms",
+        "--area b1/f7 --last 1h --slo p99=800ms --channel temperature",
+        "--area b1 --last 3h --slo p99=1200ms --aggregate",
+    ):
+        screen.line(show.console, f"  {query} {rest}")
+    show.say("And its operator's view:")
+    screen.line(show.console, f"  {fleet_command()} status --operator {bed.operator(iad)}")
+    while True:
+        bed.check()
+        time.sleep(LOOK_EVERY_S)
+
+
+def fleet_command() -> str:
+    """This command as the user would type it here."""
+    path = Path(sys.argv[0]).absolute()
+    found = shutil.which("fleet")
+    if found is not None and Path(found).absolute() == path:
+        return "fleet"
+    relative = os.path.relpath(path)
+    return relative if not relative.startswith("..") else str(path)
