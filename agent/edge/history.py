@@ -52,11 +52,12 @@ class History:
         self._retention_ms = round(retention_s * 1000)
         self._lock = threading.Lock()  # holds what readers see: _groups and what is in them
         self._groups: list[RowGroup] = []
+        self._filed_until_ms: int | None = None  # latest time that is in the file and not in memory
         self._waiting_since_ms: int | None = None  # monotonic time of the first uncommitted reading
         self._holder = hold(self.path)
         try:
             self._db, self.report = open_or_rebuild(self.path)
-            self.id, self.empty, self._sequence = start(self._db)
+            self.id, self._sequence, self._filed_until_ms = start(self._db)
         except sqlite3.Error as error:
             os.close(self._holder)
             raise HistoryError(f"history {path}: {error}") from None
@@ -90,9 +91,9 @@ class History:
         except sqlite3.Error as error:
             self._roll_back()
             self._groups.clear()
+            self._filed_until_ms = None
             raise HistoryError(f"history {self.path}: {error}") from None
         self._forget(written)
-        self.empty = False
 
     def commit(self) -> None:
         """Put every reading on stable storage and drop what is too old; HistoryError if it fails.
@@ -126,13 +127,20 @@ class History:
             self._db.close()
             os.close(self._holder)
 
-    def uncommitted(self, start_ms: int, end_ms: int) -> tuple[int, list[Piece]]:
+    @property
+    def empty(self) -> bool:
+        """Whether there is no reading."""
+        return self._filed_until_ms is None and not self._groups
+
+    def recent(self, start_ms: int, end_ms: int) -> tuple[list[Piece], int | None]:
         """For readers: what memory holds of [start_ms, end_ms), and the sequence from which on it
-        holds everything; older readings are in the file."""
+        holds everything. Older readings are in the file; None if none of them is in the window."""
         with self._lock:
             floor = self._groups[0].sequence if self._groups else self._sequence
+            filed_until_ms = self._filed_until_ms
             pieces = [group.cut(start_ms, end_ms) for group in self._groups]
-        return floor, [piece for piece in pieces if piece is not None]
+        in_file = filed_until_ms is not None and filed_until_ms >= start_ms
+        return [piece for piece in pieces if piece is not None], floor if in_file else None
 
     def _add(self, sample: Sample) -> None:
         with self._lock:
@@ -160,10 +168,10 @@ class History:
         for group, count in written:
             group.written = count
         with self._lock:
-            if self._groups and len(self._groups[-1]) >= self._group_readings:
-                self._groups.clear()
-            else:
-                del self._groups[:-1]
+            growing = [g for g in self._groups[-1:] if len(g) < self._group_readings]
+            for group in self._groups[: len(self._groups) - len(growing)]:
+                self._filed_until_ms = max(self._filed_until_ms or 0, group.last.time_ms)
+            self._groups[:] = growing
 
     def _drop_old(self, now: Sample) -> None:
         self._db.execute(

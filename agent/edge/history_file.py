@@ -68,14 +68,14 @@ class _Broken(Exception):
     """The file is no history that can be used; the text says why."""
 
 
-def start(db: sqlite3.Connection) -> tuple[str, bool, int]:
-    """(history id, whether there is no reading, first sequence) of a new opening."""
+def start(db: sqlite3.Connection) -> tuple[str, int, int | None]:
+    """Count a new opening: (history id, first sequence, time of the latest reading or None)."""
     with db:
         db.execute("BEGIN IMMEDIATE")
         db.execute("UPDATE meta SET value = value + 1 WHERE key = 'openings'")
         meta = dict(db.execute("SELECT key, value FROM meta"))
-        some = db.execute("SELECT EXISTS (SELECT 1 FROM groups)").fetchone()[0]
-    return meta["history"], not some, meta["openings"] * OPENING
+        (latest_ms,) = db.execute("SELECT max(last_ms) FROM groups").fetchone()
+    return meta["history"], meta["openings"] * OPENING, latest_ms
 
 
 def hold(path: str) -> int:

@@ -120,14 +120,13 @@ class EdgeNode:
         if STDIN_FD in ready and not os.read(STDIN_FD, 4096):
             self._stopping = True
         # After the frames: a master that was heard while this process was held up is not lost.
-        self._handle(links.Tick())
+        if time.monotonic() >= self._link.wake_at:
+            self._handle(links.Tick())
 
     def _receive_all(self) -> None:
-        while self._socket is not None:
-            try:
-                frame = self._socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
+        # Asking is cheaper than an exception at the end.
+        while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            frame = self._socket.recv(zmq.NOBLOCK)
             try:
                 message, _ = self._decoder.decode(frame)
             except codec.WireError as error:

@@ -55,10 +55,10 @@ class Reader:
         `channels` are the columns wanted, () for all; one that a group of the window lacks is NaN
         there, one that all lack is left out. None if there is no reading or no such channel.
         """
-        rows, uncommitted = self._look(SERIES, start_ms, end_ms)
+        rows, recent = self._look(SERIES, start_ms, end_ms)
         found = [(row[0], _cut(start_ms, end_ms, *row[1:])) for row in rows]
         found.sort(key=itemgetter(0))
-        pieces = [piece for _, piece in found if piece is not None] + uncommitted
+        pieces = [piece for _, piece in found if piece is not None] + recent
         names = _wanted((piece.columns for piece in pieces), channels)
         if not names:
             return None
@@ -74,7 +74,7 @@ class Reader:
 
         Channels without a reading are left out; None if that leaves none.
         """
-        rows, uncommitted = self._look(AGGREGATE, start_ms, end_ms)
+        rows, recent = self._look(AGGREGATE, start_ms, end_ms)
         totals: dict[str, Statistics] = {}
         first_ms: list[int] = []
         last_ms: list[int] = []
@@ -85,8 +85,8 @@ class Reader:
                 parts = STATISTICS.iter_unpack(statistics)
                 _add_up(totals, zip(names.split(","), starmap(Statistics, parts), strict=True))
             elif piece := _cut(start_ms, end_ms, first, last, names, time_ms, None, values):
-                uncommitted.append(piece)
-        for piece in uncommitted:
+                recent.append(piece)
+        for piece in recent:
             first_ms.append(piece.first_ms)
             last_ms.append(piece.last_ms)
             _add_up(totals, _count_out(piece))
@@ -104,11 +104,13 @@ class Reader:
     def _look(self, query: str, start_ms: int, end_ms: int) -> tuple[list[Any], list[Piece]]:
         """The rows of the file, and what is in memory only."""
         # Memory first: what is committed in between is in both then, and its sequence tells.
-        floor, uncommitted = self._history.uncommitted(start_ms, end_ms)
+        recent, floor = self._history.recent(start_ms, end_ms)
+        if floor is None:
+            return [], recent
         if self._db is None:
             self._db = connect(self._history.path)
             self._db.execute("PRAGMA query_only=ON")
-        return self._db.execute(query, (start_ms, end_ms, floor)).fetchall(), uncommitted
+        return self._db.execute(query, (start_ms, end_ms, floor)).fetchall(), recent
 
 
 def _cut(
