@@ -142,8 +142,8 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     late = answer.elapsed_ms > slo.latency_ms
     text.append(
         f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
-        f"{format_ms(answer.elapsed_ms)}, {'over' if late else 'within'} the "
-        f"{slo.latency_ms:g} ms of its SLO ({format_slo(slo)})",
+        f"{format_ms(answer.elapsed_ms)}, {'over' if late else 'within'} its SLO "
+        f"({format_slo(slo)})",
         style="not bold default",
     )
     return text
@@ -192,7 +192,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
     table = plain_table(
         "node", "state", "areas", "emulates", "pods", "idle", "queue", "samples", left=4
     )
-    for node in status.nodes:
+    for node in sorted(status.nodes, key=lambda node: (len(node.node), node.node)):
         table.add_row(
             node.node,
             Text(node.state, style=STYLES[node.state]),

@@ -56,9 +56,9 @@ class DemoScreen:
 
     def runs(self, runs: Mapping[str, Sequence[ClassSummary]], *, with_p99: bool) -> None:
         """A row per class and policy."""
-        columns = ["class", "SLO p99 ≤", "policy", "n", "p50", "p95"]
+        columns = ["class", "SLO", "policy", "n", "p50", "p95"]
         columns += ["p99"] if with_p99 else []
-        table = screen.plain_table(*columns, "within SLO", "not complete")
+        table = screen.plain_table(*columns, "within\nSLO", "not\ncomplete")
         for rows in zip(*runs.values(), strict=True):
             for policy, summary in zip(runs, rows, strict=True):
                 first = policy == next(iter(runs))
