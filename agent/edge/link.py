@@ -3,6 +3,8 @@
 Events go in with the monotonic time in seconds, instructions come out; the shell in
 `agent.edge.main` carries them out. Opening a socket always succeeds: that nobody answers is seen
 from the silence. A node holds no queue: a subtask that no idle pod can take is answered at once.
+What a pod finishes while the link is cut is held, named in the next hello, and sent after the
+welcome.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from agent.wire.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    HelloWanted,
     MasterMessage,
     NodeMessage,
     Rejected,
@@ -55,9 +60,9 @@ class Stop(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A pod is idle again, and the result of what was asked for in `session` is ready."""
+    """A pod is idle again, and the result of that subtask is ready."""
 
-    session: int
+    subtask: int
 
 
 Event = Start | Tick | Stop | Finished | MasterMessage
@@ -83,13 +88,14 @@ class Send(NamedTuple):
 
 
 class SendResult(NamedTuple):
-    """Send the result that the finished pod has ready."""
+    """Send the result of that subtask, which has finished."""
+
+    subtask: int
 
 
 class Execute(NamedTuple):
     """Give a subtask to an idle pod: there is one."""
 
-    session: int
     subtask: Subtask
 
 
@@ -122,8 +128,8 @@ class Link:
         linger_s: float = 0.5,
     ) -> None:
         self.state = State.NEW
-        self.busy = 0  # pods at work, in whatever session
-        self.session = 0  # counts sockets; what an earlier one asked for is not answered here
+        self.running: set[int] = set()  # subtasks in the pods
+        self.held: list[int] = []  # finished while the link was cut; never more than pods
         self.wake_at = float("inf")
         self._hello = hello
         self._first_pause_s = first_pause_s
@@ -150,10 +156,12 @@ class Link:
     # --- actions ---
 
     def _open(self, _: Event, now: float) -> Instructions:
+        return [Open(), *self._greet(_, now)]
+
+    def _greet(self, _: Event, now: float) -> Instructions:
         self.state = State.GREETING
-        self.session += 1
         self.wake_at = now + GREETING_S
-        return [Open(), Send(self._hello)]
+        return [Send(replace(self._hello, running=tuple(sorted({*self.running, *self.held}))))]
 
     def _open_when_due(self, event: Event, now: float) -> Instructions:
         return self._open(event, now) if now >= self.wake_at else []
@@ -173,7 +181,9 @@ class Link:
         self._heard_at = now
         self._beat_at = now + event.heartbeat_s
         self._sleep()
-        return [Report("joined", "joined the master")] if joining else []
+        results = [SendResult(subtask) for subtask in self.held]
+        self.held.clear()
+        return [*([Report("joined", "joined the master")] if joining else []), *results]
 
     def _beat(self, _: Event, now: float) -> Instructions:
         if now >= self._lost_at():
@@ -208,21 +218,27 @@ class Link:
 
     def _execute(self, event: Subtask, _: float) -> Instructions:
         self._sleep()
-        if self.busy >= self._hello.pods:
+        if event.id in self.running:  # from a master that counts anew after a restart
+            return [_refusal(event, f"subtask {event.id} is still at work for somebody else")]
+        if len(self.running) >= self._hello.pods:
             return [_refusal(event, f"all {self._hello.pods} pods are busy")]
-        self.busy += 1
-        return [Execute(self.session, event)]
+        self.running.add(event.id)
+        return [Execute(event)]
 
     def _refuse(self, event: Subtask, _: float) -> Instructions:
         return [_refusal(event, "a subtask before the welcome")]
 
-    def _answer(self, event: Finished, now: float) -> Instructions:
-        current = event.session == self.session
-        return [*self._free(event, now), *([SendResult()] if current else [])]
+    def _answer(self, event: Finished, _: float) -> Instructions:
+        self.running.remove(event.subtask)
+        return [SendResult(event.subtask)]
 
-    def _free(self, _: Event, __: float) -> Instructions:
-        assert self.busy > 0
-        self.busy -= 1
+    def _hold(self, event: Finished, _: float) -> Instructions:
+        self.running.remove(event.subtask)
+        self.held.append(event.subtask)
+        return []
+
+    def _drop(self, event: Finished, _: float) -> Instructions:
+        self.running.remove(event.subtask)
         return []
 
     def _leave(self, _: Event, __: float) -> Instructions:
@@ -250,22 +266,25 @@ class Link:
         (State.GREETING, Tick): _give_up_greeting,
         (State.GREETING, Welcome): _join,
         (State.GREETING, Heartbeat): _nothing,
+        # It answers something sent before the hello, which is on its way.
+        (State.GREETING, HelloWanted): _nothing,
         (State.GREETING, Rejected): _rejected,
         (State.GREETING, Subtask): _refuse,
-        (State.GREETING, Finished): _free,
+        (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
         (State.JOINED, Tick): _beat,
         (State.JOINED, Welcome): _join,
         (State.JOINED, Heartbeat): _hear,
+        (State.JOINED, HelloWanted): _greet,
         (State.JOINED, Rejected): _rejected,
         (State.JOINED, Subtask): _execute,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,
         (State.WAITING, Tick): _open_when_due,
-        (State.WAITING, Finished): _free,
+        (State.WAITING, Finished): _hold,
         (State.WAITING, Stop): _leave,
         (State.LEFT, Tick): _nothing,
-        (State.LEFT, Finished): _free,
+        (State.LEFT, Finished): _drop,
     }
 
 

@@ -65,6 +65,7 @@ class EdgeNode:
         self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
+        self._results: dict[int, bytes] = {}  # finished and not sent yet
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
         self._link = links.Link(
@@ -114,7 +115,8 @@ class EdgeNode:
         if self._wake_fd in ready:
             os.read(self._wake_fd, 4096)
             for done in self._pods.take():
-                self._handle(links.Finished(done.session), done.frame)
+                self._results[done.subtask] = done.frame
+                self._handle(links.Finished(done.subtask))
         if self._socket in ready:
             self._receive_all()
         if STDIN_FD in ready and not os.read(STDIN_FD, 4096):
@@ -134,16 +136,16 @@ class EdgeNode:
                 continue
             self._handle(message)
 
-    def _handle(self, event: links.Event, frame: bytes = b"") -> None:
-        """Let the link decide and do what it says; `frame` is the result of a finished pod."""
+    def _handle(self, event: links.Event) -> None:
+        """Let the link decide and do what it says."""
         now = time.monotonic()
         for instruction in self._link.handle(event, now):
             match instruction:
-                case links.Execute(session, subtask):
+                case links.Execute(subtask):
                     wall_ms = round(self._clocks.wall() * 1000)
-                    self._pods.submit(Job(session, subtask, now, wall_ms))
-                case links.SendResult():
-                    self._send(frame)
+                    self._pods.submit(Job(subtask, now, wall_ms))
+                case links.SendResult(number):
+                    self._send(self._results.pop(number))
                 case links.Send(message):
                     self._send(codec.encode(message))
                 case links.Report(kind, line):

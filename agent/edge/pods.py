@@ -24,16 +24,15 @@ class Job(NamedTuple):
     """A subtask on its way to a pod; `received_at` is monotonic, `wall_ms` the time of its window's
     end if that is relative."""
 
-    session: int
     subtask: Subtask
     received_at: float
     wall_ms: int
 
 
 class Done(NamedTuple):
-    """A result, encoded, of a subtask that came in `session`."""
+    """The encoded result of a subtask."""
 
-    session: int
+    subtask: int
     frame: bytes
 
 
@@ -81,7 +80,7 @@ class Pods:
     def _serve(self) -> None:
         reader = Reader(self._history)
         while (job := self._jobs.get()) is not None and not self._stopping.is_set():
-            self._done.put(Done(job.session, self._execute(reader, job)))
+            self._done.put(Done(job.subtask.id, self._execute(reader, job)))
             self._wake()
         reader.close()
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from agent.edge.link import (
     GREETING_S,
@@ -30,6 +31,7 @@ from agent.wire.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    HelloWanted,
     Rejected,
     Subtask,
     SubtaskResult,
@@ -144,15 +146,15 @@ def test_a_welcome_for_somebody_else_is_ignored() -> None:
 
 def test_no_subtask_waits_at_the_node() -> None:
     link = joined()
-    assert link.handle(subtask(1), 0.1) == [Execute(1, subtask(1))]
-    assert link.handle(subtask(2), 0.1) == [Execute(1, subtask(2))]
+    assert link.handle(subtask(1), 0.1) == [Execute(subtask(1))]
+    assert link.handle(subtask(2), 0.1) == [Execute(subtask(2))]
     (refusal,) = link.handle(subtask(3), 0.1)
     assert isinstance(refusal, Send)
     assert isinstance(refusal.message, SubtaskResult)
     assert (refusal.message.id, refusal.message.outcome) == (3, "error")
     assert "busy" in refusal.message.message
-    assert link.handle(Finished(1), 0.2) == [SendResult()]
-    assert link.handle(subtask(4), 0.2) == [Execute(1, subtask(4))]
+    assert link.handle(Finished(1), 0.2) == [SendResult(1)]
+    assert link.handle(subtask(4), 0.2) == [Execute(subtask(4))]
 
 
 def test_a_subtask_before_the_welcome_is_an_error() -> None:
@@ -162,19 +164,47 @@ def test_a_subtask_before_the_welcome_is_an_error() -> None:
     assert isinstance(refusal, Send)
     assert isinstance(refusal.message, SubtaskResult)
     assert (refusal.message.id, refusal.message.outcome) == (7, "error")
-    assert link.busy == 0
+    assert link.running == set()
 
 
-def test_a_result_of_an_earlier_session_is_dropped() -> None:
-    """A master that was started again counts its subtasks anew: an old id would be mistaken."""
+def hello(*running: int) -> Send:
+    return Send(replace(HELLO, running=running))
+
+
+def test_what_finishes_while_the_link_is_cut_is_sent_after_the_welcome() -> None:
     link = joined()
     link.handle(subtask(1), 0.1)
+    link.handle(subtask(2), 0.1)
     link.handle(Tick(), 10.0)
-    link.handle(Tick(), 20.0)
-    link.handle(WELCOME, 20.1)
-    assert link.busy == 1
-    assert link.handle(Finished(1), 20.2) == []
-    assert link.busy == 0
+    assert link.handle(Finished(2), 11.0) == []
+    assert link.handle(Tick(), 20.0) == [Open(), hello(1, 2)]
+    assert link.handle(Finished(1), 20.1) == []
+    assert link.handle(WELCOME, 20.2)[1:] == [SendResult(2), SendResult(1)]
+    link.handle(HelloWanted(), 20.3)
+    assert link.handle(WELCOME, 20.4)[1:] == []
+
+
+def test_a_master_that_forgot_the_node_gets_a_hello_on_the_same_link() -> None:
+    link = joined()
+    link.handle(subtask(7), 0.1)
+    assert link.handle(HelloWanted(), 0.2) == [hello(7)]
+    assert link.state is State.GREETING
+    # A second frame was answered too, before the hello was there: one hello is enough.
+    assert link.handle(HelloWanted(), 0.2) == []
+    link.handle(WELCOME, 0.3)
+    assert link.handle(Finished(7), 0.4) == [SendResult(7)]
+
+
+def test_two_subtasks_of_one_number_never_run_together() -> None:
+    """A master that was started again may count from 1: the old result must not pass for new."""
+    link = joined()
+    link.handle(subtask(1), 0.1)
+    link.handle(HelloWanted(), 0.2)
+    link.handle(WELCOME, 0.3)
+    (refusal,) = link.handle(subtask(1), 0.4)
+    assert isinstance(refusal, Send)
+    assert isinstance(refusal.message, SubtaskResult)
+    assert refusal.message.outcome == "error"
 
 
 def test_stop_says_goodbye_once_a_socket_is_there() -> None:
@@ -198,16 +228,16 @@ def test_what_cannot_happen_raises_with_what_happened_before() -> None:
 
 
 class LinkModel(RuleBasedStateMachine):
-    """Random events that can happen; the model is a socket, the pods at work and the sessions."""
+    """Random events that can happen; the model is a socket, the pods at work, the results held."""
 
     def __init__(self) -> None:
         super().__init__()
         self.link = new_link()
         self.now = 0.0
         self.socket_open = False
-        self.hello_sent = False
-        self.at_work: list[int] = []  # sessions of the subtasks in the pods
-        self.sessions = 0
+        self.greeted = False  # a hello was sent on this socket
+        self.at_work: set[int] = set()
+        self.held: set[int] = set()
         self.heard_at = 0.0
         self.stopped = False
 
@@ -217,19 +247,23 @@ class LinkModel(RuleBasedStateMachine):
             match instruction:
                 case Open():
                     assert not self.socket_open
-                    self.socket_open, self.hello_sent = True, False
-                    self.sessions += 1
+                    self.socket_open, self.greeted = True, False
                 case Close():
                     assert self.socket_open
                     self.socket_open = False
-                case Send(message):
+                case Send(Hello() as sent):
                     assert self.socket_open
-                    # Hello is the first word on every socket.
-                    assert isinstance(message, Hello) != self.hello_sent
-                    self.hello_sent = True
-                case Execute(session, _):
-                    assert session == self.sessions
-                    self.at_work.append(session)
+                    assert sent == replace(HELLO, running=tuple(sorted(self.at_work | self.held)))
+                    self.greeted = True
+                case Send(_):
+                    assert self.socket_open
+                    assert self.greeted
+                case Execute(subtask):
+                    assert subtask.id not in self.at_work
+                    self.at_work.add(subtask.id)
+                case SendResult(number):
+                    assert self.link.state is State.JOINED
+                    self.held.remove(number)
         return instructions
 
     @rule()
@@ -256,12 +290,20 @@ class LinkModel(RuleBasedStateMachine):
         self.heard_at = self.now
         self.handle(WELCOME)
         assert self.link.state is State.JOINED
+        assert self.held == set()
 
     @rule()
     @precondition(lambda self: self.socket_open)
     def heartbeat(self) -> None:
         self.heard_at = self.now
         assert self.handle(Heartbeat("here")) == []
+
+    @rule()
+    @precondition(lambda self: self.socket_open)
+    def hello_wanted(self) -> None:
+        sent = self.handle(HelloWanted())
+        assert self.link.state is State.GREETING
+        assert len(sent) <= 1
 
     @rule()
     @precondition(lambda self: self.socket_open)
@@ -273,17 +315,23 @@ class LinkModel(RuleBasedStateMachine):
     @precondition(lambda self: self.socket_open)
     def subtask(self, number: int) -> None:
         self.heard_at = self.now
-        can = self.link.state is State.JOINED and len(self.at_work) < HELLO.pods
+        can = (
+            self.link.state is State.JOINED
+            and len(self.at_work) < HELLO.pods
+            and number not in self.at_work
+        )
         (instruction,) = self.handle(subtask(number))
         assert isinstance(instruction, Execute if can else Send)
 
     @rule(data=st.data())
     @precondition(lambda self: self.at_work)
     def finished(self, data: st.DataObject) -> None:
-        session = data.draw(st.sampled_from(self.at_work))
-        self.at_work.remove(session)
-        wanted = self.link.state is State.JOINED and session == self.sessions
-        assert self.handle(Finished(session)) == ([SendResult()] if wanted else [])
+        number = data.draw(st.sampled_from(sorted(self.at_work)))
+        self.at_work.remove(number)
+        if self.link.state is not State.LEFT:
+            self.held.add(number)
+        joined = self.link.state is State.JOINED
+        assert self.handle(Finished(number)) == ([SendResult(number)] if joined else [])
 
     @rule()
     @precondition(lambda self: not self.stopped)
@@ -296,8 +344,10 @@ class LinkModel(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_model(self) -> None:
         assert self.socket_open == (self.link.state in {State.GREETING, State.JOINED})
-        assert self.link.busy == len(self.at_work) <= HELLO.pods
-        assert self.link.session == self.sessions
+        assert self.link.running == self.at_work
+        assert set(self.link.held) == self.held
+        assert len(self.link.held) == len(self.held)
+        assert len(self.at_work | self.held) <= HELLO.pods
         assert not self.stopped or self.link.state is State.LEFT
 
 

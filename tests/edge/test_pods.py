@@ -47,16 +47,16 @@ class Bench:
         seed: int | None = None,
     ) -> None:
         subtask = Subtask(number, Window(last_s=last_s), channels, form, seed)
-        self.pods.submit(Job(5, subtask, time.monotonic(), NOW_MS))
+        self.pods.submit(Job(subtask, time.monotonic(), NOW_MS))
 
     def wait(self, n: int) -> list[SubtaskResult]:
         for _ in range(n):
             assert self.woken.acquire(timeout=30)
         results = []
         for done in self.pods.take():
-            assert done.session == 5
             message, _ = DECODER.decode(done.frame)
             assert isinstance(message, SubtaskResult)
+            assert message.id == done.subtask
             results.append(message)
         assert len(results) == n
         return results

@@ -24,6 +24,7 @@ from agent.wire.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    HelloWanted,
     MasterMessage,
     NodeMessage,
     Rejected,
@@ -219,6 +220,19 @@ def test_heartbeats_go_on_and_silence_ends_in_a_new_hello(
     assert again == first
     assert master.peer != old
     assert master.ask(1).outcome == "ok"
+
+
+def test_what_a_pod_is_at_is_named_and_answered_after_a_new_hello(
+    master: Master, start: Callable[..., Any]
+) -> None:
+    start(emulate="pi3-boxed")
+    first = master.welcome()
+    master.send(Subtask(5, Window(last_s=60.0), emulation_seed=1729))  # 0.7 s
+    master.send(HelloWanted())
+    again = master.welcome()
+    assert (again.incarnation, again.running) == (first.incarnation, (5,))
+    result = master.expect(SubtaskResult)
+    assert (result.id, result.outcome) == (5, "ok")
 
 
 def test_a_rejected_node_tries_again(master: Master, start: Callable[..., Any]) -> None:
