@@ -1,0 +1,29 @@
+"""Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON a result."""
+
+import sys
+from collections.abc import Callable, Iterable
+
+from bench import deadline, dispatch, edf, edge, query
+from bench.report import Result, report
+
+# By the names of what they measure, so that one can be run alone.
+BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
+    "edf": edf.run,
+    "deadline": deadline.run,
+    "query": query.run,
+    "dispatch": dispatch.run,
+    "edge": edge.run,
+}
+
+
+def main() -> None:
+    """Run the command."""
+    names = sys.argv[1:] or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            sys.exit(f"error: no benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
+        report(BENCHMARKS[name]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Processes that benchmarks measure: the real master, and helpers that print a line when ready."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import zmq
+
+from agent.client import Operator
+
+# Simulated nodes send no heartbeats: one an hour is enough.
+MASTER = """
+[iad]
+name = "iad1"
+[sockets]
+public = "{public}"
+nodes = "{nodes}"
+operator = "ipc://{folder}/operator"
+[[pool]]
+iad = "iad1"
+address = "{public}"
+areas = ["b1"]
+[liveness]
+heartbeat_s = 3600.0
+"""
+
+
+def free_address() -> str:
+    """A loopback address that nobody listens on."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+@contextlib.contextmanager
+def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A child that is ended with the block."""
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        child.wait(10)
+
+
+def ready(child: subprocess.Popen[str]) -> None:
+    """Wait for the child's line."""
+    assert child.stdout is not None
+    assert child.stdout.readline().strip() == "ready"
+
+
+@contextlib.contextmanager
+def master(folder: Path, nodes: str, public: str) -> Iterator[int]:
+    """A running master that covers b1; yields its process id."""
+    config = folder / "master.toml"
+    config.write_text(MASTER.format(folder=folder, nodes=nodes, public=public))
+    command = Path(sys.executable).with_name("sanderling-master")
+    with process(str(command), "--config", str(config), "--exit-on-stdin-eof") as child:
+        with Operator(f"ipc://{folder}/operator") as operator:
+            operator.status(10_000)
+        yield child.pid
