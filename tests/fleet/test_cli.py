@@ -1,0 +1,170 @@
+"""The command as a user runs it: what it prints where, and what it ends with."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.wire.codec import Decoder
+from agent.wire.messages import Answer, IadStatus
+from fleet.lab.processes import agent_command, free_ports
+from fleet.lab.testbed import Testbed
+from tests.fleet.conftest import SMALL
+
+ROOM = SMALL.nodes[0].area
+
+
+def fleet(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*agent_command("fleet"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def query(bed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return fleet("query", "--master", bed.public("iad1"), "--slo", "p99=5s", *arguments)
+
+
+def test_a_complete_answer_is_a_table_and_status_0(bed: Testbed) -> None:
+    done = query(bed, "--area", "b1", "--last", "10m")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == sorted(node.area for node in SMALL.nodes)
+    assert "complete: 4 of 4 areas in " in done.stdout
+    assert "p99.5 ≤ 5000 ms" in done.stdout
+    assert "°C temperature, % humidity; replayed now from a recording of 2013-" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_one_channel_as_an_aggregate(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--aggregate", "--channel", "humidity")
+    assert done.returncode == 0
+    assert "°C" not in done.stdout
+    assert "last" not in done.stdout
+
+
+def test_a_partial_answer_says_what_is_missing_and_why(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--area", "b1/f9")
+    assert done.returncode == 1
+    assert "missing b1/f9: no edge node covers it" in done.stdout
+    assert "partial: 1 of 2 areas" in done.stdout
+
+
+def test_json_is_the_answer_of_the_wire(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--last", "1m", "--json")
+    assert done.returncode == 0
+    answer, _ = Decoder[Answer](Answer).decode(b"10J" + done.stdout.encode())
+    assert answer.status == "complete"
+    series = answer.results[0].series
+    assert series is not None
+    assert len(series.time_ms) == len(series.values["temperature"]) > 0
+
+
+def test_json_keeps_the_exit_status(bed: Testbed) -> None:
+    done = query(bed, "--area", "b1/f9", "--json")
+    assert done.returncode == 1
+    answer, _ = Decoder[Answer](Answer).decode(b"10J" + done.stdout.encode())
+    assert answer.status == "partial"
+
+
+def test_a_refused_query_is_one_line_and_status_3(bed: Testbed) -> None:
+    areas = [word for number in range(1_025) for word in ("--area", f"a{number}")]
+    done = query(bed, *areas)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("fleet: refused: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_silent_master_is_one_line_and_status_4() -> None:
+    [port] = free_ports(1)
+    address = f"tcp://127.0.0.1:{port}"
+    for command in (
+        ("query", "--master", address, "--area", "b1", "--timeout", "1ms"),
+        ("status", "--operator", address, "--timeout", "1ms"),
+    ):
+        done = fleet(*command)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert address in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "--area", "b1"], "'--master'"),
+        (["query", "--master", "127.0.0.1:5700", "--area", "b1"], "tcp://host:port"),
+        (["query", "--master", "tcp://h:1", "--area", "b1//f4"], "b1/f4/r413"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--last", "10"], "has no unit"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--slo", "fast"], "p99=500ms"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--channel", "T"], "temperature"),
+        (["query", "--mster", "tcp://h:1"], "--master"),
+        (["qery"], "qery"),
+        (["demo", "--rate", "-1"], "--rate"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str) -> None:
+    done = fleet(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_is_there_without_an_error() -> None:
+    for arguments in (["--help"], ["query", "--help"], ["status", "--help"], ["demo", "--help"]):
+        done = fleet(*arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: fleet")
+
+
+def test_status_shows_every_node(bed: Testbed) -> None:
+    done = fleet("status", "--operator", bed.operator("iad1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "iad1: 2 of 2 nodes live, policy " in done.stdout
+    assert all(node.name in done.stdout for node in SMALL.iads[0].nodes)
+
+    done = fleet("status", "--operator", bed.operator("iad1"), "--json")
+    status, _ = Decoder[IadStatus](IadStatus).decode(b"10J" + done.stdout.encode())
+    assert {node.node for node in status.nodes} == {node.name for node in SMALL.iads[0].nodes}
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_colour_is_for_terminals_that_want_it(bed: Testbed, no_color: bool) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS"}}
+    environment |= {"TERM": "xterm-256color"} | ({"NO_COLOR": "1"} if no_color else {})
+    command = [*agent_command("fleet"), "query", "--master", bed.public("iad1"), "--area", ROOM]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    assert (b"\x1b[1;32m" in shown or b"\x1b[32m" in shown) == (not no_color)
+    assert b"complete" in shown
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # how Linux tells that the other end is closed
+        return b""
+
+
+def test_a_reader_that_has_enough_is_no_error(bed: Testbed) -> None:
+    command = [*agent_command("fleet"), "query", "--master", bed.public("iad1")]
+    command += ["--area", "b1", "--last", "3h", "--slo", "p99=5s", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_the_command_lies_beside_python() -> None:
+    assert Path(agent_command("fleet")[0]).is_file()
+    with pytest.raises(FileNotFoundError, match="install"):
+        agent_command("sanderling-nothing")

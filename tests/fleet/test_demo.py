@@ -1,0 +1,136 @@
+"""The demo end to end, and Ctrl-C in the middle of it."""
+
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from fleet.lab import workload
+from fleet.lab.demo import Results
+from fleet.lab.processes import agent_command
+from fleet.lab.run_folder import RunFolderError, run_folder
+from fleet.lab.run_records import read_records
+
+BRIEF = ("--seconds", "1", "--virtual", "300")
+TIMEOUT_S = 150.0
+
+
+def of_run(directory: Path) -> list[psutil.Process]:
+    """The agents that were started for the run in `directory`."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(directory) in word for word in process.info["cmdline"] or [])
+        and "demo" not in process.info["cmdline"]
+    ]
+
+
+@contextmanager
+def demo(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A running demo; killed if the test fails."""
+    command = [*agent_command("fleet"), "demo", "--directory", str(directory), *arguments]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> list[str]:
+    """The lines of its output up to the one that contains `words`."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if words in line:
+            return lines
+    raise AssertionError(f"no {words!r} in: {''.join(lines)}")
+
+
+def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with demo(run, *BRIEF) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (0, "")
+    assert of_run(run) == []
+    for words in (
+        "4 masters and 32 edge nodes are up",
+        "Emulated:",
+        "complete: 1 of 1 areas",
+        "complete: 4 of 4 areas",
+        "complete: 32 of 32 areas",
+        "unloaded  deadline",
+        "Measured at the client",
+        "Virtual time: not measured on the fleet above",
+    ):
+        assert words in out
+    assert "\x1b" not in out
+
+    results = msgspec.json.decode((run / "results.json").read_bytes(), type=Results)
+    trace = workload.replay(run / "trace.jsonl")
+    assert [r.policy for r in results.real] == [r.policy for r in results.virtual]
+    for real in results.real:
+        assert sum(c.n for c in real.classes) == len(trace)
+    for virtual in results.virtual:
+        assert sum(c.n for c in virtual.classes) == 300
+    labels = {r.label for r in read_records(run / "iad4" / "records")}
+    assert {"fifo 1.2", "edfq 1.2", "Everything"} <= labels
+
+
+@pytest.mark.parametrize("moment", ["Starting 4 masters", "1 s under EDFQ"])
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
+    run = tmp_path / "run"
+    with demo(run, *BRIEF) as process:
+        read_until(process, moment)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert err == "fleet: interrupted; no process of the fleet is left\n"
+    assert of_run(run) == []
+
+
+def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with demo(run, *BRIEF, "--keep") as process:
+        read_until(process, "Ctrl-C stops it")
+        printed = read_until(process, "status --operator")
+        commands = [line.strip() for line in printed if line.startswith("  ")]
+        assert len(commands) == 4
+        for command in commands:
+            done = subprocess.run(
+                shlex.split(command), capture_output=True, text=True, check=False, timeout=60
+            )
+            assert (done.returncode, done.stderr) == (0, ""), command
+        with pytest.raises(RunFolderError, match="another run is at work"), run_folder(run):
+            pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert of_run(run) == []
+
+
+def test_a_new_run_replaces_the_one_before_and_nothing_else(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with run_folder(run):
+        (run / "iad1").mkdir()
+        (run / "iad1" / "output.log").touch()
+        (run / "link").symlink_to(tmp_path)
+        (tmp_path / "precious").touch()
+    with run_folder(run):
+        assert [p.name for p in run.iterdir()] == [".sanderling-run"]
+    assert (tmp_path / "precious").exists()
+    with pytest.raises(RunFolderError, match="something else than a run"), run_folder(tmp_path):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError), run_folder(tmp_path / "file"):
+        pass
+    assert [p.name for p in run.iterdir()] == [".sanderling-run"]
