@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable
 from functools import partial
@@ -113,6 +114,7 @@ class Master:
             heartbeat_s=config.liveness.heartbeat_s,
             lost_after=config.liveness.lost_after,
             wall_offset_s=wall_offset_s,
+            first_subtask_id=secrets.randbits(31) << 20,
         )
         self._records = (
             RecordLog(config.records, folder / config.records.directory)

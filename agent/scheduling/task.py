@@ -51,6 +51,8 @@ class TaskScheduler:
     A subtask is dispatched when a pod of its node is idle and nothing in the node's queue is more
     urgent by the policy. The queueing deadline orders the queue and nothing else; only the answer
     timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
+    `first_subtask_id` differs from start to start, so that a node's result for a master that is
+    gone is not taken for an answer to its successor.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class TaskScheduler:
         heartbeat_s: float = 1.0,
         lost_after: int = 3,
         wall_offset_s: float = 0.0,
+        first_subtask_id: int = 1,
     ) -> None:
         self._iad = iad
         self._estimator = estimator
@@ -71,7 +74,7 @@ class TaskScheduler:
         self._silence_s = heartbeat_s * lost_after
         self._wall_offset_s = wall_offset_s
         self._nodes = NodeTable()
-        self._subtask_count = 0
+        self._next_subtask_id = first_subtask_id
         self._open: dict[TaskEntry, None] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
         self._silences: Timers[Node] = Timers()
@@ -211,9 +214,9 @@ class TaskScheduler:
         """Dispatch from the node's queue while it has an idle pod."""
         while node.queue and node.idle_pods > 0:
             subtask = node.queue.pop()
-            self._subtask_count += 1
             subtask.become("dispatched")
-            subtask.id = self._subtask_count
+            subtask.id = self._next_subtask_id
+            self._next_subtask_id += 1
             subtask.dispatched_s = now
             subtask.dispatches += 1
             subtask.unbroken = True
