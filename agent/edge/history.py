@@ -132,6 +132,13 @@ class History:
         """Whether there is no reading."""
         return self._filed_until_ms is None and not self._groups
 
+    def holds(self, start_ms: int, most: int) -> bool:
+        """Whether memory has all readings since `start_ms`, and no more than `most` in all."""
+        with self._lock:
+            filed_until_ms = self._filed_until_ms
+            readings = sum([len(group) for group in self._groups])
+        return (filed_until_ms is None or filed_until_ms < start_ms) and readings <= most
+
     def recent(self, start_ms: int, end_ms: int) -> tuple[list[Piece], int | None]:
         """For readers: what memory holds of [start_ms, end_ms), and the sequence from which on it
         holds everything. Older readings are in the file; None if none of them is in the window."""

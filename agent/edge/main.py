@@ -114,9 +114,7 @@ class EdgeNode:
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
         if self._wake_fd in ready:
             os.read(self._wake_fd, 4096)
-            for done in self._pods.take():
-                self._results[done.subtask] = done.frame
-                self._handle(links.Finished(done.subtask))
+            self._collect()
         if self._socket in ready:
             self._receive_all()
         if STDIN_FD in ready and not os.read(STDIN_FD, 4096):
@@ -136,6 +134,11 @@ class EdgeNode:
                 continue
             self._handle(message)
 
+    def _collect(self) -> None:
+        for done in self._pods.take():
+            self._results[done.subtask] = done.frame
+            self._handle(links.Finished(done.subtask))
+
     def _handle(self, event: links.Event) -> None:
         """Let the link decide and do what it says."""
         now = time.monotonic()
@@ -143,7 +146,8 @@ class EdgeNode:
             match instruction:
                 case links.Execute(subtask):
                     wall_ms = round(self._clocks.wall() * 1000)
-                    self._pods.submit(Job(subtask, now, wall_ms))
+                    if self._pods.submit(Job(subtask, now, wall_ms)):
+                        self._collect()
                 case links.SendResult(number):
                     self._send(self._results.pop(number))
                 case links.Send(message):

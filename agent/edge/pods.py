@@ -18,6 +18,7 @@ from agent.wire import codec
 from agent.wire.messages import Subtask, SubtaskResult
 
 LONGEST_MESSAGE: Final = 512
+SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
 
 
 class Job(NamedTuple):
@@ -54,6 +55,7 @@ class Pods:
         self._service_time_s = service_time_s
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
+        self._reader = Reader(history)  # of the thread that submits
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._serve, name=f"pod-{n}", daemon=True) for n in range(count)
@@ -61,9 +63,18 @@ class Pods:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Hand a subtask to an idle pod; the caller knows that there is one."""
+    def submit(self, job: Job) -> bool:
+        """Hand a subtask to an idle pod; the caller knows that there is one.
+
+        A short window that lies in memory is served here and now, in the idle pod's stead: handing
+        it over would take longer than the work. True if so: `take` has the result.
+        """
+        start_ms, _ = job.subtask.window.bounds_ms(job.wall_ms)
+        if self._service_time_s is None and self._history.holds(start_ms, SHORT_READINGS):
+            self._done.put(Done(job.subtask.id, self._execute(self._reader, job)))
+            return True
         self._jobs.put(job)
+        return False
 
     def take(self) -> list[Done]:
         """What was finished since the last call."""
@@ -76,6 +87,7 @@ class Pods:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+        self._reader.close()
 
     def _serve(self) -> None:
         reader = Reader(self._history)

@@ -35,6 +35,7 @@ class Bench:
         for i in range(100):
             self.history.append(Sample(START_MS + i * 1000, i * 1000, None, (float(i),)))
         self.woken = threading.Semaphore(0)
+        self.at_once = 0
         self.pods = Pods(self.history, count, self.woken.release, service_time_s)
 
     def submit(
@@ -42,12 +43,14 @@ class Bench:
         number: int,
         *,
         form: Form = "series",
-        last_s: float = 10.0,
+        last_s: float = 50.0,
         channels: tuple[str, ...] = (),
         seed: int | None = None,
     ) -> None:
         subtask = Subtask(number, Window(last_s=last_s), channels, form, seed)
-        self.pods.submit(Job(subtask, time.monotonic(), NOW_MS))
+        if self.pods.submit(Job(subtask, time.monotonic(), NOW_MS)):
+            self.at_once += 1
+            self.woken.release()
 
     def wait(self, n: int) -> list[SubtaskResult]:
         for _ in range(n):
@@ -86,12 +89,32 @@ def test_a_series_and_an_aggregate(make_bench: Callable[..., Bench]) -> None:
     series, aggregate = sorted(bench.wait(2), key=lambda result: result.id)
     assert (series.id, series.outcome) == (1, "ok")
     assert series.series is not None
-    assert series.series.values["temperature"].numbers().tolist() == list(range(90, 100))
+    assert series.series.values["temperature"].numbers().tolist() == list(range(50, 100))
     assert series.execution_ms >= 0
     assert series.wait_ms >= 0
     assert aggregate.aggregate is not None
     found = aggregate.aggregate.channels["temperature"]
-    assert (found.count, found.min, found.mean, found.max) == (10, 90, 94.5, 99)
+    assert (found.count, found.min, found.mean, found.max) == (50, 50, 74.5, 99)
+
+
+def test_a_short_window_in_memory_is_served_at_once(make_bench: Callable[..., Bench]) -> None:
+    """Readings 90 … 99 are in the group that grows; with an emulation a pod has to wait."""
+    bench = make_bench()
+    bench.submit(1, last_s=10.0)
+    bench.submit(2, last_s=10.0, form="aggregate")
+    assert bench.at_once == 2
+    series, aggregate = bench.wait(2)
+    assert series.series is not None
+    assert series.series.values["temperature"].numbers().tolist() == list(range(90, 100))
+    assert aggregate.aggregate is not None
+    assert aggregate.aggregate.channels["temperature"].count == 10
+    bench.submit(3, last_s=11.0)
+    assert bench.at_once == 2
+    bench.wait(1)
+    emulating = make_bench(1, lambda _: 0.0)
+    emulating.submit(1, last_s=10.0)
+    assert emulating.at_once == 0
+    assert emulating.wait(1)[0].outcome == "ok"
 
 
 def test_nothing_in_the_window_is_no_data(make_bench: Callable[..., Bench]) -> None:
