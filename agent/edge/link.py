@@ -140,15 +140,18 @@ class Link:
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._beat_at = 0.0
-        self._happened: deque[str] = deque(maxlen=HISTORY_KEPT)
+        self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
 
     def handle(self, event: Event, now: float) -> Instructions:
         """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
         kind = type(event)
-        self._happened.append(f"{self.state.value} {kind.__name__} at {now:.3f}")
+        self._happened.append((self.state, kind, now))
         action = self.TRANSITIONS.get((self.state, kind))
         if action is None:
-            raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(self._happened)}")
+            story = [
+                f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
+            ]
+            raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(story)}")
         if self.state is State.JOINED and isinstance(event, MasterMessage):
             self._heard_at = now
         return action(self, event, now)
