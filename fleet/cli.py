@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-from typing import Final
 
-INTERRUPTED: Final = 130
-USAGE: Final = 2
+# No import here that Python has not done already: Ctrl-C is only answered after them.
+INTERRUPTED = 130
+USAGE = 2
 
 
 def main() -> int:

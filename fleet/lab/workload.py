@@ -20,6 +20,7 @@ from fleet.lab.plan import PRELOAD_ROWS, FleetPlan
 
 LONGEST_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
+# The name of the run; its queries are of no class.
 WARM_UP: Final = "warm-up"
 WARM_UP_SLO_MS: Final = 2_000.0
 
@@ -65,7 +66,7 @@ class Arrival(Struct, frozen=True):
             areas=self.areas,
             window=Window(last_s=self.last_s, ago_s=self.ago_s),
             slo=Slo(PERCENTILE, self.slo_ms),
-            label=f"{run} {self.kind}",
+            label=f"{run} {self.kind}".strip(),
             emulation_seed=self.emulation_seed,
         )
 
@@ -130,7 +131,7 @@ def warm_up(plan: FleetPlan, *, seconds: float, rate_per_s: float, seed: int) ->
                 number=number,
                 at_s=number / (rate_per_s * len(nodes)),
                 scheduler=scheduler,
-                kind=WARM_UP,
+                kind="",
                 areas=(area,),
                 last_s=last_s,
                 ago_s=draw.uniform(0.0, PRELOAD_ROWS - last_s),

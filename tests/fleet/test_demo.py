@@ -83,7 +83,7 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     for virtual in results.virtual:
         assert sum(c.n for c in virtual.classes) == 300
     labels = {r.label for r in read_records(run / "iad4" / "records")}
-    assert {"fifo 1.2", "edfq 1.2", "Everything"} <= labels
+    assert {"warm-up", "fifo 1.2", "edfq 1.2", "Everything"} <= labels
 
 
 @pytest.mark.parametrize("moment", ["Starting 4 masters", "1 s under EDFQ"])
