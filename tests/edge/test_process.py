@@ -71,6 +71,7 @@ class Master:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
         self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, 0)  # a ROUTER drops what is over the limit
         self.address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1')}"
         self.decoder: codec.Decoder[NodeMessage] = codec.Decoder(
             NodeMessage, codec.MAX_RESULT_BYTES
