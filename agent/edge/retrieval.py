@@ -27,7 +27,7 @@ from agent.wire.messages import Aggregate, Series
 from agent.wire.packed import Float32Column, Int64Column
 
 # The plus keeps SQLite from searching by sequence: the index by time is the selective one.
-OVERLAPPING = " FROM groups WHERE last_ms >= ? AND first_ms < ? AND +sequence < ?"
+OVERLAPPING = " FROM groups WHERE last_ms >= :start AND first_ms < :end AND +sequence < :floor"
 SERIES = (
     "SELECT sequence, first_ms, last_ms, channels, time_ms, source_time_ms, channel_values"
     + OVERLAPPING
@@ -37,8 +37,8 @@ AGGREGATE = (
     "SELECT first_ms, last_ms, channels, statistics,"
     " CASE WHEN inside THEN NULL ELSE time_ms END,"
     " CASE WHEN inside THEN NULL ELSE channel_values END"
-    " FROM (SELECT *, first_ms >= ?1 AND last_ms < ?2 AS inside FROM groups)"
-    " WHERE last_ms >= ?1 AND first_ms < ?2 AND +sequence < ?3"
+    " FROM (SELECT *, first_ms >= :start AND last_ms < :end AS inside FROM groups)"
+    " WHERE last_ms >= :start AND first_ms < :end AND +sequence < :floor"
 )
 
 
@@ -110,7 +110,8 @@ class Reader:
         if self._db is None:
             self._db = connect(self._history.path)
             self._db.execute("PRAGMA query_only=ON")
-        return self._db.execute(query, (start_ms, end_ms, floor)).fetchall(), recent
+        window = {"start": start_ms, "end": end_ms, "floor": floor}
+        return self._db.execute(query, window).fetchall(), recent
 
 
 def _cut(
