@@ -57,7 +57,7 @@ class FleetPlan(Struct, frozen=True):
         raise KeyError(node)
 
 
-# DSSP's testbed (digest, Table IV): the building's fourth IAD is the hot spot and has the slowest
+# DSSP's testbed: the building's fourth IAD is the hot spot and has the slowest
 # hardware; which of its nodes are boxed is this project's choice.
 PROFILE_OF_IAD: Final = {"iad1": "pi4", "iad2": "pi4-powersave", "iad3": "pi4-powersave"}
 PROFILE_OF_HOT_SPOT: Final = {
