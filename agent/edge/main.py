@@ -233,12 +233,10 @@ def main() -> int:
         return 0
     if "--config" not in options:
         return _fail(f"--config is missing; {USAGE}")
-    from pathlib import Path  # config.load takes one
-
     path = options["--config"]
     folder = os.path.dirname(path)
     try:
-        settings = config.load(Path(path), config.EdgeConfig)
+        settings = config.load(path, config.EdgeConfig)
         emulation_of(settings.pods.emulate, settings.node.name)
         driver = open_driver(settings.sensor.driver, settings.sensor.options, folder)
     except config.ConfigError as error:
