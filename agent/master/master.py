@@ -171,25 +171,22 @@ class Master:
         for source in turns:
             poller.register(source, zmq.POLLIN)
         while not stop.requested:
-            for source, _ in poller.poll(self._timeout_ms()):
+            due = self._next_due()
+            for source, _ in poller.poll(self._milliseconds_until(due)):
                 turns[source]()
-            self._tick()
+            if (now := self._clock()) >= due:
+                self._tick(now)
 
-    def _timeout_ms(self) -> int | None:
-        due = [
-            t
-            for t in (
-                self._query_scheduler.next_tick,
-                self._task_scheduler.next_tick,
-                self._records.next_flush if self._records else None,
-            )
-            if t is not None
-        ]
+    def _next_due(self) -> float:
+        due = self._task_scheduler.next_tick, self._query_scheduler.next_tick
+        flush = self._records.next_flush if self._records else None
+        return min([t for t in (*due, flush) if t is not None], default=math.inf)
+
+    def _milliseconds_until(self, due: float) -> int | None:
         # Rounded up: a poll that returns a hair early would only turn round again.
-        return max(0, math.ceil((min(due) - self._clock()) * 1e3)) if due else None
+        return None if due == math.inf else max(0, math.ceil((due - self._clock()) * 1e3))
 
-    def _tick(self) -> None:
-        now = self._clock()
+    def _tick(self, now: float) -> None:
         for scheduler in (self._query_scheduler, self._task_scheduler):
             due = scheduler.next_tick
             if due is not None and due <= now:
@@ -205,23 +202,23 @@ class Master:
     # --- clients and other masters -------------------------------------------------------------
 
     def _public_turn(self) -> None:
-        for _ in range(TURN):
-            received = self._public.receive()
-            if received is None:
-                return
-            identity, frame = received
-            now = self._clock()
-            try:
-                request, codec = self._public_decoder.decode(frame)
-            except WireError as error:
-                self._malformed += 1
-                self._public.send(identity, _malformed_answer(error))
-                continue
-            origin = _Origin(identity, codec)
-            if isinstance(request, Query):
-                self._perform(self._query_scheduler.handle(QueryArrived(origin, request), now))
-            else:
-                self._perform(self._task_scheduler.handle(TaskArrived(origin, request), now))
+        # One request a turn: polling again costs no more than finding the socket empty.
+        received = self._public.receive()
+        if received is None:
+            return
+        identity, frame = received
+        now = self._clock()
+        try:
+            request, codec = self._public_decoder.decode(frame)
+        except WireError as error:
+            self._malformed += 1
+            self._public.send(identity, _malformed_answer(error))
+            return
+        origin = _Origin(identity, codec)
+        if isinstance(request, Query):
+            self._perform(self._query_scheduler.handle(QueryArrived(origin, request), now))
+        else:
+            self._perform(self._task_scheduler.handle(TaskArrived(origin, request), now))
 
     def _send_answer(self, instruction: SendAnswer) -> None:
         origin: _Origin = instruction.client
@@ -279,6 +276,10 @@ class Master:
                 self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
                 continue
             self._perform(self._task_scheduler.handle(_node_event(identity, message), now))
+            if not self._task_scheduler.open_tasks:
+                # No further result is due: the poll looks at the socket for less than a failed
+                # receive would.
+                return
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         self._nodes.send(instruction.peer, encode(instruction.message, MESSAGEPACK))
@@ -286,20 +287,19 @@ class Master:
     # --- operator ------------------------------------------------------------------------------
 
     def _operator_turn(self) -> None:
-        for _ in range(TURN):
-            received = self._operator.receive()
-            if received is None:
-                return
-            identity, frame = received
-            try:
-                request, codec = self._operator_decoder.decode(frame)
-            except WireError as error:
-                self._operator.send(identity, encode(OperatorError(str(error)), error.codec))
-                continue
-            if isinstance(request, SetPolicy):
-                event = PolicyChanged(request.policy)
-                self._perform(self._task_scheduler.handle(event, self._clock()))
-            self._operator.send(identity, encode(self._status(), codec))
+        received = self._operator.receive()
+        if received is None:
+            return
+        identity, frame = received
+        try:
+            request, codec = self._operator_decoder.decode(frame)
+        except WireError as error:
+            self._operator.send(identity, encode(OperatorError(str(error)), error.codec))
+            return
+        if isinstance(request, SetPolicy):
+            event = PolicyChanged(request.policy)
+            self._perform(self._task_scheduler.handle(event, self._clock()))
+        self._operator.send(identity, encode(self._status(), codec))
 
     def _status(self) -> IadStatus:
         return IadStatus(

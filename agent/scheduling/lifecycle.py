@@ -44,12 +44,10 @@ QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
 
 
 class InvalidTransition(AssertionError):
-    """A state machine was driven along an arrow that its table does not have."""
+    """A state machine was driven along an arrow that its table does not have.
 
+    The text shows the item, whose times are its history.
+    """
 
-def check_transition(
-    table: dict[tuple[str, str], str], before: str, after: str, item: object
-) -> None:
-    """Raise `InvalidTransition` with the item, whose times are its history, unless allowed."""
-    if (before, after) not in table:
-        raise InvalidTransition(f"{before} → {after} is not allowed for {item!r}")
+    def __init__(self, before: str, after: str, item: object) -> None:
+        super().__init__(f"{before} → {after} is not allowed for {item!r}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from _core.edf import EdfQueue
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import NODE_TRANSITIONS, check_transition
+from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
 from agent.scheduling.task_entry import SubtaskEntry
 from agent.wire.areas import covers
 from agent.wire.messages import Hello, NodeStatus
@@ -43,7 +43,8 @@ class Node:
 
     def become(self, state: str) -> None:
         """Change state along `NODE_TRANSITIONS`."""
-        check_transition(NODE_TRANSITIONS, self.state, state, self)
+        if (self.state, state) not in NODE_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
         self.state = state
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import QUERY_TRANSITIONS, check_transition
+from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
 from agent.wire.messages import Query, TaskResult
 
 
@@ -44,5 +44,6 @@ class QueryEntry:
 
     def become(self, state: str) -> None:
         """Change state along `QUERY_TRANSITIONS`."""
-        check_transition(QUERY_TRANSITIONS, self.state, state, self)
+        if (self.state, state) not in QUERY_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
         self.state = state

@@ -246,7 +246,8 @@ class TaskScheduler:
         assert subtask.dispatched_s is not None
         if subtask.unbroken and result.outcome != "error":
             self._estimator.observe(node.column, now - subtask.dispatched_s, now)
-        self._serve(node, now, instructions)
+        if node.queue:
+            self._serve(node, now, instructions)
         if late:
             self.counters["late_results"] += 1
             return instructions

@@ -9,7 +9,7 @@ from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
     SUBTASK_TRANSITIONS,
     TASK_TRANSITIONS,
-    check_transition,
+    InvalidTransition,
 )
 from agent.wire.messages import AreaResult, Gap, Missing, Policy, Task
 
@@ -44,7 +44,8 @@ class TaskEntry:
 
     def become(self, state: str) -> None:
         """Change state along `TASK_TRANSITIONS`."""
-        check_transition(TASK_TRANSITIONS, self.state, state, self)
+        if (self.state, state) not in TASK_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
         self.state = state
 
 
@@ -77,7 +78,8 @@ class SubtaskEntry:
 
     def become(self, state: str) -> None:
         """Change state along `SUBTASK_TRANSITIONS`."""
-        check_transition(SUBTASK_TRANSITIONS, self.state, state, self)
+        if (self.state, state) not in SUBTASK_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
         self.state = state
 
     def lose(self, reason: Gap) -> None:
