@@ -77,8 +77,9 @@ def states() -> str:
     lines = [
         "# States",
         "",
-        "What items go through, made from the tables in `agent/scheduling/lifecycle.py` and",
-        "`agent/edge/link.py` by `make docs`. An arrow that is not here raises an error.",
+        "What items go through, made from the tables in `agent/scheduling/lifecycle.py` by",
+        "`make docs`. An arrow that is not here raises an error. The link of an edge node to its",
+        "master is in [edge.md](edge.md).",
     ]
     for title, table in (
         ("Query, at the query scheduler", lifecycle.QUERY_TRANSITIONS),
