@@ -13,6 +13,7 @@ from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"
 BATCH_RECORDS = 2_048
+NUMBER_DIGITS = 6
 
 
 class RecordLog:
@@ -40,7 +41,7 @@ class RecordLog:
         self._end_torn_line()
 
     def _closed_files(self) -> list[Path]:
-        return sorted(self._directory.glob("records-*.jsonl"))
+        return sorted(self._directory.glob(f"records-{'[0-9]' * NUMBER_DIGITS}.jsonl"))
 
     def _end_torn_line(self) -> None:
         """A crash may have left half a line: end it, so that only that one record is lost."""
@@ -80,6 +81,6 @@ class RecordLog:
 
     def _rotate(self, current: Path) -> None:
         self._number += 1
-        current.rename(self._directory / f"records-{self._number:06d}.jsonl")
+        current.rename(self._directory / f"records-{self._number:0{NUMBER_DIGITS}d}.jsonl")
         for old in self._closed_files()[: -self._config.keep_files]:
             old.unlink()

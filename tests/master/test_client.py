@@ -1,0 +1,88 @@
+"""The Python client: answers to their queries, and one clear error when there is none."""
+
+import threading
+
+import pytest
+import zmq
+
+from agent.client import Client, NoReplyError, Operator
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import Answer, Coverage, OperatorError, PublicRequest
+from tests.master.rig import free_address
+
+
+def answer(query_id: str) -> bytes:
+    return encode(Answer(query_id, "complete", 1.0, True, Coverage(0, 0)))
+
+
+@pytest.fixture
+def scripted(context):
+    """A master that answers each request with the given frames; yields its address."""
+    threads = []
+
+    def start(*rounds):
+        socket = context.socket(zmq.ROUTER)
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+
+        def serve():
+            for frames in rounds:
+                identity, request = socket.recv_multipart()
+                for frame in frames(request) if callable(frames) else frames:
+                    socket.send_multipart([identity, frame])
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return f"tcp://127.0.0.1:{port}"
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_late_answer_to_an_earlier_query_is_skipped(scripted):
+    address = scripted([answer("q1"), answer("stray")], [answer("q1"), answer("q2")])
+    with Client(address) as client:
+        assert client.query(["b1"], last_s=1).id == "q1"
+        assert client.query(["b1"], last_s=1).id == "q2"
+
+
+def test_a_refusal_without_an_id_is_the_answer(scripted):
+    refusal = encode(
+        Answer("", "refused", 0.0, False, Coverage(0, 0), reason="malformed", message="no")
+    )
+    with Client(scripted([refusal])) as client:
+        assert client.query(["b1"], last_s=1).message == "no"
+
+
+def test_what_a_query_asks_is_what_is_sent(scripted):
+    seen = []
+
+    def reply(request):
+        query, _ = Decoder(PublicRequest).decode(request)
+        seen.append(query)
+        return [answer(query.id)]
+
+    with Client(scripted(reply)) as client:
+        client.query(["b1/f4"], last_s=60, percentile=95, latency_ms=40, channels=["temperature"])
+    [query] = seen
+    assert (query.areas, query.channels, query.slo.percentile) == (("b1/f4",), ("temperature",), 95)
+    assert (query.window.last_s, query.slo.latency_ms, query.form) == (60, 40, "series")
+
+
+def test_silence_is_one_clear_error():
+    address = free_address()
+    with Client(address) as client, pytest.raises(NoReplyError, match=f"no reply from {address}"):
+        client.receive(1.0)
+    with Operator(address) as operator, pytest.raises(NoReplyError, match="is a master running"):
+        operator.status(1.0)
+
+
+def test_an_address_that_is_none():
+    with pytest.raises(ValueError, match="cannot use address 'nonsense'"):
+        Client("nonsense")
+
+
+def test_an_operators_refusal_is_raised(scripted):
+    address = scripted([encode(OperatorError("not today"))])
+    with Operator(address) as operator, pytest.raises(ValueError, match="not today"):
+        operator.set_policy("fifo")

@@ -1,0 +1,141 @@
+"""The record log: batches, rotation, torn lines, a disk that refuses."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.master import record_log
+from agent.master.record_log import RecordLog
+from agent.wire.config import MasterRecords
+from agent.wire.records import QueryRecord, decode_record
+
+
+def record(number: int) -> QueryRecord:
+    return QueryRecord(
+        iad="iad1",
+        wall_ms=number,
+        start_s=float(number),
+        query=f"q{number}",
+        service="default",
+        label="",
+        areas=("b1",),
+        percentile=99.0,
+        slo_ms=500.0,
+        status="complete",
+        reason=None,
+        slo_met=True,
+        answered=1,
+        asked=1,
+        tasks=("t",),
+        task_percentile=99.0,
+        evaluated_ms=0.1,
+        aggregated_ms=1.0,
+    )
+
+
+def read_back(folder):
+    """All records, oldest first, and the lines that are none."""
+    found, torn = [], []
+    for path in [*sorted(folder.glob("records-*.jsonl")), folder / "current.jsonl"]:
+        for line in path.read_bytes().splitlines() if path.exists() else []:
+            try:
+                found.append(decode_record(line))
+            except ValueError:
+                torn.append(line)
+    return found, torn
+
+
+def test_a_batch_waits_for_its_time_and_not_longer(tmp_path):
+    log = RecordLog(MasterRecords(flush_s=2.0), tmp_path)
+    assert log.next_flush is None
+    log.append(record(1), now=10.0)
+    log.append(record(2), now=11.5)
+    assert log.next_flush == 12.0
+    assert read_back(tmp_path) == ([], [])
+    log.flush()
+    assert log.next_flush is None
+    assert read_back(tmp_path) == ([record(1), record(2)], [])
+
+
+def test_a_full_batch_does_not_wait(tmp_path):
+    log = RecordLog(MasterRecords(flush_s=1e9), tmp_path)
+    for number in range(record_log.BATCH_RECORDS):
+        log.append(record(number), now=0.0)
+    assert len(read_back(tmp_path)[0]) == record_log.BATCH_RECORDS
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=15),
+    st.integers(1, 5),
+    st.data(),
+)
+def test_rotation_keeps_every_record_of_the_files_that_stay(tmp_path_factory, bursts, keep, data):
+    folder = tmp_path_factory.mktemp("records")
+    config = MasterRecords(rotate_bytes=4_096, keep_files=keep)
+    log = RecordLog(config, folder)
+    written = 0
+    for burst in bursts:
+        if data.draw(st.booleans()):
+            log = RecordLog(config, folder)  # a restart goes on where the last run ended
+        for _ in range(burst):
+            log.append(record(written), now=0.0)
+            written += 1
+        log.flush()
+        closed = sorted(folder.glob("records-*.jsonl"))
+        assert len(closed) <= keep
+        assert all(path.stat().st_size >= 4_096 for path in closed)
+    numbers = [r.wall_ms for r in read_back(folder)[0]]
+    assert numbers == list(range(written - len(numbers), written)), "a gap or a repeat"
+    if len(sorted(folder.glob("records-*.jsonl"))) < keep:
+        assert len(numbers) == written
+
+
+def test_half_a_line_of_a_crash_costs_that_record_only(tmp_path):
+    log = RecordLog(MasterRecords(), tmp_path)
+    log.append(record(1), now=0.0)
+    log.flush()
+    with (tmp_path / "current.jsonl").open("ab") as file:
+        file.write(b'{"record":"query","iad":"ia')
+    log = RecordLog(MasterRecords(), tmp_path)
+    log.append(record(2), now=0.0)
+    log.flush()
+    found, torn = read_back(tmp_path)
+    assert found == [record(1), record(2)]
+    assert len(torn) == 1
+
+
+def test_a_disk_that_refuses_costs_the_batch_and_one_line(tmp_path):
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    (tmp_path / "current.jsonl").mkdir()
+    log.append(record(1), now=0.0)
+    log.append(record(2), now=0.0)
+    log.flush()
+    assert log.lost == 2
+    [line] = lines
+    assert "2 not written" in line
+    assert line.count("\n") == 1
+    (tmp_path / "current.jsonl").rmdir()
+    log.append(record(3), now=0.0)
+    log.flush()
+    assert read_back(tmp_path)[0] == [record(3)]
+
+
+def test_files_that_are_not_ours_do_not_stop_the_start(tmp_path):
+    (tmp_path / "records-old.jsonl").write_text("{}\n")
+    log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path)
+    for number in range(50):
+        log.append(record(number), now=0.0)
+    log.flush()
+    assert (tmp_path / "records-000001.jsonl").exists()
+    assert (tmp_path / "records-old.jsonl").exists()
+
+
+@pytest.mark.parametrize("field", ["record", "iad", "wall_ms", "start_s"])
+def test_every_line_says_what_where_and_when(tmp_path, field):
+    log = RecordLog(MasterRecords(), tmp_path)
+    log.append(record(7), now=0.0)
+    log.flush()
+    assert field in json.loads((tmp_path / "current.jsonl").read_bytes())
