@@ -10,9 +10,8 @@ import os
 import sys
 from io import TextIOWrapper
 
-# No import here that Python has not done already: Ctrl-C is only answered after them.
-INTERRUPTED = 130
-USAGE = 2
+# Next to nothing is imported here: Ctrl-C is only answered afterwards.
+from fleet.exits import INTERRUPTED, USAGE, fail
 
 
 def main() -> int:
@@ -36,10 +35,4 @@ def main() -> int:
         # Whoever read stdout has enough; Python must not try again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return status
-
-
-def fail(text: str, status: int) -> int:
-    """Print one line on stderr; returns `status`."""
-    sys.stderr.write(f"fleet: {' '.join(text.split())}\n")
     return status

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from fleet import cli
+from fleet import exits
 
 V = TypeVar("V")
 
@@ -80,13 +80,13 @@ def run(arguments: Sequence[str]) -> int:
             return int(fleet.invoke(context) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return cli.USAGE
+        return exits.USAGE
     except click.ClickException as error:
-        return cli.fail(f"{error.format_message().rstrip('.')}; see fleet --help", cli.USAGE)
+        return exits.fail(f"{error.format_message().rstrip('.')}; see fleet --help", exits.USAGE)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.Abort:
-        return cli.fail("interrupted", cli.INTERRUPTED)
+        return exits.fail("interrupted", exits.INTERRUPTED)
 
 
 @click.group(context_settings={"max_content_width": 100})

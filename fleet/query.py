@@ -8,10 +8,13 @@ from typing import Final
 from agent.client import Client, NoReplyError
 from agent.wire.codec import HEADER_BYTES, JSON, encode
 from agent.wire.messages import Form, Slo, Window
-from fleet import cli, screen
+from fleet import exits, screen
 
-EXIT_STATUS: Final = {"complete": 0, "partial": 1, "refused": 3}
-NO_REPLY: Final = 4
+EXIT_STATUS: Final = {
+    "complete": exits.DONE,
+    "partial": exits.FAILED,
+    "refused": exits.REFUSED,
+}
 
 
 def run(
@@ -39,11 +42,11 @@ def run(
                 label="fleet query",
             )
     except NoReplyError as error:
-        return cli.fail(str(error), NO_REPLY)
+        return exits.fail(str(error), exits.NO_REPLY)
     if as_json:
         sys.stdout.write(encode(answer, JSON)[HEADER_BYTES:].decode() + "\n")
     elif answer.status == "refused":
-        return cli.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
+        return exits.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
     else:
         screen.show_answer(screen.console(), answer, slo)
     return EXIT_STATUS[answer.status]

@@ -6,8 +6,7 @@ import sys
 
 from agent.client import NoReplyError, Operator
 from agent.wire.codec import HEADER_BYTES, JSON, encode
-from fleet import cli, screen
-from fleet.query import NO_REPLY
+from fleet import exits, screen
 
 
 def run(operator: str, *, timeout_ms: float, as_json: bool) -> int:
@@ -16,9 +15,9 @@ def run(operator: str, *, timeout_ms: float, as_json: bool) -> int:
         with Operator(operator) as link:
             status = link.status(timeout_ms)
     except NoReplyError as error:
-        return cli.fail(str(error), NO_REPLY)
+        return exits.fail(str(error), exits.NO_REPLY)
     if as_json:
         sys.stdout.write(encode(status, JSON)[HEADER_BYTES:].decode() + "\n")
     else:
         screen.show_status(screen.console(), status)
-    return 0
+    return exits.DONE

@@ -20,7 +20,7 @@ from msgspec import Struct
 from agent.client import Client
 from agent.wire.emulation import PROFILES
 from agent.wire.messages import Form, Policy, Slo
-from fleet import cli, screen
+from fleet import exits, screen
 from fleet.lab import workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.lab.load import LoadGenerator, Tick
@@ -97,12 +97,12 @@ def run(options: Options) -> int:
         with run_folder(options.directory):
             _run(options, DemoScreen(screen.console()))
     except KeyboardInterrupt:
-        return cli.fail("interrupted; no process of the fleet is left", cli.INTERRUPTED)
+        return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
         return FAILED
     except OSError as error:
-        return cli.fail(str(error), FAILED)
+        return exits.fail(str(error), FAILED)
     return 0
 
 
