@@ -18,13 +18,23 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("SANDERLING_CORE_DEBUG") == "1"
-MODULES = ("_build", "edf", "policy", "histogram", "orderstats", "_bench")
+MODULES = (
+    "_build",
+    "edf",
+    "policy",
+    "histogram",
+    "cdf",
+    "matrix",
+    "unloaded",
+    "orderstats",
+    "_bench",
+)
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
 # Row sums are only vectorised when additions may be reordered. The flag stands on the compile
 # line alone: on the link line gcc adds start-up code that flushes denormals to zero in the whole
 # process.
-FAST_MATH = {"orderstats": ["-ffast-math"]}
+FAST_MATH = {"cdf": ["-ffast-math"], "matrix": ["-ffast-math"]}
 
 
 def sanitizer_links() -> bool:

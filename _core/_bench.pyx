@@ -9,18 +9,9 @@ from libc.stdlib cimport free, malloc, qsort
 
 from _core.edf cimport Edf, edf_free, edf_init, edf_pop, edf_push
 from _core.histogram cimport BUCKET_COUNT
-from _core.orderstats cimport (
-    ColumnSet,
-    Model,
-    NodeSet,
-    UnloadedModel,
-    model_log_g,
-    model_make_due,
-    model_observe,
-    model_quantile,
-    model_search,
-    model_settle,
-)
+from _core.matrix cimport matrix_log_g, matrix_search
+from _core.orderstats cimport NodeSet, UnloadedModel
+from _core.unloaded cimport ColumnSet, Model, model_observe, model_quantile, model_refresh
 
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t
@@ -85,11 +76,10 @@ def deadline_after_change(
     model_quantile(m, s, p_t)
     with nogil:
         for i in range(count):
-            column = s.columns[(i * 7919) % s.size]
+            column = s.chosen.column[(i * 7919) % s.chosen.size]
             model_observe(m, column, buckets[i])
-            model_make_due(m, column)
             started = _now()
-            model_settle(m, s)
+            model_refresh(m, column)
             settled = _now()
             total += model_quantile(m, s, p_t)
             times[count + i] = _now() - settled
@@ -120,7 +110,7 @@ def deadline_without_start(UnloadedModel model, NodeSet nodes, double target, in
     with nogil:
         for i in range(count):
             bucket = -1
-            total += model_search(&model.m, &nodes.s, target, &bucket)
+            total += matrix_search(&model.m.matrix, &nodes.s.chosen, target, &bucket)
     return (_now() - started) / count
 
 
@@ -131,21 +121,20 @@ def read_row(UnloadedModel model, NodeSet nodes, int bucket, int count):
     cdef int i
     with nogil:
         for i in range(count):
-            total += model_log_g(&model.m, &nodes.s, bucket)
+            total += matrix_log_g(&model.m.matrix, &nodes.s.chosen, bucket)
     return (_now() - started) / count
 
 
-def log_cdf_rows(UnloadedModel model, NodeSet nodes, double p_t):
-    """The log-CDFs of the set's columns as float32 bytes, bucket-major, settled first."""
+def log_cdf_rows(UnloadedModel model, NodeSet nodes):
+    """The log-CDFs of the set's columns as float32 bytes, bucket-major."""
     cdef Model *m = &model.m
     cdef ColumnSet *s = &nodes.s
     cdef int32_t i
     cdef int b
-    cdef bytearray rows = bytearray(BUCKET_COUNT * s.size * sizeof(float))
+    cdef bytearray rows = bytearray(BUCKET_COUNT * s.chosen.size * sizeof(float))
     cdef float *cell = <float *><char *>rows
-    model_quantile(m, s, p_t)
     for b in range(BUCKET_COUNT):
-        for i in range(s.size):
-            cell[0] = m.matrix[<size_t>b * m.stride + s.columns[i]]
+        for i in range(s.chosen.size):
+            cell[0] = m.matrix.cells[<size_t>b * m.matrix.stride + s.chosen.column[i]]
             cell += 1
     return bytes(rows)

@@ -15,7 +15,7 @@ class UnloadedModel:
         max_age_s: float = 600.0,
         prior_mean_s: float = 0.1,
         prior_weight: float = 10.0,
-        max_stale_fraction: float = 0.005,
+        max_stale_errors: float = 1.0,
         max_stale_age_s: float = 1.0,
     ) -> None: ...
     def add_node(self) -> int: ...

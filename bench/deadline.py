@@ -20,6 +20,8 @@ SAMPLES = 1_000
 P_T = task_percentile(99.0, 4)
 ROUNDS = 9
 CALLS = 2_000
+WINDOWS = (100, 1_000, 10_000)
+TASKS = 5
 
 
 def service_times(draw: random.Random, count: int) -> list[float]:
@@ -27,22 +29,51 @@ def service_times(draw: random.Random, count: int) -> list[float]:
     return [draw.lognormvariate(math.log(0.102) - 0.18, 0.6) for _ in range(count)]
 
 
-def warm_model(seed: int = 1) -> UnloadedModel:
-    """An IAD of NODES nodes with SAMPLES samples each."""
+def warm_model(samples: int = SAMPLES, seed: int = 1) -> UnloadedModel:
+    """An IAD of NODES nodes with this many samples each, which fill their windows."""
     draw = random.Random(seed)
-    model = UnloadedModel(max_count=SAMPLES)
-    for _ in range(NODES):
-        column = model.add_node()
-        for value in service_times(draw, SAMPLES):
-            model.observe(column, value, 0.0)
+    model = UnloadedModel(max_count=samples)
+    values = service_times(draw, SAMPLES * NODES)
+    for column in range(NODES):
+        assert model.add_node() == column
+    for i in range(samples):
+        at = 1_009 * i % len(values)  # what a node gets shall differ from the next one's
+        for column in range(NODES):
+            model.observe(column, values[at - column], 0.0)
     return model
+
+
+class WideTasks:
+    """Ten times a second a task asks for a deadline over all nodes, then each returns a sample."""
+
+    def __init__(self, samples: int) -> None:
+        self.model = warm_model(samples)
+        self.nodes = self.model.node_set(range(NODES))
+        self.values = service_times(random.Random(4), 100 * NODES)
+        self.task = 0
+
+    def measure(self) -> float:
+        """Seconds per subtask for the deadline, the samples and what they make due, from Python."""
+        observe = self.model.observe
+        took = 0.0
+        for _ in range(TASKS):
+            self.task += 1
+            now_s = self.task * 0.1
+            begin = self.task % 100 * NODES
+            values = self.values[begin : begin + NODES]
+            started = time.perf_counter()
+            self.model.quantile(self.nodes, P_T, now_s)
+            for column, value in enumerate(values):
+                observe(column, value, now_s)
+            took += time.perf_counter() - started
+        return took / (TASKS * NODES)
 
 
 class NumpyPeer:
     """Binary search with vectorised row sums over the same float32 log-CDFs, bucket-major."""
 
     def __init__(self, model: UnloadedModel, nodes: NodeSet) -> None:
-        rows = np.frombuffer(_bench.log_cdf_rows(model, nodes, P_T), np.float32)
+        rows = np.frombuffer(_bench.log_cdf_rows(model, nodes), np.float32)
         self.rows = rows.reshape(-1, len(nodes))
         edges = [bucket_bounds(i)[0] for i in range(len(self.rows))]
         self.edges = np.array([*edges, bucket_bounds(len(edges) - 1)[1]])
@@ -97,6 +128,8 @@ def run() -> list[Result]:
         lambda: _bench.deadline_cached(model, wide, P_T, CALLS),
         lambda: _bench.deadline_without_start(model, wide, math.log(P_T / 100.0), CALLS),
     )
+    wide_tasks = [WideTasks(samples) for samples in WINDOWS]
+    per_subtask_s = interleaved(3 * ROUNDS, *(tasks.measure for tasks in wide_tasks))
     numpy_peer = "NumPy, binary search over the same log-CDFs"
     return [
         result("deadline-1000", wide_s, "us", numpy_peer, numpy_s),
@@ -106,6 +139,10 @@ def run() -> list[Result]:
         result("deadline-column-refresh", refresh_s, "us"),
         result("deadline-500-gathered", half_s, "us"),
         result("deadline-8", narrow_s, "us", numpy_peer, numpy_8_s),
+        *(
+            result(f"deadline-per-subtask-1000-n{samples}", seconds, "us")
+            for samples, seconds in zip(WINDOWS, per_subtask_s, strict=True)
+        ),
     ]
 
 

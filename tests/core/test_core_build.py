@@ -42,5 +42,5 @@ def test_a_wrong_index_ends_the_debug_build() -> None:
         cwd=Path(_core.__file__).parents[1],  # with -c the first place on the path
     )
     assert child.returncode < 0
-    assert "orderstats.pyx" in child.stderr
+    assert "matrix.pyx" in child.stderr
     assert "CHECK failed" in child.stderr

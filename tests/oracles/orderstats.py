@@ -12,6 +12,7 @@ from tests.oracles.histogram import BUCKETS, EDGES, NaiveHistogram, clamp
 
 LOG_ZERO = -1e4
 LOG_ONE = -1e-12
+F_MIN = 1e-4
 MIDDLES = [math.sqrt(low * high) for low, high in itertools.pairwise(EDGES)]
 
 
@@ -60,7 +61,7 @@ def log_cdf(hazards: list[float]) -> list[float]:
     survival = 1.0
     for hazard in hazards:
         survival *= 1.0 - hazard
-        log_f = math.log1p(-survival) if survival < 1.0 else LOG_ZERO
+        log_f = math.log1p(-survival) if 1.0 - survival >= F_MIN else LOG_ZERO
         logs.append(min(max(log_f, LOG_ZERO), LOG_ONE))
     return logs
 
