@@ -263,8 +263,9 @@ class Master:
     # --- edge nodes ----------------------------------------------------------------------------
 
     def _node_turn(self) -> None:
+        receive, scheduler = self._nodes.receive, self._task_scheduler
         for _ in range(TURN):
-            received = self._nodes.receive()
+            received = receive()
             if received is None:
                 return
             identity, frame = received
@@ -275,8 +276,8 @@ class Master:
                 self._malformed += 1
                 self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
                 continue
-            self._perform(self._task_scheduler.handle(_node_event(identity, message), now))
-            if not self._task_scheduler.open_tasks:
+            self._perform(scheduler.handle(_node_event(identity, message), now))
+            if not scheduler.open_tasks:
                 # No further result is due: the poll looks at the socket for less than a failed
                 # receive would.
                 return

@@ -32,16 +32,13 @@ class DeadlineEstimator:
         self._model = UnloadedModel(
             max_count=window_samples, max_age_s=window_s, prior_mean_s=cold_start_s
         )
-        # Called for every subtask: bound once.
-        self._observe = self._model.observe
+        # observe(column, unloaded_s, now): one unloaded response time of a node, in seconds, from
+        # dispatch to an idle pod to result received. Called for every subtask: no step between.
+        self.observe = self._model.observe
 
     def add_node(self) -> int:
         """A column for a new node."""
         return self._model.add_node()
-
-    def observe(self, column: int, unloaded_s: float, now: float) -> None:
-        """One unloaded response time of a node: dispatched to an idle pod → result received."""
-        self._observe(column, unloaded_s, now)
 
     def samples(self, column: int) -> int:
         """How many response times the node's window holds."""

@@ -23,7 +23,7 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.nodes import Node, NodeTable
-from agent.scheduling.records import subtask_record, task_record
+from agent.scheduling.records import subtask_heading, subtask_record, task_record
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
 from agent.wire.messages import (
@@ -148,12 +148,13 @@ class TaskScheduler:
         if deadline.infeasible:
             return self._refuse(entry, now)
         entry.become("open")
+        entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry] = None
         entry.timer = self._timeouts.set(now + task.timeout_ms / 1e3, entry)
         key = policy_key(self._policy_code, now, task.budget_ms / 1e3, deadline.at_s)
         instructions: list[Instruction] = []
         for node, areas in asked:
-            subtask = SubtaskEntry(entry, node, areas, now)
+            subtask = SubtaskEntry(entry, node, areas)
             entry.pending.add(subtask)
             subtask.handle = node.queue.push(key, subtask)
             self._serve(node, now, instructions)
@@ -235,7 +236,10 @@ class TaskScheduler:
             return [SendToNode(event.peer, HelloWanted())]
         result = event.result
         instructions: list[Instruction] = []
-        self._heard(node, now)
+        if node.watched and node.state == "live":
+            node.seen_s = now
+        else:
+            self._heard(node, now)
         subtask = node.busy.pop(result.id, None)
         if subtask is None:
             self.counters["duplicate_or_unknown_results"] += 1
@@ -266,7 +270,7 @@ class TaskScheduler:
         now: float,
         result: SubtaskResult | None,
     ) -> WriteRecord:
-        record = subtask_record(self._iad, subtask, outcome, result, now, self._wall_offset_s)
+        record = subtask_record(subtask, outcome, result, now)
         self.counters["subtasks"] += 1
         self.counters["deadlines_missed"] += record.missed_deadline
         return WriteRecord(record)
@@ -313,7 +317,7 @@ class TaskScheduler:
         assert deadline is not None
         return policy_key(
             self._policy_code,
-            subtask.enqueued_s,
+            subtask.parent.evaluated_s,
             subtask.parent.task.budget_ms / 1e3,
             deadline.at_s,
         )

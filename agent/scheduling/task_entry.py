@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from agent.scheduling.nodes import Node
 
 
+# IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
+SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
+
+
 class TaskEntry:
     """A task being served: what is still pending and what has come back."""
 
     __slots__ = (
-        "deadline", "evaluated_s", "fanout", "missing", "origin", "pending", "policy",
+        "deadline", "evaluated_s", "fanout", "heading", "missing", "origin", "pending", "policy",
         "received_s", "results", "state", "task", "timer",
     )  # fmt: skip
 
@@ -34,6 +38,7 @@ class TaskEntry:
         self.state = "new"
         self.deadline: Deadline | None = None
         self.fanout = 0
+        self.heading: SubtaskHeading
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
         self.missing: list[Missing] = []
@@ -54,15 +59,14 @@ class SubtaskEntry:
     the node's link was cut; `id` changes each time, so a late result is never mistaken."""
 
     __slots__ = (
-        "areas", "dispatched_s", "dispatches", "enqueued_s", "handle", "id", "node", "parent",
+        "areas", "dispatched_s", "dispatches", "handle", "id", "node", "parent",
         "state", "unbroken",
     )  # fmt: skip
 
-    def __init__(self, parent: TaskEntry, node: Node, areas: list[str], enqueued_s: float) -> None:
+    def __init__(self, parent: TaskEntry, node: Node, areas: list[str]) -> None:
         self.parent = parent
         self.node = node
         self.areas = areas
-        self.enqueued_s = enqueued_s
         self.state = "queued"
         self.handle = -1
         self.id = -1
@@ -73,7 +77,7 @@ class SubtaskEntry:
     def __repr__(self) -> str:
         return (
             f"<subtask {self.id} of {self.parent.task.id} at {self.node.name} {self.state}, "
-            f"enqueued {self.enqueued_s}, dispatched {self.dispatched_s} ×{self.dispatches}>"
+            f"enqueued {self.parent.evaluated_s}, dispatched {self.dispatched_s} ×{self.dispatches}>"
         )
 
     def become(self, state: str) -> None:

@@ -83,26 +83,23 @@ class Decoder(Generic[T]):
 
     def __init__(self, union: Any, max_bytes: int = MAX_REQUEST_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
+        decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
             MESSAGEPACK: msgspec.msgpack.Decoder(union, dec_hook=unpack).decode,
             JSON: msgspec.json.Decoder(union, dec_hook=unpack).decode,
         }
+        # One look-up accepts every header that is understood.
+        self._by_header = {
+            MAJOR + b"%d" % minor + codec: (decode, codec)
+            for minor in range(10)
+            for codec, decode in decoders.items()
+        }
 
     def decode(self, frame: bytes) -> tuple[T, bytes]:
-        if len(frame) > self._max_bytes:
-            raise WireError(
-                f"frame of {len(frame)} bytes is over the limit of {self._max_bytes}",
-                codec=_codec_of(frame),
-            )
-        if frame[:1] != MAJOR:
-            raise WireError(_version_problem(frame), codec=_codec_of(frame))
-        codec = frame[2:3]
-        decode = self._decoders.get(codec)
-        if decode is None or not frame[1:2].isdigit():
-            raise WireError(
-                "a frame starts with two version digits and a codec, M (MessagePack) or J (JSON): "
-                f"got {frame[:HEADER_BYTES]!r}"
-            )
+        """The message in `frame` and the codec it came in; `WireError` if there is none."""
+        known = self._by_header.get(frame[:HEADER_BYTES])
+        if known is None or len(frame) > self._max_bytes:
+            raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
+        decode, codec = known
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
@@ -113,19 +110,21 @@ class Decoder(Generic[T]):
                 _one_line(str(error)), codec=codec, sender_id=_sender_id(body, codec)
             ) from None
 
-
-def _version_problem(frame: bytes) -> str:
-    if not frame:
-        return "empty frame"
-    if frame[:2].isdigit():
+    def _frame_problem(self, frame: bytes) -> str:
+        start = frame[:HEADER_BYTES]
+        if not frame:
+            return "empty frame"
+        if len(frame) > self._max_bytes:
+            return f"frame of {len(frame)} bytes is over the limit of {self._max_bytes}"
+        if start[:2].isdigit() and start[:1] != MAJOR:
+            return (
+                f"version {start[0:1].decode()}.{start[1:2].decode()} is not spoken here; "
+                f"this is version {MAJOR.decode()}.{MINOR.decode()}"
+            )
         return (
-            f"version {frame[0:1].decode()}.{frame[1:2].decode()} is not spoken here; "
-            f"this is version {MAJOR.decode()}.{MINOR.decode()}"
+            "not a Sanderling frame: it starts with two version digits and a codec, b'10J' for "
+            f"JSON or b'10M' for MessagePack; got {start!r}"
         )
-    return (
-        f"not a Sanderling frame: it starts with {frame[:HEADER_BYTES]!r}, "
-        "expected b'10J' or b'10M'"
-    )
 
 
 def _codec_of(frame: bytes) -> bytes:

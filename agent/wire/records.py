@@ -78,10 +78,10 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
     task: str
     label: str
     policy: Policy
-    node: str
     window_s: float
     enqueued_ms: float
     deadline_ms: float
+    node: str
     dispatched_ms: float | None
     result_ms: float | None
     node_wait_ms: float | None

@@ -220,7 +220,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 parent = subtask.parent
                 assert key == policy_key(
                     POLICIES[self.policy],
-                    subtask.enqueued_s,
+                    parent.evaluated_s,
                     parent.task.budget_ms / 1e3,
                     parent.deadline.at_s,
                 )

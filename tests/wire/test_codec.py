@@ -106,7 +106,7 @@ QUERY = Decoder(UNIONS[0], max_bytes=1_000)
         (b"", "empty frame"),
         (b"GET / HTTP/1.1", "not a Sanderling frame"),
         (b"20J{}", "version 2.0 is not spoken here; this is version 1.0"),
-        (b"10X{}", "a codec, M (MessagePack) or J (JSON)"),
+        (b"10X{}", "and a codec, b'10J' for JSON or b'10M' for MessagePack; got b'10X'"),
         (b"1xJ{}", "two version digits"),
         (b"10J", "Input data was truncated"),
         (b"10J" + b" " * 1_000, "over the limit of 1000"),
