@@ -77,7 +77,8 @@ class SubtaskEntry:
     def __repr__(self) -> str:
         return (
             f"<subtask {self.id} of {self.parent.task.id} at {self.node.name} {self.state}, "
-            f"enqueued {self.parent.evaluated_s}, dispatched {self.dispatched_s} ×{self.dispatches}>"
+            f"enqueued {self.parent.evaluated_s}, dispatched {self.dispatched_s} "
+            f"×{self.dispatches}>"
         )
 
     def become(self, state: str) -> None:
