@@ -1,11 +1,13 @@
-"""Write the documents that the code itself knows: configuration, states, JSON Schema.
+"""Write the documents that the code itself knows: configuration, states, records, JSON Schema.
 
-Run ``make docs`` after changing a config key, a transition table or a message; a test compares.
+Run ``make docs`` after changing a config key, a transition table, a record or a message; a test
+compares.
 """
 
 from __future__ import annotations
 
 import json
+import types
 import typing
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agent.scheduling import lifecycle
-from agent.wire import config, messages
+from agent.wire import config, messages, records
 from agent.wire.packed import Float32Column, Int64Column
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -62,14 +64,7 @@ def _unwrap(annotation: Any) -> tuple[str, str]:
         annotation, *extras = typing.get_args(annotation)
         for extra in extras:
             meaning = getattr(extra, "description", None) or meaning
-    origin = typing.get_origin(annotation)
-    if origin is tuple:
-        return f"list of {_unwrap(typing.get_args(annotation)[0])[0]}", meaning
-    if origin is typing.Literal:
-        return " or ".join(f"`{v}`" for v in typing.get_args(annotation)), meaning
-    if origin is dict:
-        return "table", meaning
-    return {"str": "text", "int": "integer", "float": "number"}[annotation.__name__], meaning
+    return _type_name(annotation), meaning
 
 
 def states() -> str:
@@ -93,6 +88,49 @@ def states() -> str:
             lines.append(f"    {start} --> {after}: {why}")
         lines.append("```")
     return "\n".join(lines) + "\n"
+
+
+def record_lines() -> str:
+    """docs/records.md."""
+    lines = [
+        "# Records",
+        "",
+        "Each master writes a JSON line about every query that it received and every task and",
+        "subtask that it served, to `current.jsonl` in its records folder; a full file becomes",
+        "`records-<n>.jsonl`. Made from `agent/wire/records.py` by `make docs`.",
+        "",
+        _prose(records.__doc__),
+        "",
+        (_prose(records.Record.__doc__)).removeprefix("Base. "),
+    ]
+    for kind in typing.get_args(records.AnyRecord):
+        lines += ["", f"## {kind.__struct_config__.tag}", "", _prose(kind.__doc__), ""]
+        lines += ["| field | type |", "|---|---|", f"| `record` | `{kind.__struct_config__.tag}` |"]
+        lines += [
+            f"| `{field.name}` | {_type_name(field.type)} |"
+            for field in msgspec.structs.fields(kind)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _prose(text: str | None) -> str:
+    paragraphs = [" ".join(p.split()) for p in (text or "").split("\n\n")]
+    return "\n\n".join(p.replace("`*_ms`", "`…_ms`") for p in paragraphs)
+
+
+def _type_name(annotation: Any) -> str:
+    """The plain type of an annotation, in words."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type_name(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_type_name(a) for a in arguments))
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {_type_name(arguments[0])}"
+    names = {"str": "text", "int": "integer", "float": "number", "bool": "true or false"}
+    return names.get(annotation.__name__, "table" if origin is dict else "null")
 
 
 def schema() -> str:
@@ -134,6 +172,7 @@ def schema() -> str:
 DOCUMENTS = {
     "configuration.md": configuration,
     "states.md": states,
+    "records.md": record_lines,
     "wire.schema.json": schema,
 }
 
