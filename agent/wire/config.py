@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from agent.wire.messages import Area, Name, Policy
+from agent.wire.messages import MAX_AREAS, Area, Name, Policy
 
 C = TypeVar("C")
 
+# Every number has bounds, within which the agents start and run: --check is to find out.
 Positive = Annotated[float, Meta(gt=0.0)]
 Count = Annotated[int, Meta(ge=1)]
-Address = Annotated[str, Meta(pattern=r"^(tcp|ipc)://.+$")]
+File = Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")]
+
+DAY_S: Final = 86_400.0
+HIGHEST_PORT: Final = 65_535
+LONGEST_IPC_PATH: Final = 107  # bytes, in Linux's sockaddr_un
+# What stays on this host. Names other than localhost, and IPv6, come with keys.
+LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 class ConfigError(ValueError):
@@ -38,7 +45,11 @@ class EdgeIdentity(Section, frozen=True):
     name: Annotated[Name, Meta(description="Name of the node, unique in its IAD.")]
     areas: Annotated[
         tuple[Area, ...],
-        Meta(min_length=1, description="Areas that this node's readings stand for."),
+        Meta(
+            min_length=1,
+            max_length=MAX_AREAS,
+            description="Areas that this node's readings stand for.",
+        ),
     ]
 
 
@@ -46,13 +57,15 @@ class EdgeMaster(Section, frozen=True):
     """Where the IAD's master is."""
 
     address: Annotated[
-        Address, Meta(description="The master's node socket, such as tcp://127.0.0.1:5701.")
+        str, Meta(description="The master's node socket, such as tcp://127.0.0.1:5701.")
     ]
     reconnect_first_s: Annotated[
-        Positive, Meta(description="Seconds to the first reconnection; doubles, with jitter.")
+        float,
+        Meta(ge=0.01, le=3_600.0, description="Seconds to the first reconnection; doubles."),
     ] = 0.2
     reconnect_longest_s: Annotated[
-        Positive, Meta(description="Longest pause between reconnections, in seconds.")
+        float,
+        Meta(ge=0.01, le=DAY_S, description="Longest pause between reconnections, in seconds."),
     ] = 30.0
 
 
@@ -62,7 +75,9 @@ class EdgeSensor(Section, frozen=True):
     driver: Annotated[
         str, Meta(description="Name of a sensor driver: a folder of sensors/.", min_length=1)
     ]
-    interval_s: Annotated[Positive, Meta(description="Seconds between two readings.")] = 1.0
+    interval_s: Annotated[
+        float, Meta(ge=0.01, le=DAY_S, description="Seconds between two readings.")
+    ] = 1.0
     options: Annotated[
         dict[str, Any], Meta(description="The driver's own options; see its README.")
     ] = field(default_factory=dict)
@@ -72,21 +87,21 @@ class EdgeHistory(Section, frozen=True):
     """The local history of readings."""
 
     path: Annotated[
-        str,
+        File,
         Meta(
             min_length=1,
             description="SQLite file; a relative path is taken from the config file's folder.",
         ),
     ] = "history.sqlite"
-    retention_s: Annotated[Positive, Meta(description="Seconds that a reading is kept.")] = (
-        259_200.0
-    )
+    retention_s: Annotated[
+        Positive, Meta(le=3_660 * DAY_S, description="Seconds that a reading is kept.")
+    ] = 3 * DAY_S
     group_readings: Annotated[Count, Meta(le=100_000, description="Readings in one row group.")] = (
         600
     )
-    commit_s: Annotated[Positive, Meta(description="Seconds of readings a power cut may lose.")] = (
-        10.0
-    )
+    commit_s: Annotated[
+        Positive, Meta(le=DAY_S, description="Seconds of readings a power cut may lose.")
+    ] = 10.0
 
 
 class EdgePods(Section, frozen=True):
@@ -112,7 +127,7 @@ class EdgeConfig(Section, frozen=True):
     pods: EdgePods = EdgePods()
 
     def __post_init__(self) -> None:
-        require_keyless_ok(self.master.address, "master.address")
+        require_usable(self.master.address, "master.address")
 
 
 # --- master --------------------------------------------------------------------------------------
@@ -122,7 +137,7 @@ class PoolMember(Section, frozen=True):
     """An IAD of the pool: which areas it offers and where its master is."""
 
     iad: Annotated[Name, Meta(description="Name of the IAD.")]
-    address: Annotated[Address, Meta(description="Its master's public socket.")]
+    address: Annotated[str, Meta(description="Its master's public socket.")]
     areas: Annotated[
         tuple[Area, ...],
         Meta(min_length=1, description="Areas it offers, as fine as queries shall tell apart."),
@@ -130,11 +145,11 @@ class PoolMember(Section, frozen=True):
 
 
 class MasterSockets(Section, frozen=True):
-    """Where the master listens. Without keys only loopback addresses and ipc:// are allowed."""
+    """Where the master listens: tcp://127.0.0.1:port or ipc://path, until there are keys."""
 
-    public: Annotated[Address, Meta(description="For clients and for other masters.")]
-    nodes: Annotated[Address, Meta(description="For this IAD's edge nodes.")]
-    operator: Annotated[Address, Meta(description="For this IAD's operator.")]
+    public: Annotated[str, Meta(description="For clients and for other masters.")]
+    nodes: Annotated[str, Meta(description="For this IAD's edge nodes.")]
+    operator: Annotated[str, Meta(description="For this IAD's operator.")]
 
 
 class MasterScheduling(Section, frozen=True):
@@ -144,13 +159,21 @@ class MasterScheduling(Section, frozen=True):
     window_samples: Annotated[
         Count, Meta(le=65_535, description="Unloaded response times kept per node.")
     ] = 10_000
-    window_s: Annotated[Positive, Meta(description="Seconds that such a time is kept.")] = 3_600.0
+    # The bounds of window_s and cold_start_ms are those of _core's UnloadedModel.
+    window_s: Annotated[
+        float, Meta(ge=0.001, le=2_000_000.0, description="Seconds that such a time is kept.")
+    ] = 3_600.0
     cold_start_ms: Annotated[
-        Positive,
-        Meta(description="Mean unloaded response time assumed before anything was measured, ms."),
+        float,
+        Meta(
+            ge=0.01,
+            le=600_000.0,
+            description="Mean unloaded response time assumed before anything was measured, ms.",
+        ),
     ] = 100.0
     timeout_factor: Annotated[
-        Positive, Meta(description="Default answer timeout as a multiple of the SLO latency.")
+        Positive,
+        Meta(le=1_000.0, description="Default answer timeout as a multiple of the SLO latency."),
     ] = 4.0
 
 
@@ -158,10 +181,10 @@ class MasterLiveness(Section, frozen=True):
     """When a node counts as lost."""
 
     heartbeat_s: Annotated[
-        Positive, Meta(le=3600.0, description="Seconds between a node's heartbeats.")
+        float, Meta(ge=0.01, le=3_600.0, description="Seconds between a node's heartbeats.")
     ] = 1.0
     lost_after: Annotated[
-        Count, Meta(description="Heartbeats missed in a row before a node is lost.")
+        Count, Meta(le=1_000, description="Heartbeats missed in a row before a node is lost.")
     ] = 3
 
 
@@ -169,15 +192,18 @@ class MasterRecords(Section, frozen=True):
     """JSON-lines records of queries, tasks and subtasks."""
 
     directory: Annotated[
-        str, Meta(description="Folder of the records (relative: to the config file); empty: none.")
+        File,
+        Meta(description="Folder of the records (relative: to the config file); empty: none."),
     ] = "records"
     rotate_bytes: Annotated[
-        int, Meta(ge=4_096, description="A file is closed at this size, in bytes.")
+        int, Meta(ge=4_096, le=2**40, description="A file is closed at this size, in bytes.")
     ] = 16_777_216
-    keep_files: Annotated[Count, Meta(description="Closed files kept; the oldest go.")] = 16
-    flush_s: Annotated[Positive, Meta(description="Seconds that a record may wait in memory.")] = (
-        1.0
-    )
+    keep_files: Annotated[
+        Count, Meta(le=100_000, description="Closed files kept; the oldest go.")
+    ] = 16
+    flush_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds that a record may wait in memory.")
+    ] = 1.0
 
 
 class MasterIdentity(Section, frozen=True):
@@ -193,7 +219,9 @@ class MasterConfig(Section, frozen=True):
     sockets: MasterSockets
     pool: Annotated[
         tuple[PoolMember, ...],
-        Meta(min_length=1, description="The IADs of the service, this one included."),
+        Meta(
+            min_length=1, max_length=500, description="The IADs of the service, this one included."
+        ),
     ]
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()
@@ -207,15 +235,32 @@ class MasterConfig(Section, frozen=True):
         if self.iad.name not in names:
             raise ValueError(f"the pool has no entry for this IAD, {self.iad.name}")
         for kind in ("public", "nodes", "operator"):
-            require_keyless_ok(getattr(self.sockets, kind), f"sockets.{kind}")
+            require_usable(getattr(self.sockets, kind), f"sockets.{kind}")
+        for member in self.pool:
+            require_usable(member.address, f"pool.address of {member.iad}")
 
 
-def require_keyless_ok(address: str, key: str) -> None:
-    """Raise ValueError unless `address` stays on this host: no key protects it."""
-    host = address.removeprefix("tcp://").rsplit(":", 1)[0]
-    if address.startswith("tcp://") and host not in {"127.0.0.1", "localhost", "[::1]"}:
+def require_usable(address: str, key: str) -> None:
+    """Raise ValueError unless `address` can be used, and stays on this host: no key protects it."""
+    kind, _, rest = address.partition("://")
+    if kind == "ipc":
+        if not rest.isprintable() or not 0 < len(rest.encode()) <= LONGEST_IPC_PATH or rest == "*":
+            raise ValueError(
+                f"{key} = {address!r} is not ipc://path with a path of at most "
+                f"{LONGEST_IPC_PATH} bytes"
+            )
+        return
+    host, _, port = rest.rpartition(":")
+    digits = port.isascii() and port.isdigit() and len(port) <= 5
+    if kind != "tcp" or not host or not digits or not 1 <= int(port) <= HIGHEST_PORT:
         raise ValueError(
-            f"{key} = {address!r} leaves this host without keys; use 127.0.0.1 or an ipc:// address"
+            f"{key} = {address!r} is neither tcp://host:port, with a port from 1 to "
+            f"{HIGHEST_PORT}, nor ipc://path"
+        )
+    if host not in LOOPBACK:
+        raise ValueError(
+            f"{key} = {address!r} leaves this host without keys; use tcp://127.0.0.1:{port} or an "
+            "ipc:// address"
         )
 
 

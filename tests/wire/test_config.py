@@ -1,10 +1,14 @@
 """Config files: one line for whatever is wrong, with the nearest known key."""
 
+import math
 import tomllib
+from contextlib import nullcontext
 
+import msgspec
 import pytest
 
-from agent.wire.config import ConfigError, EdgeConfig, MasterConfig, load, parse
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.wire.config import ConfigError, EdgeConfig, MasterConfig, load, parse, section_of
 
 EDGE = """
 [node]
@@ -52,9 +56,13 @@ def test_defaults():
             EDGE + "zzz = 1",
             "unknown key sensor.zzz; known: driver, interval_s, options",
         ),
-        (EdgeConfig, EDGE + "interval_s = 0", "sensor.interval_s: Expected `float` > 0"),
+        (EdgeConfig, EDGE + "interval_s = 0", "sensor.interval_s: Expected `float` >= 0.01"),
         (EdgeConfig, EDGE + 'interval_s = "1"', "sensor.interval_s: Expected `float`, got `str`"),
-        (EdgeConfig, EDGE.replace("tcp", "http"), "master.address: Expected `str` matching"),
+        (
+            EdgeConfig,
+            EDGE.replace("tcp", "http"),
+            "master.address = 'http://127.0.0.1:5701' is neither tcp://host:port, ",
+        ),
         (EdgeConfig, EDGE.replace("127.0.0.1", "192.0.2.1"), "leaves this host without keys"),
         (EdgeConfig, EDGE.replace('name = "n1"', ""), "node: Object missing required field `name`"),
         (MasterConfig, MASTER.replace("[iad]", "[iadd]"), "unknown key iadd; did you mean iad?"),
@@ -87,6 +95,103 @@ def test_one_line_says_what_is_wrong(kind, text, line):
     assert str(refused.value).startswith("agent.toml: ")
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://localhost:65535", "ipc://a/b"])
+def test_addresses_on_this_host(address):
+    parse(tomllib.loads(EDGE.replace("tcp://127.0.0.1:5701", address)), EdgeConfig, "")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://127.0.0.1",
+        "tcp://127.0.0.1:",
+        "tcp://127.0.0.1:none",
+        "tcp://127.0.0.1:0",
+        "tcp://127.0.0.1:65536",
+        "tcp://127.0.0.1:-1",
+        "tcp://127.0.0.1: 80",
+        "tcp://127.0.0.1:٣",
+        "tcp://:5701",
+        "tcp://",
+        "tcp://*:5701",
+        "tcp://[::1]:5701",
+        "tcp://127.0.0.1:80;127.0.0.2:81",
+        "tcp://192.0.2.1:5701",
+        "tcp://master.example:5701",
+        "ipc://",
+        "ipc://*",
+        "ipc://a\\u0000b",
+        "ipc://" + "ü" * 54,
+        "udp://127.0.0.1:5701",
+        "127.0.0.1:5701",
+        "",
+    ],
+)
+def test_other_addresses_are_refused_wherever_they_stand(address):
+    places = {
+        "master.address": (EdgeConfig, EDGE, "tcp://127.0.0.1:5701"),
+        "sockets.nodes": (MasterConfig, MASTER, "tcp://127.0.0.1:5701"),
+        "sockets.operator": (MasterConfig, MASTER, "ipc:///run/sanderling/operator"),
+        "pool.address of iad3": (MasterConfig, MASTER, 'tcp://127.0.0.1:5700"\nareas'),
+    }
+    for key, (kind, text, old) in places.items():
+        new = address + '"\nareas' if key.startswith("pool") else address
+        assert old in text
+        with pytest.raises(ConfigError) as refused:
+            parse(tomllib.loads(text.replace(old, new)), kind, "agent.toml")
+        assert str(refused.value).startswith(f"agent.toml: {key} = ")
+        assert "\n" not in str(refused.value)
+
+
+def numbers(kind):
+    """(section, key, type) of every number of an agent's file."""
+    for section in msgspec.structs.fields(kind):
+        inner = section_of(section.type)
+        for field in msgspec.structs.fields(inner):
+            found = msgspec.inspect.type_info(field.type)
+            while isinstance(found, msgspec.inspect.Metadata):
+                found = found.type
+            if isinstance(found, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+                yield section.name, field.name, found
+
+
+@pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig])
+def test_every_number_is_bounded(kind):
+    text = tomllib.loads(EDGE if kind is EdgeConfig else MASTER)
+    for section, key, found in numbers(kind):
+        assert found.le is not None, key
+        assert found.ge is not None or found.gt is not None, key
+        good = [found.le] if found.ge is None else [found.ge, found.le]
+        bad = [found.le + 1, (found.ge or found.gt or 0) - 1]
+        if isinstance(found, msgspec.inspect.FloatType):
+            bad += [math.inf, -math.inf, math.nan]
+        for value in good + bad:
+            with pytest.raises(ConfigError) if value not in good else nullcontext() as refused:
+                parse(text | {section: text.get(section, {}) | {key: value}}, kind, "agent.toml")
+            if refused:
+                assert str(refused.value).startswith(f"agent.toml: {section}.{key}: Expected")
+
+
+@pytest.mark.parametrize("cold_start_ms", [0.01, 600_000.0])
+@pytest.mark.parametrize("window_s", [0.001, 2_000_000.0])
+@pytest.mark.parametrize("window_samples", [1, 65_535])
+def test_the_deadline_estimator_takes_what_the_file_may_say(
+    window_samples, window_s, cold_start_ms
+):
+    """The bounds of `test_every_number_is_bounded` are those of _core."""
+    settings = {
+        "window_samples": window_samples,
+        "window_s": window_s,
+        "cold_start_ms": cold_start_ms,
+    }
+    found = parse(tomllib.loads(MASTER) | {"scheduling": settings}, MasterConfig, "").scheduling
+    DeadlineEstimator(
+        window_samples=found.window_samples,
+        window_s=found.window_s,
+        cold_start_s=found.cold_start_ms / 1e3,
+    )
 
 
 def test_a_file_that_is_missing_or_no_toml(tmp_path):
