@@ -1,39 +1,12 @@
-"""What every agent process shares: its command line, and how it is told to stop."""
+"""How an agent's process is told to stop."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
-from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
-
-from agent.wire.config import ConfigError, load
-
-C = TypeVar("C")
-
-
-def arguments(program: str, what: str) -> argparse.Namespace:
-    """Parse the command line of an agent: `config`, `check`, `exit_on_stdin_eof`."""
-    parser = argparse.ArgumentParser(prog=program, description=what)
-    parser.add_argument("--config", type=Path, required=True, help="TOML file")
-    parser.add_argument("--check", action="store_true", help="only validate the file")
-    parser.add_argument(
-        "--exit-on-stdin-eof",
-        action="store_true",
-        help="stop when standard input closes, so that no agent outlives who started it",
-    )
-    return parser.parse_args()
-
-
-def configuration(path: Path, kind: type[C]) -> C:
-    """Load the config file, or end the process with one line that says what is wrong."""
-    try:
-        return load(path, kind)
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
+from typing import Self
 
 
 class StopSignal:
@@ -48,6 +21,8 @@ class StopSignal:
         self.requested = False
 
     def __enter__(self) -> Self:
+        if self._on_stdin_eof and sys.stdin is None:  # it was closed before the start
+            self._on_stdin_eof, self.requested = False, True
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._handlers_before = {

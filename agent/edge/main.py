@@ -1,4 +1,4 @@
-"""The edge agent: ``sanderling-edge --config FILE [--check] [--exit-on-stdin-eof]``.
+"""`sanderling-edge`: the agent on a Pi.
 
 One synchronous loop around one DEALER socket. It sleeps until a frame arrives, a pod has finished,
 a signal comes or the link wants to be woken; the sampler and the pods are threads of their own.
@@ -10,34 +10,30 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from getopt import GetoptError, gnu_getopt  # a sixth of the memory that argparse takes
-from types import FrameType
 from typing import Final
 from uuid import uuid4
 
 import zmq
 
+from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.edge import link as links
 from agent.edge.history import History
 from agent.edge.history_file import HistoryError
-from agent.edge.pods import Job, Pods
+from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.report import Reporter
 from agent.edge.sampling import Clocks, Sampler, boot_id
+from agent.process import StopSignal
 from agent.wire import codec, config
 from agent.wire.messages import Hello, MasterMessage
 from sensors.base import Driver, SensorError, nearest
 from sensors.registry import open_driver
 
-USAGE: Final = "usage: sanderling-edge --config FILE [--check] [--exit-on-stdin-eof]"
 SAMPLER_PATIENCE_S: Final = 3.0  # at the end, for a reading that is under way
-STDIN_FD: Final = 0
-UNUSABLE: Final = 2  # exit status where the command line, the configuration or the history is wrong
 
 
 class EdgeNode:
@@ -57,11 +53,7 @@ class EdgeNode:
         self._clocks = Clocks()
         self._sampler = Sampler(driver, history, settings.sensor.interval_s, reporter, self._clocks)
         self._sampling_ends = threading.Event()
-        # Pods and signals write a byte; a pipe, because set_wakeup_fd writes single bytes.
-        self._wake_fd, self._waker_fd = os.pipe()
-        os.set_blocking(self._wake_fd, False)
-        os.set_blocking(self._waker_fd, False)
-        self._stopping = False
+        self._wake_fd, self._waker_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
@@ -90,25 +82,21 @@ class EdgeNode:
             emulation_of(settings.pods.emulate, settings.node.name),
         )
 
-    def run(self, *, exit_on_stdin_eof: bool) -> None:
-        """Serve until a signal, or the end of standard input, says to stop."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        # Wakes the poll even if the signal comes just before it begins.
-        signal.set_wakeup_fd(self._waker_fd, warn_on_full_buffer=False)
-        if exit_on_stdin_eof:
-            self._poller.register(STDIN_FD, zmq.POLLIN)
+    def run(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        for fileno in stop.filenos:
+            self._poller.register(fileno, zmq.POLLIN)
         self._sampler.preload()
         sampling = threading.Thread(
             target=self._sampler.run, args=(self._sampling_ends,), name="sampler", daemon=True
         )
         sampling.start()
         self._handle(links.Start())
-        while not self._stopping:
-            self._wait_once()
+        while not stop.requested:
+            self._wait_once(stop)
         self._leave(sampling)
 
-    def _wait_once(self) -> None:
+    def _wait_once(self, stop: StopSignal) -> None:
         pause_s = self._link.wake_at - time.monotonic()
         # A millisecond more than needed: the poll must not end just before.
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
@@ -117,8 +105,9 @@ class EdgeNode:
             self._collect()
         if self._socket in ready:
             self._receive_all()
-        if STDIN_FD in ready and not os.read(STDIN_FD, 4096):
-            self._stopping = True
+        for fileno in stop.filenos:
+            if fileno in ready:
+                stop.woken(fileno)
         # After the frames: a master that was heard while this process was held up is not lost.
         if time.monotonic() >= self._link.wake_at:
             self._handle(links.Tick())
@@ -146,7 +135,7 @@ class EdgeNode:
             match instruction:
                 case links.Execute(subtask):
                     wall_ms = round(self._clocks.wall() * 1000)
-                    if self._pods.submit(Job(subtask, now, wall_ms)):
+                    if self._pods.submit(ReceivedSubtask(subtask, now, wall_ms)):
                         self._collect()
                 case links.SendResult(number):
                     self._send(self._results.pop(number))
@@ -184,9 +173,6 @@ class EdgeNode:
         with suppress(BlockingIOError):  # full of bytes that wake just as well
             os.write(self._waker_fd, b"\0")
 
-    def _on_signal(self, _: int, __: FrameType | None) -> None:
-        self._stopping = True
-
     def _leave(self, sampling: threading.Thread) -> None:
         self._reporter.tell("stopping")
         self._sampling_ends.set()
@@ -220,37 +206,20 @@ def emulation_of(profile: str, node: str) -> Callable[[int | None], float] | Non
     return lambda seed: service_time_s(PROFILES[profile], node, seed)
 
 
-def main() -> int:
-    """The console command; returns the exit status."""
+def main() -> None:
+    """Run the command."""
+    given = options("sanderling-edge", sys.argv[1:])
+    folder = os.path.dirname(given.config)
+    settings = configuration(given.config, config.EdgeConfig)
     try:
-        options = dict(
-            gnu_getopt(sys.argv[1:], "", ["config=", "check", "exit-on-stdin-eof", "help"])[0]
-        )
-    except GetoptError as error:
-        return _fail(f"{error}; {USAGE}")
-    if "--help" in options:
-        sys.stdout.write(f"{USAGE}\n")
-        return 0
-    if "--config" not in options:
-        return _fail(f"--config is missing; {USAGE}")
-    path = options["--config"]
-    folder = os.path.dirname(path)
-    try:
-        settings = config.load(path, config.EdgeConfig)
         emulation_of(settings.pods.emulate, settings.node.name)
         driver = open_driver(settings.sensor.driver, settings.sensor.options, folder)
-    except config.ConfigError as error:
-        return _fail(str(error))
-    except SensorError as error:
-        return _fail(f"{path}: {error}")
-    if "--check" in options:
+    except (config.ConfigError, SensorError) as error:
+        fail(f"{given.config}: {error}", UNUSABLE)
+    if given.check:
         driver.close()
-        sys.stdout.write(f"{path}: {_summary(settings, driver)}\n")
-        return 0
-    return _run(settings, driver, folder, "--exit-on-stdin-eof" in options)
-
-
-def _run(settings: config.EdgeConfig, driver: Driver, folder: str, exit_on_stdin_eof: bool) -> int:
+        say_ok(given.config)
+        return
     reporter = Reporter(sys.stderr.write, settings.node.name, time.monotonic)
     try:
         history = History(
@@ -263,26 +232,12 @@ def _run(settings: config.EdgeConfig, driver: Driver, folder: str, exit_on_stdin
         )
         if history.report:
             reporter.tell(history.report)
-        EdgeNode(settings, driver, history, reporter).run(exit_on_stdin_eof=exit_on_stdin_eof)
+        node = EdgeNode(settings, driver, history, reporter)
+        with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
+            node.run(stop)
     except HistoryError as error:
-        return _fail(str(error))
-    except zmq.ZMQError as error:
-        return _fail(f"master.address = {settings.master.address!r}: {error}")
-    return 0
-
-
-def _summary(settings: config.EdgeConfig, driver: Driver) -> str:
-    channels = ", ".join(channel.name for channel in driver.channels)
-    return (
-        f"good: node {settings.node.name} for {', '.join(settings.node.areas)},"
-        f" {settings.sensor.driver} ({channels}), master {settings.master.address}"
-    )
-
-
-def _fail(line: str) -> int:
-    sys.stderr.write(f"sanderling-edge: {' '.join(line.split())}\n")
-    return UNUSABLE
+        fail(str(error), FAILED)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

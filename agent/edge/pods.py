@@ -21,12 +21,12 @@ LONGEST_MESSAGE: Final = 512
 SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
 
 
-class Job(NamedTuple):
-    """A subtask on its way to a pod; `received_at` is monotonic, `wall_ms` the time of its window's
-    end if that is relative."""
+class ReceivedSubtask(NamedTuple):
+    """A subtask on its way to a pod; `at` is monotonic, `wall_ms` the time of its window's end if
+    that is relative."""
 
     subtask: Subtask
-    received_at: float
+    at: float
     wall_ms: int
 
 
@@ -53,7 +53,7 @@ class Pods:
         self._history = history
         self._wake = wake
         self._service_time_s = service_time_s
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._handed: SimpleQueue[ReceivedSubtask | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._reader = Reader(history)  # of the thread that submits
         self._stopping = threading.Event()
@@ -63,17 +63,17 @@ class Pods:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, received: ReceivedSubtask) -> bool:
         """Hand a subtask to an idle pod; the caller knows that there is one.
 
         A short window that lies in memory is served here and now, in the idle pod's stead: handing
         it over would take longer than the work. True if so: `take` has the result.
         """
-        start_ms, _ = job.subtask.window.bounds_ms(job.wall_ms)
+        start_ms, _ = received.subtask.window.bounds_ms(received.wall_ms)
         if self._service_time_s is None and self._history.holds(start_ms, SHORT_READINGS):
-            self._done.put(Done(job.subtask.id, self._execute(self._reader, job)))
+            self._done.put(Done(received.subtask.id, self._execute(self._reader, received)))
             return True
-        self._jobs.put(job)
+        self._handed.put(received)
         return False
 
     def take(self) -> list[Done]:
@@ -84,35 +84,37 @@ class Pods:
         """End all pods; what they are working on is abandoned."""
         self._stopping.set()
         for _ in self._threads:
-            self._jobs.put(None)
+            self._handed.put(None)
         for thread in self._threads:
             thread.join()
         self._reader.close()
 
     def _serve(self) -> None:
         reader = Reader(self._history)
-        while (job := self._jobs.get()) is not None and not self._stopping.is_set():
-            self._done.put(Done(job.subtask.id, self._execute(reader, job)))
+        while (received := self._handed.get()) is not None and not self._stopping.is_set():
+            self._done.put(Done(received.subtask.id, self._execute(reader, received)))
             self._wake()
         reader.close()
 
-    def _execute(self, reader: Reader, job: Job) -> bytes:
+    def _execute(self, reader: Reader, received: ReceivedSubtask) -> bytes:
         started = time.monotonic()
-        wait_ms = (started - job.received_at) * 1000
+        wait_ms = (started - received.at) * 1000
         try:
-            result = self._retrieve(reader, job, wait_ms, started)
+            result = self._retrieve(reader, received, wait_ms, started)
             return codec.encode(result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
             reader.close()  # a connection that failed once is not trusted again
             text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_MESSAGE]
             failed_ms = (time.monotonic() - started) * 1000
             return codec.encode(
-                SubtaskResult(job.subtask.id, "error", wait_ms, failed_ms, message=text)
+                SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)
             )
 
-    def _retrieve(self, reader: Reader, job: Job, wait_ms: float, started: float) -> SubtaskResult:
-        subtask = job.subtask
-        start_ms, end_ms = subtask.window.bounds_ms(job.wall_ms)
+    def _retrieve(
+        self, reader: Reader, received: ReceivedSubtask, wait_ms: float, started: float
+    ) -> SubtaskResult:
+        subtask = received.subtask
+        start_ms, end_ms = subtask.window.bounds_ms(received.wall_ms)
         series = aggregate = None
         if subtask.form == "series":
             series = reader.series(start_ms, end_ms, subtask.channels)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
+from agent.command_line import FAILED, configuration, fail, options, say_ok
 from agent.master.master import Master
-from agent.process import StopSignal, arguments, configuration
+from agent.process import StopSignal
 from agent.wire.config import MasterConfig
 
 
 def main() -> None:
     """Run the command."""
-    options = arguments("sanderling-master", "Run the master of an IAD.")
-    config = configuration(options.config, MasterConfig)
-    if options.check:
-        sys.stdout.write(f"{options.config}: ok\n")
+    given = options("sanderling-master", sys.argv[1:])
+    config = configuration(given.config, MasterConfig)
+    if given.check:
+        say_ok(given.config)
         return
-    with StopSignal(on_stdin_eof=options.exit_on_stdin_eof) as stop:
+    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
-            master = Master(config, options.config.parent, run=os.urandom(6).hex())
+            master = Master(config, Path(given.config).parent, run=os.urandom(6).hex())
         except OSError as error:
-            sys.exit(f"error: {error}")
+            fail(str(error), FAILED)
         try:
             master.serve(stop)
         finally:

@@ -12,7 +12,7 @@ import pytest
 from agent.edge.groups import Sample
 from agent.edge.history import History
 from agent.edge.main import emulation_of
-from agent.edge.pods import Job, Pods
+from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.retrieval import Reader
 from agent.wire import codec
 from agent.wire.config import ConfigError
@@ -48,7 +48,7 @@ class Bench:
         seed: int | None = None,
     ) -> None:
         subtask = Subtask(number, Window(last_s=last_s), channels, form, seed)
-        if self.pods.submit(Job(subtask, time.monotonic(), NOW_MS)):
+        if self.pods.submit(ReceivedSubtask(subtask, time.monotonic(), NOW_MS)):
             self.at_once += 1
             self.woken.release()
 

@@ -344,23 +344,12 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_check_says_in_one_line_that_all_is_good(tmp_path: Path) -> None:
-    file = tmp_path / "edge.toml"
-    file.write_text(CONFIG.format(address="tcp://127.0.0.1:5701", start=0, emulate=""))
-    checked = run("--check", "--config", str(file))
-    assert (checked.returncode, checked.stderr) == (0, "")
-    assert checked.stdout == (
-        f"{file}: good: node n1 for b1/f4/r413, replay (temperature, humidity),"
-        " master tcp://127.0.0.1:5701\n"
-    )
-    assert list(tmp_path.iterdir()) == [file]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
         ("", "", None),
         ("127.0.0.1", "10.0.0.7", "leaves this host without keys"),
+        ("127.0.0.1:5701", "127.0.0.1:none", "a port from 1 to 65535"),
         ("interval_s", "intervall_s", "did you mean sensor.interval_s?"),
         ('"replay"', '"repaly"', "did you mean replay?"),
         ("room = 413", "room = 4130", "did you mean 413?"),
@@ -380,27 +369,16 @@ def test_a_wrong_configuration_is_one_line(
         found = run("--config", str(file), *options)
         assert found.returncode == (2 if problem else 0)
         assert found.stderr.count("\n") == (1 if problem else 0)
+        assert found.stderr.startswith(f"error: {file}: " if problem else "")
         assert (problem or "") in found.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ([], "--config is missing"),
-        (["--confg", "x"], "--confg not recognized"),
-        (["--config", "/does/not/exist"], "No such file"),
-    ],
-)
-def test_a_wrong_command_line_is_one_line(options: list[str], problem: str) -> None:
-    found = run(*options)
-    assert found.returncode == 2
-    assert found.stderr.count("\n") == 1
-    assert problem in found.stderr
-
-
-def test_an_address_that_cannot_be_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "edge.toml"
-    file.write_text(CONFIG.format(address="tcp://127.0.0.1:none", start=0, emulate=""))
-    found = run("--config", str(file))
-    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
-    assert "Invalid argument" in found.stderr
+def test_a_history_that_another_agent_has_is_one_line(
+    master: Master, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    start()
+    master.welcome()
+    found = run("--config", str(tmp_path / "edge.toml"))
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1)
+    assert found.stderr.startswith("error: history ")
+    assert "another agent is using it" in found.stderr

@@ -149,7 +149,7 @@ def test_a_taken_address_and_a_bad_file_are_one_line(master, tmp_path):
     run = subprocess.run(
         [COMMAND, "--config", master.config, "--check"], capture_output=True, text=True, check=False
     )
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert "unknown key aid; did you mean iad?" in run.stderr
     assert run.stderr.count("\n") == 1
 

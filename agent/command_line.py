@@ -1,0 +1,71 @@
+"""The command line of every agent: ``--config FILE [--check] [--exit-on-stdin-eof]``.
+
+Whatever cannot be used is one line on standard error that begins with ``error:``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from getopt import GetoptError, gnu_getopt  # a sixth of the memory that argparse takes
+from typing import Final, NamedTuple, NoReturn, TypeVar
+
+from agent.wire.config import ConfigError, load
+
+C = TypeVar("C")
+
+FAILED: Final = 1  # exit status: the agent could not start, for now
+UNUSABLE: Final = 2  # exit status: somebody has to change the command line or the configuration
+USAGE: Final = "--config FILE [--check] [--exit-on-stdin-eof]"
+HELP: Final = """
+  --config FILE         TOML file; relative paths in it are taken from its folder
+  --check               only check the file, and say so
+  --exit-on-stdin-eof   stop when standard input closes, so that no agent outlives who started it
+"""
+
+
+class Options(NamedTuple):
+    """What the command line says; `config` is the path of the file."""
+
+    config: str
+    check: bool
+    exit_on_stdin_eof: bool
+
+
+def fail(line: str, status: int) -> NoReturn:
+    """End the process with one line that says why."""
+    sys.stderr.write(f"error: {' '.join(line.split())}\n")
+    sys.exit(status)
+
+
+def options(program: str, arguments: Sequence[str]) -> Options:
+    """Parse `arguments`; ends the process for ``--help``, and for what is wrong."""
+    usage = f"usage: {program} {USAGE}"
+    try:
+        given, surplus = gnu_getopt(
+            list(arguments), "", ["config=", "check", "exit-on-stdin-eof", "help"]
+        )
+    except GetoptError as error:
+        fail(f"{error}; {usage}", UNUSABLE)
+    found = dict(given)
+    if "--help" in found:
+        sys.stdout.write(f"{usage}\n{HELP}")
+        sys.exit(0)
+    if surplus:
+        fail(f"{surplus[0]} is too much; {usage}", UNUSABLE)
+    if "--config" not in found:
+        fail(f"--config is missing; {usage}", UNUSABLE)
+    return Options(found["--config"], "--check" in found, "--exit-on-stdin-eof" in found)
+
+
+def configuration(path: str, kind: type[C]) -> C:
+    """Load the config file; ends the process if it cannot be used."""
+    try:
+        return load(path, kind)
+    except ConfigError as error:
+        fail(str(error), UNUSABLE)
+
+
+def say_ok(path: str) -> None:
+    """What ``--check`` says of a file that can be used."""
+    sys.stdout.write(f"{path}: ok\n")

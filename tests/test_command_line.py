@@ -1,0 +1,113 @@
+"""The command line that all agents share, as processes: what they say, and what they end with."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.lab.processes import agent_command
+
+AGENTS = {
+    "sanderling-edge": """
+[node]
+name = "n1"
+areas = ["b1/r1"]
+[master]
+address = "tcp://127.0.0.1:5701"
+[sensor]
+driver = "synthetic"
+""",
+    "sanderling-master": """
+[iad]
+name = "iad1"
+[sockets]
+public = "tcp://127.0.0.1:5700"
+nodes = "tcp://127.0.0.1:5701"
+operator = "tcp://127.0.0.1:5702"
+[[pool]]
+iad = "iad1"
+address = "tcp://127.0.0.1:5700"
+areas = ["b1"]
+""",
+}
+
+
+@pytest.fixture(params=list(AGENTS))
+def agent(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def config(agent: str, tmp_path: Path) -> Path:
+    file = tmp_path / "agent.toml"
+    file.write_text(AGENTS[agent])
+    return file
+
+
+def run(agent: str, *arguments: str | Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*agent_command(agent), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_check_says_that_a_good_file_is_ok(agent: str, config: Path) -> None:
+    assert run(agent, "--check", "--config", config) == (0, f"{config}: ok\n", "")
+    assert list(config.parent.iterdir()) == [config]
+
+
+def test_help(agent: str) -> None:
+    status, out, err = run(agent, "--help")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"usage: {agent} --config FILE ")
+    assert "--exit-on-stdin-eof" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "--config is missing"),
+        (["--confg", "x"], "--confg not recognized"),
+        (["--config"], "--config requires argument"),
+        (["--config", "x", "--check=1"], "--check must not have an argument"),
+        (["--config", "x", "y.toml"], "y.toml is too much"),
+        (["--config", "/does/not/exist"], "/does/not/exist: No such file"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_status_2(
+    agent: str, arguments: list[str], problem: str
+) -> None:
+    status, out, err = run(agent, *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    assert problem in err
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_wrong_file_is_one_line_and_status_2(agent: str, config: Path, check: bool) -> None:
+    config.write_text(config.read_text().replace("5701", "none"))
+    status, out, err = run(agent, "--config", config, *(["--check"] if check else []))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {config}: ")
+    assert "'tcp://127.0.0.1:none' is neither tcp://host:port, " in err
+
+
+def test_standard_input_that_has_ended_ends_it_in_order(agent: str, config: Path) -> None:
+    for port in ("5700", "5701", "5702"):
+        config.write_text(
+            config.read_text().replace(f"tcp://127.0.0.1:{port}", f"ipc://{config}{port}")
+        )
+    status, _, err = run(agent, "--config", config, "--exit-on-stdin-eof")
+    assert (status, "error" in err) == (0, False)
+    command = 'exec "$0" "$@" <&-'
+    closed = subprocess.run(
+        ["sh", "-c", command, *agent_command(agent), "--config", config, "--exit-on-stdin-eof"],
+        timeout=60,
+        check=False,
+    )
+    assert closed.returncode == 0
