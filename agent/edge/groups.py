@@ -93,7 +93,6 @@ class RowGroup:
         self.sequence = sequence
         self.channels = channels
         self.first = first
-        self.last = first
         self.time_ms = array("q")
         self.source_time_ms = array("q") if first.source_time_ms is not None else None
         self.values = tuple([array("f") for _ in channels])
@@ -115,15 +114,20 @@ class RowGroup:
         )
 
     def add(self, sample: Sample) -> None:
-        """Append a reading; O(channels)."""
-        self.last = sample
-        self.time_ms.append(sample.time_ms)
+        """Append a reading, or raise and change nothing; O(channels)."""
+        # What a 32-bit float cannot hold was no reading.
+        values = [value if -3.4e38 < value < 3.4e38 else NAN for value in sample.values]
+        if len(values) != len(self.values):
+            raise ValueError(f"{len(values)} values for {len(self.values)} channels")
+        times = array("q", [sample.time_ms])
         if self.source_time_ms is not None:
             assert sample.source_time_ms is not None
-            self.source_time_ms.append(sample.source_time_ms)
-        for column, value in zip(self.values, sample.values, strict=True):
-            # What a 32-bit float cannot hold was no reading.
-            column.append(value if -3.4e38 < value < 3.4e38 else NAN)
+            self.source_time_ms += array("q", [sample.source_time_ms])
+        # Nothing fails from here on, so that all columns stay equally long.
+        self.time_ms += times
+        for column, value in zip(self.values, values, strict=True):
+            column.append(value)
+        self.last = sample
 
     def cut(self, start_ms: int, end_ms: int) -> Piece | None:
         """The readings of [start_ms, end_ms), copied; None if there are none."""

@@ -78,7 +78,8 @@ class History:
             self.commit()
 
     def load(self, samples: Iterable[Sample]) -> None:
-        """Fill an empty history in one transaction; HistoryError, and no reading, if it fails."""
+        """Fill an empty history in one transaction; HistoryError, or what `samples` raises, and no
+        reading, if that fails."""
         assert not self._groups
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -88,11 +89,13 @@ class History:
                     self._forget(self._write())
             written = self._write()
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:
             self._roll_back()
             self._groups.clear()
             self._filed_until_ms = None
-            raise HistoryError(f"history {self.path}: {error}") from None
+            if isinstance(error, sqlite3.Error):
+                raise HistoryError(f"history {self.path}: {error}") from None
+            raise
         self._forget(written)
 
     def commit(self) -> None:
@@ -115,7 +118,8 @@ class History:
                 self.given_up += len(group) - group.written
             with self._lock:
                 del self._groups[:-MOST_UNWRITTEN]
-            raise HistoryError(f"history {self.path}: not written: {error}") from None
+            given_up = f"; {self.given_up} readings given up so far" if self.given_up else ""
+            raise HistoryError(f"history {self.path}: not written: {error}{given_up}") from None
         self._forget(written)
         self._waiting_since_ms = None
 

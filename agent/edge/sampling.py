@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from operator import index
 
 from agent.edge.groups import NAN, Sample
 from agent.edge.history import History
@@ -72,8 +73,8 @@ def boot_id() -> str:
 class Sampler:
     """Reads the driver on schedule and appends to the history, until it is stopped.
 
-    A reading that fails is stored as missing values: a hole that can be seen, not a repeat of the
-    last value. No error ends the sampling; each is reported, rate-limited.
+    A reading that fails, or is none, is stored as missing values: a hole that can be seen, not a
+    repeat of the last value. No error ends the sampling; each is reported, rate-limited.
     """
 
     def __init__(
@@ -93,15 +94,33 @@ class Sampler:
 
     def preload(self) -> None:
         """Give an empty history the readings that the driver has for it, as if they had been taken
-        at the interval up to now; HistoryError if they cannot be stored."""
-        if self._history.empty:
+        at the interval up to now; HistoryError if they cannot be stored.
+
+        A driver that fails leaves the history empty.
+        """
+        if not self._history.empty:
+            return
+        try:
             self._history.load(self._past())
+        except HistoryError:
+            raise
+        except SensorError as error:
+            self._reporter.tell(f"no preloaded readings: {error}")
+        except Exception as error:  # noqa: BLE001 - a driver's mistake must not keep the agent down
+            self._reporter.tell(f"no preloaded readings: {type(error).__name__}: {error}")
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set; the first reading is taken at once."""
         schedule = Schedule(self._clocks.monotonic(), self._interval_s)
         while not stop.wait(max(0.0, schedule.next_at - self._clocks.monotonic())):
+            missed = schedule.missed
             if schedule.take(self._clocks.monotonic()):
+                if schedule.missed > missed:
+                    self._reporter.complain(
+                        "late",
+                        f"readings left out: {schedule.missed - missed}, for the sensor or the "
+                        f"processor was too slow; {schedule.missed} since the start",
+                    )
                 self.sample()
 
     def sample(self) -> None:
@@ -119,19 +138,29 @@ class Sampler:
             )
         except HistoryError as error:
             self._reporter.complain("history", str(error))
+        except Exception as error:  # noqa: BLE001 - this agent's mistake must not end it either
+            self._reporter.complain("history", f"not stored: {type(error).__name__}: {error}")
 
     def _read(self) -> Reading:
         try:
-            reading = self._driver.read()
-            if len(reading.values) != len(self._missing.values):
-                raise SensorError(f"{len(reading.values)} values for {len(self._missing.values)}")
+            return self._checked(self._driver.read())
         except SensorError as error:
             self._reporter.complain("sensor", f"no reading: {error}")
         except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
             self._reporter.complain("sensor", f"no reading: {type(error).__name__}: {error}")
-        else:
-            return reading
         return self._missing
+
+    def _checked(self, reading: object) -> Reading:
+        """`reading` with numbers of the kinds that the history stores; an error if it has none."""
+        if not isinstance(reading, Reading):
+            raise SensorError(f"the driver gave {type(reading).__name__} in place of a reading")
+        values = tuple([float(value) for value in reading.values])
+        if len(values) != len(self._missing.values):
+            raise SensorError(f"{len(values)} values for {len(self._missing.values)} channels")
+        source_ms = reading.source_time_ms
+        if source_ms is not None and not 0 <= (source_ms := index(source_ms)) < 2**53:
+            raise SensorError(f"{source_ms} is no time at which a reading was recorded")
+        return Reading(values, source_ms)
 
     def _past(self) -> Iterator[Sample]:
         wall_ms = round(self._clocks.wall() * 1000)
@@ -139,4 +168,5 @@ class Sampler:
         synchronised = self._clocks.synchronised()
         for intervals, reading in self._driver.preload():
             age_ms = round(intervals * self._interval_s * 1000)
-            yield Sample(wall_ms - age_ms, monotonic_ms - age_ms, synchronised, *reading)
+            checked = self._checked(reading)
+            yield Sample(wall_ms - age_ms, monotonic_ms - age_ms, synchronised, *checked)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.edge.groups import Sample
+from agent.edge.groups import RowGroup, Sample
 from agent.edge.history import History
 from agent.edge.history_file import OPENING, HistoryError
 from agent.edge.retrieval import Reader
@@ -198,6 +198,27 @@ def test_preloaded_readings_are_there_at_once_and_stay(tmp_path: Path) -> None:
     check_window(reader, oracle, START_MS - 3 * HOUR_MS, START_MS + HOUR_MS)
     reader.close()
     history.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"values": (1.0,)},
+        {"values": (1.0, None)},
+        {"values": None},
+        {"time_ms": 2**63},
+        {"source_time_ms": 2**63},
+        {"source_time_ms": None},
+    ],
+)
+def test_a_row_group_takes_a_reading_whole_or_not_at_all(wrong: dict[str, Any]) -> None:
+    good = Sample(1000, 1000, None, (1.0, 2.0), 7)
+    group = RowGroup(0, ("temperature", "humidity"), good)
+    with pytest.raises((ValueError, TypeError, OverflowError, AssertionError)):
+        group.add(good._replace(**wrong))
+    assert (len(group.time_ms), len(group.source_time_ms or ())) == (1, 1)
+    assert [len(column) for column in group.values] == [1, 1]
+    assert group.last == good
 
 
 def test_channels_are_picked_and_missing_ones_filled(tmp_path: Path) -> None:
@@ -412,9 +433,10 @@ def test_a_failing_commit_keeps_the_readings_and_is_made_up_for(tmp_path: Path) 
     assert history.given_up == 0
     blocker.execute("BEGIN IMMEDIATE")
     for i in range(23, 323):
-        with pytest.raises(HistoryError) if i >= 40 else _whatever():
+        with pytest.raises(HistoryError) if i >= 40 else _whatever() as told:
             history.append(sample(i))
     assert history.given_up > 0
+    assert str(told.value).endswith(f"; {history.given_up} readings given up so far")
     assert sum(len(group) for group in history._groups) <= 16 * 5
     blocker.execute("ROLLBACK")
     blocker.close()

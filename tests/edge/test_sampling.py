@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,18 +75,18 @@ class Script:
         Channel("humidity", "%", 0.0, 100.0),
     )
 
-    def __init__(self, *steps: Reading | Exception) -> None:
+    def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
+        self.past: Any = [(2, Reading((1.0, 2.0), 11)), (1, Reading((3.0, 4.0), 12))]
 
-    def read(self) -> Reading:
+    def read(self) -> Any:
         step = self.steps.pop(0)
         if isinstance(step, Exception):
             raise step
         return step
 
-    def preload(self) -> Iterator[tuple[int, Reading]]:
-        yield 2, Reading((1.0, 2.0), 11)
-        yield 1, Reading((3.0, 4.0), 12)
+    def preload(self) -> Any:
+        return self.past
 
     def close(self) -> None:
         pass
@@ -94,7 +95,7 @@ class Script:
 class Bench:
     """A sampler with all its surroundings in the test's hands."""
 
-    def __init__(self, path: Path, *steps: Reading | Exception) -> None:
+    def __init__(self, path: Path, *steps: Any) -> None:
         self.lines: list[str] = []
         self.clocks = FakeClocks()
         self.history = History(
@@ -106,7 +107,8 @@ class Bench:
             retention_s=1000.0,
         )
         reporter = Reporter(self.lines.append, "n1", self.clocks.monotonic)
-        self.sampler = Sampler(Script(*steps), self.history, 2.0, reporter, self.clocks)
+        self.driver = Script(*steps)
+        self.sampler = Sampler(self.driver, self.history, 2.0, reporter, self.clocks)
         self.steps = len(steps)
 
     def run(self) -> None:
@@ -152,18 +154,48 @@ def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path:
     [
         (SensorError("checksum"), "no reading: checksum"),
         (ZeroDivisionError("oops"), "no reading: ZeroDivisionError: oops"),
-        (Reading((1.0,)), "no reading: 1 values for 2"),
+        (Reading((1.0,)), "no reading: 1 values for 2 channels"),
+        (Reading((1.0, 2.0, 3.0)), "no reading: 3 values for 2 channels"),
+        (None, "no reading: the driver gave NoneType in place of a reading"),
+        ((1.0, 2.0), "no reading: the driver gave tuple in place of a reading"),
+        (Reading((1.0, None)), "no reading: TypeError: float() argument must be"),
+        (Reading((1.0, "wet")), "no reading: ValueError: could not convert string to float: 'wet'"),
+        (Reading(None), "no reading: TypeError: 'NoneType' object is not iterable"),
+        (Reading((1.0, 10**400)), "no reading: OverflowError: int too large"),
+        (Reading((1.0, 2.0), 1.5), "no reading: TypeError: 'float' object cannot be"),
+        (Reading((1.0, 2.0), 2**63), "no reading: 9223372036854775808 is no time at which"),
     ],
 )
-def test_a_failed_reading_is_a_hole_and_a_line(
-    failure: Reading | Exception, told: str, tmp_path: Path
-) -> None:
+def test_a_failed_reading_is_a_hole_and_a_line(failure: Any, told: str, tmp_path: Path) -> None:
     bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)), failure, Reading((3.0, 4.0)))
     bench.run()
     values = [values for _, values, _ in bench.stored()]
     assert [values[0], values[2]] == [[1.0, 2.0], [3.0, 4.0]]
     assert all(math.isnan(value) for value in values[1])
-    assert bench.lines == [f"sanderling-edge n1: {told}\n"]
+    assert len(bench.lines) == 1
+    assert bench.lines[0].startswith(f"sanderling-edge n1: {told}")
+
+
+def test_numbers_of_other_kinds_are_stored_as_numbers(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((True, Fraction(5, 2)), True))
+    bench.run()
+    assert [values for _, values, _ in bench.stored()] == [[1.0, 2.5]]
+    assert bench.lines == []
+
+
+@pytest.mark.parametrize(
+    "past", [None, [(1, None)], [(1, Reading((1.0, None)))], [(2, Reading((1.0, 2.0))), (1, 5)]]
+)
+def test_a_preload_that_fails_leaves_an_empty_history_that_works(past: Any, tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)))
+    bench.driver.past = past
+    bench.sampler.preload()
+    assert len(bench.lines) == 1
+    assert "no preloaded readings: " in bench.lines[0]
+    assert bench.history.empty
+    bench.run()
+    bench.history.commit()
+    assert [values for _, values, _ in bench.stored()] == [[1.0, 2.0]]
 
 
 def test_a_value_that_is_no_number_is_missing(tmp_path: Path) -> None:
@@ -181,17 +213,24 @@ def test_a_sensor_that_fails_for_long_writes_little(tmp_path: Path) -> None:
     bench.history.close()
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HistoryError("history: disk full"), "history: disk full"),
+        (ValueError("a mistake"), "not stored: ValueError: a mistake"),
+    ],
+)
 def test_a_history_that_cannot_be_written_does_not_end_the_sampling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)), Reading((1.0, 2.0)))
 
     def refuse(_: object) -> None:
-        raise HistoryError("history: disk full")
+        raise error
 
     monkeypatch.setattr(bench.history, "append", refuse)
     bench.run()
-    assert bench.lines == ["sanderling-edge n1: history: disk full\n"]
+    assert bench.lines == [f"sanderling-edge n1: {told}\n"]
     bench.history.close()
 
 
@@ -209,3 +248,23 @@ def test_the_loop_ends_when_told(tmp_path: Path) -> None:
     bench.sampler.run(Stop())
     assert waits == [0.0, 2.0, 1.5, 2.0]
     assert len(bench.stored()) == 3
+
+
+def test_readings_left_out_are_reported(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", *[Reading((1.0, 2.0))] * 4)
+    late_s = iter([0.0, 0.0, 7.0, 0.0])  # the third tick comes 7 s late: 3 intervals of 2 s
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            bench.clocks.now += timeout
+            late = next(late_s, None)
+            if late is None:
+                return True
+            bench.clocks.now += late
+            return False
+
+    bench.sampler.run(Stop())
+    assert len(bench.lines) == 1
+    assert "readings left out: 3, " in bench.lines[0]
+    bench.history.close()
