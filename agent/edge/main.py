@@ -46,7 +46,7 @@ class EdgeNode:
         history: History,
         reporter: Reporter,
     ) -> None:
-        self._address = settings.master.address
+        self._master = settings.master
         self._driver = driver
         self._history = history
         self._reporter = reporter
@@ -152,8 +152,12 @@ class EdgeNode:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_REQUEST_BYTES)
-        self._socket.setsockopt(zmq.IPV6, int("[" in self._address))
-        self._socket.connect(self._address)
+        # ZeroMQ's own pauses, which double too; without these it would try ten times a second.
+        self._socket.setsockopt(zmq.RECONNECT_IVL, round(self._master.reconnect_first_s * 1000))
+        self._socket.setsockopt(
+            zmq.RECONNECT_IVL_MAX, round(self._master.reconnect_longest_s * 1000)
+        )
+        self._socket.connect(self._master.address)
         self._poller.register(self._socket, zmq.POLLIN)
 
     def _close(self, linger_s: float) -> None:
@@ -167,6 +171,7 @@ class EdgeNode:
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
+            # Of a result too: the link has let go of its subtask, and the next heartbeat says so.
             self._reporter.complain("send", "the master takes no messages; one was dropped")
 
     def _wake(self) -> None:

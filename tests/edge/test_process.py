@@ -78,6 +78,30 @@ class Master:
         )
         self.peer = b""
 
+    def restart(self) -> None:
+        """A new socket at the same address, which knows nobody."""
+        self.socket.close()
+        self.socket = self.context.socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, 0)
+        while True:  # the old one is closed in the background
+            try:
+                self.socket.bind(self.address)
+            except zmq.ZMQError:
+                os.sched_yield()
+            else:
+                return
+
+    def find_again(self) -> Hello:
+        """The next hello; what else comes is told that it is not known here."""
+        while self.socket.poll(PATIENCE_MS):
+            self.peer, frame = self.socket.recv_multipart()
+            message, _ = self.decoder.decode(frame)
+            if isinstance(message, Hello):
+                return message
+            self.send(HelloWanted())
+        raise TimeoutError("no hello")
+
     def expect(self, kind: type[M]) -> M:
         """The next message of `kind`; others are passed over."""
         while self.socket.poll(PATIENCE_MS):
@@ -234,6 +258,17 @@ def test_what_a_pod_is_at_is_named_and_answered_after_a_new_hello(
     assert (again.incarnation, again.running) == (first.incarnation, (5,))
     result = master.expect(SubtaskResult)
     assert (result.id, result.outcome) == (5, "ok")
+
+
+def test_a_node_finds_its_restarted_master(master: Master, start: Callable[..., Any]) -> None:
+    start()
+    first = master.welcome(heartbeat_s=0.3)
+    assert master.ask(1).outcome == "ok"
+    master.restart()
+    again = master.find_again()
+    assert again == first
+    master.send(Welcome(again.incarnation, 60.0))
+    assert master.ask(2).outcome == "ok"
 
 
 def test_a_rejected_node_tries_again(master: Master, start: Callable[..., Any]) -> None:

@@ -1,0 +1,126 @@
+"""The shell around the link: its socket, and what becomes of what cannot be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from agent.edge import link as links
+from agent.edge.history import History
+from agent.edge.main import EdgeNode
+from agent.edge.report import Reporter
+from agent.wire import codec
+from agent.wire.config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
+from agent.wire.messages import Subtask, Welcome, Window
+from sensors.registry import open_driver
+
+
+class Full:
+    """A socket whose other end takes nothing."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.frames: list[bytes] = []
+
+    def send(self, *_: object) -> None:
+        self.refused += 1
+        raise zmq.Again
+
+    def getsockopt(self, _: int) -> int:
+        return zmq.POLLIN if self.frames else 0
+
+    def recv(self, _: int) -> bytes:
+        return self.frames.pop()
+
+
+class Bench:
+    """A node in this process, driven by hand; its master never answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lines: list[str] = []
+        driver = open_driver("synthetic", {"preload_rows": 10}, folder)
+        names = tuple(channel.name for channel in driver.channels)
+        self.history = History(
+            folder / "h.sqlite", names, "boot", group_readings=600, commit_s=10, retention_s=1e6
+        )
+        settings = EdgeConfig(
+            node=EdgeIdentity(name="n1", areas=("b1/r1",)),
+            master=EdgeMaster(
+                address=f"ipc://{folder}/m", reconnect_first_s=0.3, reconnect_longest_s=7.0
+            ),
+            sensor=EdgeSensor(driver="synthetic"),
+        )
+        self.node = EdgeNode(
+            settings, driver, self.history, Reporter(self.lines.append, "n1", lambda: 0.0)
+        )
+        self.node._sampler.preload()
+        self.node._handle(links.Start())
+        assert self.node._socket is not None
+        self.socket = self.node._socket
+
+    def join(self) -> None:
+        self.node._handle(Welcome(self.node._link._hello.incarnation, 1.0))
+
+    def fill(self) -> Full:
+        full: Any = Full()
+        self.node._socket = full
+        return full
+
+    def close(self) -> None:
+        self.node._socket = self.socket
+        self.node._close(0.0)
+        self.node._pods.stop()
+        self.node._context.term()
+        self.history.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+def test_zeromq_reconnects_within_the_configured_pauses(bench: Bench) -> None:
+    assert bench.socket.getsockopt(zmq.RECONNECT_IVL) == 300
+    assert bench.socket.getsockopt(zmq.RECONNECT_IVL_MAX) == 7_000
+
+
+def nothing_is_claimed(node: EdgeNode) -> bool:
+    return not node._link.running and not node._link.held and not node._results
+
+
+def test_a_result_that_cannot_be_sent_is_claimed_no_more(bench: Bench) -> None:
+    bench.join()
+    full = bench.fill()
+    for number in range(3):
+        bench.node._handle(Subtask(number, Window(last_s=60.0)))
+        assert nothing_is_claimed(bench.node)
+    assert full.refused == 3
+    assert sum("one was dropped" in line for line in bench.lines) == 1
+
+
+def test_a_held_result_that_cannot_be_sent_is_claimed_no_more(bench: Bench) -> None:
+    bench.node._link.running.add(5)
+    bench.node._results[5] = b"result"
+    bench.node._handle(links.Finished(5))
+    assert bench.node._link.held == [5]
+    full = bench.fill()
+    bench.join()
+    assert full.refused == 1
+    assert nothing_is_claimed(bench.node)
+
+
+def test_a_subtask_in_an_unreadable_frame_is_not_claimed(bench: Bench) -> None:
+    bench.join()
+    full = bench.fill()
+    good = codec.encode(Subtask(1, Window(last_s=60.0)))
+    full.frames = [good[:-1], b"", b"10M"]
+    bench.node._receive_all()
+    assert full.refused == 0
+    assert nothing_is_claimed(bench.node)
+    assert sum("ignored a frame from the master" in line for line in bench.lines) == 1
