@@ -164,7 +164,7 @@ class Link:
     def _greet(self, _: Event, now: float) -> Instructions:
         self.state = State.GREETING
         self.wake_at = now + GREETING_S
-        return [Send(replace(self._hello, running=tuple(sorted({*self.running, *self.held}))))]
+        return [Send(replace(self._hello, running=self._at_work()))]
 
     def _open_when_due(self, event: Event, now: float) -> Instructions:
         return self._open(event, now) if now >= self.wake_at else []
@@ -197,7 +197,7 @@ class Link:
         # From now on, not from when it was due: after a pause one heartbeat is enough.
         self._beat_at = now + self._heartbeat_s
         self._sleep()
-        return [Send(Heartbeat(self._hello.incarnation))]
+        return [Send(Heartbeat(self._hello.incarnation, self._at_work()))]
 
     def _hear(self, _: Event, __: float) -> Instructions:
         if self.state is State.JOINED:
@@ -254,6 +254,10 @@ class Link:
 
     def _nothing(self, _: Event, __: float) -> Instructions:
         return []
+
+    def _at_work(self) -> tuple[int, ...]:
+        """The subtasks whose results the master may still expect."""
+        return tuple(sorted({*self.running, *self.held}))
 
     def _sleep(self) -> None:
         self.wake_at = min(self._beat_at, self._lost_at())

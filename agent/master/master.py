@@ -38,8 +38,8 @@ from agent.scheduling.events import (
 from agent.scheduling.query import Member, QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.wire.codec import (
-    MAX_REQUEST_BYTES,
     MAX_RESULT_BYTES,
+    MAX_SUBTASK_RESULT_BYTES,
     MESSAGEPACK,
     Decoder,
     WireError,
@@ -102,6 +102,7 @@ class Master:
             run=run,
             timeout_factor=config.scheduling.timeout_factor,
             wall_offset_s=wall_offset_s,
+            stopwatch=clock,
         )
         self._task_scheduler = TaskScheduler(
             self._iad,
@@ -114,6 +115,7 @@ class Master:
             heartbeat_s=config.liveness.heartbeat_s,
             lost_after=config.liveness.lost_after,
             wall_offset_s=wall_offset_s,
+            stopwatch=clock,
             first_subtask_id=secrets.randbits(31) << 20,
         )
         self._records = (
@@ -130,23 +132,23 @@ class Master:
             WriteRecord: self._write_record,
         }
         self._public_decoder: Decoder[PublicRequest] = Decoder(PublicRequest)
-        self._node_decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_RESULT_BYTES)
+        self._node_decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
         self._operator_decoder: Decoder[OperatorRequest] = Decoder(OperatorRequest)
         self._peer_decoder: Decoder[TaskResult] = Decoder(TaskResult, MAX_RESULT_BYTES)
 
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
-            self._public = router(self._context, config.sockets.public, MAX_REQUEST_BYTES)
-            self._nodes = router(self._context, config.sockets.nodes, MAX_RESULT_BYTES)
-            self._operator = router(self._context, config.sockets.operator, MAX_REQUEST_BYTES)
+            self._public = router(self._context, config.sockets.public)
+            self._nodes = router(self._context, config.sockets.nodes)
+            self._operator = router(self._context, config.sockets.operator)
+            self._peers = {
+                member.iad: dealer(self._context, member.address, MAX_RESULT_BYTES)
+                for member in config.pool
+                if member.iad != self._iad
+            }
         except OSError:
             self._context.destroy(linger=0)
             raise
-        self._peers = {
-            member.iad: dealer(self._context, member.address, MAX_RESULT_BYTES)
-            for member in config.pool
-            if member.iad != self._iad
-        }
 
     def close(self) -> None:
         """Write the records that wait and close the sockets."""
@@ -316,6 +318,7 @@ class Master:
             | self._task_scheduler.counters
             | {
                 "malformed_frames": self._malformed,
+                "messages_dropped": self._public.dropped + self._nodes.dropped,
                 "records_lost": self._records.lost if self._records else 0,
             },
         )
@@ -332,7 +335,7 @@ def _node_event(
         case SubtaskResult():
             return SubtaskReturned(identity, message)
         case Heartbeat():
-            return NodeAlive(identity, message.incarnation)
+            return NodeAlive(identity, message.incarnation, message.running)
         case Hello():
             return NodeJoined(identity, message)
         case Goodbye():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import zmq
 
 LINGER_MS = 500
+SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
 # A frame above the decoder's limit gets an error; one above this only a closed connection.
-HARD_LIMIT_FACTOR = 16
+HARD_LIMIT_BYTES = 1 << 24
 # A peer that stopped answering TCP is noticed after this long.
 HEARTBEAT_IVL_MS = 2_000
 HEARTBEAT_TIMEOUT_MS = 6_000
@@ -22,9 +23,11 @@ class DelimitedIdentity(bytes):
     __slots__ = ()
 
 
-def router(context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int) -> Router:
-    """Bind a ROUTER; `max_bytes` is what its decoder accepts."""
-    socket = _prepare(context.socket(zmq.ROUTER), max_bytes * HARD_LIMIT_FACTOR)
+def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
+    """Bind a ROUTER; OSError if that cannot be."""
+    socket = _prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
+    # Without it a message to a peer that is gone or does not read would vanish uncounted.
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     try:
         socket.bind(address)
     except zmq.ZMQError as error:
@@ -36,18 +39,24 @@ def router(context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
 def dealer(
     context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
 ) -> zmq.Socket[bytes]:
-    """Connect a DEALER that refuses to send (`zmq.Again`) while nobody is at the other end."""
+    """Connect a DEALER that refuses to send (`zmq.Again`) while nobody is at the other end;
+    OSError if the address is none."""
     socket = _prepare(context.socket(zmq.DEALER), max_bytes)
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5_000)
-    socket.connect(address)
+    try:
+        socket.connect(address)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise OSError(f"cannot connect to {address}: {error.strerror}") from None
     return socket
 
 
 def _prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, hard_limit)
+    socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
     return socket
@@ -56,12 +65,13 @@ def _prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
 class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
-    __slots__ = ("_recv", "_send", "socket")
+    __slots__ = ("_recv", "_send", "dropped", "socket")
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.socket = socket
         self._recv = socket.recv
         self._send = socket.send
+        self.dropped = 0
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """One message, or None when nothing waits. A message that is not a payload with or without
@@ -85,9 +95,14 @@ class Router:
         return DelimitedIdentity(identity) if delimited else identity, payload
 
     def send(self, identity: bytes, payload: bytes) -> None:
-        """Send; a peer that is gone or has stopped reading (high-water mark) loses the message."""
+        """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
+        the message, and `dropped` counts it."""
         send = self._send
-        send(identity, zmq.SNDMORE)
+        try:
+            send(identity, SEND_FIRST)
+        except zmq.ZMQError:
+            self.dropped += 1
+            return
         if type(identity) is DelimitedIdentity:
             send(b"", zmq.SNDMORE)
         send(payload)

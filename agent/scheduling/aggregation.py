@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable
 
+from agent.wire.areas import with_parents
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
 from agent.wire.packed import Float32Column, Int64Column
 
@@ -23,13 +24,31 @@ def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
 def merge_missing(
     missing: Iterable[Missing], answered: Iterable[AreaResult]
 ) -> tuple[Missing, ...]:
-    """The areas that nobody answered, each once, with the first reason given, sorted by area."""
+    """The areas that nobody answered, each once, with the first reason given, sorted by area.
+
+    That an IAD has no node for an area says nothing where another knows areas below it.
+    """
     reasons: dict[str, Gap] = {}
     for gap in missing:
         reasons.setdefault(gap.area, gap.reason)
-    for result in answered:
-        reasons.pop(result.area, None)
-    return tuple(Missing(area, reasons[area]) for area in sorted(reasons))
+    areas = {result.area for result in answered}
+    known = areas.union(area for area, reason in reasons.items() if reason != "no_node")
+    parents = {parent for area in known for parent in with_parents(area)}
+    return tuple(
+        Missing(area, reasons[area])
+        for area in sorted(reasons)
+        if area not in areas and not (reasons[area] == "no_node" and area in parents)
+    )
+
+
+def unaccounted(expected: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The expected areas that are neither above, below nor among the known ones.
+
+    O(depth) for each area.
+    """
+    known = set(known)
+    parents = {parent for area in known for parent in with_parents(area)}
+    return [e for e in expected if e not in parents and known.isdisjoint(with_parents(e))]
 
 
 def _merge(a: AreaResult, b: AreaResult) -> AreaResult:

@@ -10,16 +10,16 @@ from _core.orderstats import UnloadedModel
 
 
 class Deadline(Struct, frozen=True):
-    """All subtasks of a task share one deadline; seconds.
+    """How long the subtasks of a task may queue; seconds.
 
-    `unloaded_s` is x_u, `queueing_budget_s` is t_Q = x_t − x_u (negative: late even if served at
-    once) and `at_s` is t_D = t_0 + t_Q. `infeasible` says that t_Q < 0 was measured, not guessed:
-    every node's window is large enough to have seen the quantile in question.
+    `unloaded_s` is x_u and `queueing_budget_s` is t_Q = x_t − x_u (negative: late even if served at
+    once). Enqueued at t_0, all of them share the deadline t_D = t_0 + t_Q. `infeasible` says that
+    t_Q < 0 was measured, not guessed: every node's window is large enough to have seen the quantile
+    in question.
     """
 
     unloaded_s: float
     queueing_budget_s: float
-    at_s: float
     infeasible: bool
 
 
@@ -54,4 +54,4 @@ class DeadlineEstimator:
         infeasible = queueing_budget_s < 0 and self._model.min_count(
             nodes
         ) >= UnloadedModel.samples_needed(percentile, len(columns))
-        return Deadline(unloaded_s, queueing_budget_s, now + queueing_budget_s, infeasible)
+        return Deadline(unloaded_s, queueing_budget_s, infeasible)

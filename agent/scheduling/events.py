@@ -66,8 +66,11 @@ class NodeJoined(_Struct, frozen=True):
 
 
 class NodeAlive(_Struct, frozen=True):
+    """`running` as in the hello; None if the node did not say."""
+
     peer: Peer
     incarnation: str
+    running: tuple[int, ...] | None = None
 
 
 class NodeLeft(_Struct, frozen=True):

@@ -18,13 +18,14 @@ NODE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("left", "live"): "hello",
 }
 SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "queued"): "task accepted",
     ("queued", "dispatched"): "a pod is idle and this is the most urgent",
     ("dispatched", "returned"): "result received",
-    ("dispatched", "queued"): "the node's link was cut and its pod does not run it",
-    ("queued", "expired"): "answer timeout",
-    ("dispatched", "abandoned"): "answer timeout; the pod is still busy with it",
-    ("abandoned", "returned"): "late result: it frees the pod, nobody wants it",
-    ("abandoned", "forgotten"): "the node's link was cut",
+    ("dispatched", "queued"): "the node says that no pod runs it",
+    ("queued", "expired"): "answer timeout, or the node left",
+    ("dispatched", "abandoned"): "answer timeout, or the node left; the pod may still be busy",
+    ("abandoned", "returned"): "late result, it frees the pod and nobody wants it",
+    ("abandoned", "forgotten"): "the node says that no pod runs it, or left",
 }
 TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "refused"): "SLO infeasible even unloaded",

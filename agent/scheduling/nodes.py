@@ -21,8 +21,8 @@ class Node:
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "busy", "column", "displaced", "hello", "name", "peer", "queue", "seen_s", "state",
-        "watched",
+        "beat_s", "busy", "column", "displaced", "hello", "name", "peer", "queue", "seen_s",
+        "state", "strangers", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -34,7 +34,10 @@ class Node:
         self.hello: Hello
         self.peer: Peer = None
         self.seen_s = 0.0
+        self.beat_s = 0.0
         self.watched = False
+        # Subtasks that its pods run for a master that is gone: this one knows only their ids.
+        self.strangers: set[int] = set()
         # Incarnations that a later one replaced: a second machine under the same name.
         self.displaced: deque[str] = deque(maxlen=8)
 
@@ -50,7 +53,9 @@ class Node:
     @property
     def idle_pods(self) -> int:
         """Pods that serve nothing; none while the node is not live."""
-        return self.hello.pods - len(self.busy) if self.state == "live" else 0
+        if self.state != "live":
+            return 0
+        return self.hello.pods - len(self.busy) - len(self.strangers)
 
     def areas_within(self, asked: Iterable[str]) -> list[str]:
         """This node's areas that some asked area covers."""

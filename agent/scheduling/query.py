@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from _core.orderstats import task_percentile
-from agent.scheduling.aggregation import merge_missing, merge_results
+from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.events import (
     Instruction,
     Peer,
@@ -31,6 +31,7 @@ from agent.wire.messages import (
     Missing,
     Query,
     Refusal,
+    Status,
     Task,
     TaskReport,
     TaskResult,
@@ -52,7 +53,8 @@ class QueryScheduler:
     """Splits queries into one task per matched IAD and gathers their results into answers.
 
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
-    `run` makes task ids unique across restarts.
+    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation, and
+    decides nothing; without one they take no time. `run` makes task ids unique across restarts.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class QueryScheduler:
         run: str,
         timeout_factor: float = 4.0,
         wall_offset_s: float = 0.0,
+        stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self._iad = iad
+        self._stopwatch = stopwatch
         self._pool = tuple(pool)
         self._run = run
         self._timeout_factor = timeout_factor
@@ -103,15 +107,16 @@ class QueryScheduler:
             return self._refuse(
                 entry, "unknown_service", f"no service {query.service!r} here; use 'default'", now
             )
+        areas = list(dict.fromkeys(query.areas))
         matched = []
         for member in self._pool:
-            asked = [a for a in query.areas if any(overlaps(a, d) for d in member.areas)]
+            asked = [a for a in areas if any(overlaps(a, d) for d in member.areas)]
             if asked:
                 matched.append((member, asked))
         covered = {area for _, asked in matched for area in asked}
-        entry.unmatched = [a for a in dict.fromkeys(query.areas) if a not in covered]
+        entry.unmatched = [a for a in areas if a not in covered]
         if not matched:
-            return self._answer(entry, "partial", now)
+            return self._answer(entry, now)
 
         timeout_s = (
             query.timeout_ms / 1e3
@@ -140,7 +145,7 @@ class QueryScheduler:
             self._open[task.id] = (entry, share)
             instructions.append(SendTask(member.iad, task))
         entry.pending = len(entry.shares)
-        entry.evaluated_s = now
+        entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
         entry.become("open")
         return instructions
@@ -160,6 +165,7 @@ class QueryScheduler:
         entry, share = self._open.get(task_id, (None, None))
         if entry is None or share is None or share.iad != iad:
             return []
+        share.gap = "iad_unreachable"
         return self._settled(entry, share, now)
 
     def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
@@ -168,12 +174,12 @@ class QueryScheduler:
         if entry.pending:
             return []
         self._close(entry)
-        return self._answer(entry, None, now)
+        return self._answer(entry, now)
 
     def _timed_out(self, entry: QueryEntry, now: float) -> list[Instruction]:
         entry.timer = -1
         self._close(entry)
-        return self._answer(entry, "partial", now)
+        return self._answer(entry, now)
 
     def _close(self, entry: QueryEntry) -> None:
         if entry.timer >= 0:
@@ -182,21 +188,15 @@ class QueryScheduler:
         for share in entry.shares:
             self._open.pop(share.task_id, None)
 
-    def _answer(self, entry: QueryEntry, status: str | None, now: float) -> list[Instruction]:
+    def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
         results: list[AreaResult] = []
         missing = [Missing(area, "no_node") for area in entry.unmatched]
         reports = []
         for share in entry.shares:
-            if share.result is None:
-                missing.extend(Missing(area, "iad_unreachable") for area in share.areas)
-                coverage = Coverage(0, len(share.areas))
-                total_ms = (now - entry.received_s) * 1e3
-            else:
+            gaps, coverage, total_ms = _accounted(share, (now - entry.received_s) * 1e3)
+            missing.extend(gaps)
+            if share.result is not None:
                 results.extend(share.result.results)
-                missing.extend(share.result.missing)
-                answered = len(share.result.results)
-                coverage = Coverage(answered, answered + len(share.result.missing))
-                total_ms = share.result.total_ms
             reports.append(
                 TaskReport(
                     share.iad,
@@ -207,17 +207,18 @@ class QueryScheduler:
                 )
             )
         merged = merge_results(results)
-        gaps = merge_missing(missing, merged)
-        entry.become(status or ("partial" if gaps else "complete"))
-        elapsed_ms = (now - entry.received_s) * 1e3
+        unanswered = merge_missing(missing, merged)
+        status: Status = "partial" if unanswered else "complete"
+        entry.become(status)
+        elapsed_ms = (self._read(now) - entry.received_s) * 1e3
         answer = Answer(
             id=entry.query.id,
-            status="partial" if entry.state == "partial" else "complete",
+            status=status,
             elapsed_ms=elapsed_ms,
-            slo_met=entry.state == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
-            coverage=Coverage(len(merged), len(merged) + len(gaps)),
+            slo_met=status == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
+            coverage=Coverage(len(merged), len(merged) + len(unanswered)),
             results=merged,
-            missing=gaps,
+            missing=unanswered,
             tasks=tuple(reports),
         )
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
@@ -229,13 +230,16 @@ class QueryScheduler:
         answer = Answer(
             id=entry.query.id,
             status="refused",
-            elapsed_ms=(now - entry.received_s) * 1e3,
+            elapsed_ms=(self._read(now) - entry.received_s) * 1e3,
             slo_met=False,
             coverage=Coverage(0, len(entry.query.areas)),
             reason=reason,
             message=message,
         )
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
+
+    def _read(self, now: float) -> float:
+        return now if self._stopwatch is None else self._stopwatch()
 
     def _record(self, entry: QueryEntry, answer: Answer) -> WriteRecord:
         return WriteRecord(query_record(self._iad, entry, answer, self._wall_offset_s))
@@ -249,6 +253,20 @@ class QueryScheduler:
             waiting = [s for s in entry.shares if s.task_id in self._open]
             assert entry.pending == len(waiting) > 0
             assert all(s.result is None for s in waiting)
+
+
+def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:
+    """What one IAD left missing, its coverage, and its total time in milliseconds."""
+    result = share.result
+    if result is None:
+        gaps = [Missing(area, share.gap) for area in share.areas]
+        return gaps, Coverage(0, len(gaps)), waited_ms
+    answered = [r.area for r in result.results]
+    known = answered + [gap.area for gap in result.missing]
+    # The IAD declares areas for which no node ever said hello.
+    gaps = [*result.missing, *(Missing(a, "no_node") for a in unaccounted(share.areas, known))]
+    asked = len(answered) + len(merge_missing(gaps, result.results))
+    return gaps, Coverage(len(answered), asked), result.total_ms
 
 
 def _expected_areas(asked: Sequence[str], declared: Sequence[str]) -> list[str]:

@@ -64,7 +64,6 @@ def task_record(iad: str, entry: TaskEntry, result: TaskResult, wall_offset_s: f
 def subtask_heading(iad: str, entry: TaskEntry, wall_offset_s: float) -> SubtaskHeading:
     """What the records of all subtasks of a task begin with, in the order of `SubtaskRecord`."""
     start_s = entry.received_s
-    assert entry.deadline is not None
     return (
         iad,
         round((start_s + wall_offset_s) * 1e3),
@@ -74,7 +73,7 @@ def subtask_heading(iad: str, entry: TaskEntry, wall_offset_s: float) -> Subtask
         entry.policy,
         entry.task.window.length_s,
         (entry.evaluated_s - start_s) * 1e3,
-        (entry.deadline.at_s - start_s) * 1e3,
+        (entry.deadline_s - start_s) * 1e3,
     )
 
 
@@ -88,7 +87,6 @@ def subtask_record(
     entry = subtask.parent
     start_s = entry.received_s
     dispatched_s = subtask.dispatched_s
-    assert entry.deadline is not None
     return SubtaskRecord(
         *entry.heading,
         subtask.node.name,
@@ -96,7 +94,7 @@ def subtask_record(
         None if result is None else (now - start_s) * 1e3,
         None if result is None else result.wait_ms,
         None if result is None else result.execution_ms,
-        (now if dispatched_s is None else dispatched_s) > entry.deadline.at_s,
+        (now if dispatched_s is None else dispatched_s) > entry.deadline_s,
         subtask.dispatches,
         outcome,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ from agent.wire.messages import (
     NodeStatus,
     Policy,
     Rejected,
+    Status,
     Subtask,
     SubtaskResult,
     TaskResult,
@@ -42,6 +44,8 @@ from agent.wire.messages import (
 )
 from agent.wire.records import SubtaskOutcome
 
+# One in so many infeasible tasks is served.
+PROBE_EVERY = 10
 INFEASIBLE = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
 
 
@@ -51,8 +55,10 @@ class TaskScheduler:
     A subtask is dispatched when a pod of its node is idle and nothing in the node's queue is more
     urgent by the policy. The queueing deadline orders the queue and nothing else; only the answer
     timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
-    `first_subtask_id` differs from start to start, so that a node's result for a master that is
-    gone is not taken for an answer to its successor.
+
+    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation, and
+    decides nothing; without one they take no time. `first_subtask_id` differs from start to start,
+    so that a node's result for a master that is gone is not taken for an answer to its successor.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class TaskScheduler:
         heartbeat_s: float = 1.0,
         lost_after: int = 3,
         wall_offset_s: float = 0.0,
+        stopwatch: Callable[[], float] | None = None,
         first_subtask_id: int = 1,
     ) -> None:
         self._iad = iad
@@ -74,6 +81,8 @@ class TaskScheduler:
         self._silence_s = heartbeat_s * lost_after
         self._wall_offset_s = wall_offset_s
         self._nodes = NodeTable()
+        self._stopwatch = stopwatch
+        self._infeasible_count = 0
         self._next_subtask_id = first_subtask_id
         self._open: dict[TaskEntry, None] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
@@ -139,40 +148,46 @@ class TaskScheduler:
         if not asked:
             return self._finish(entry, now)
 
+        budget_s = task.budget_ms / 1e3
         deadline = self._estimator.deadline(
-            [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
+            [node.column for node, _ in asked], task.percentile, budget_s, now
         )
+        t_0 = self._read(now)
         entry.deadline = deadline
-        entry.evaluated_s = now
+        entry.deadline_s = t_0 + deadline.queueing_budget_s
+        entry.evaluated_s = t_0
         entry.fanout = len(asked)
-        if deadline.infeasible:
+        if deadline.infeasible and not self._is_probe():
             return self._refuse(entry, now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry] = None
         entry.timer = self._timeouts.set(now + task.timeout_ms / 1e3, entry)
-        key = policy_key(self._policy_code, now, task.budget_ms / 1e3, deadline.at_s)
+        key = policy_key(self._policy_code, t_0, budget_s, entry.deadline_s)
         instructions: list[Instruction] = []
         for node, areas in asked:
             subtask = SubtaskEntry(entry, node, areas)
             entry.pending.add(subtask)
             subtask.handle = node.queue.push(key, subtask)
-            self._serve(node, now, instructions)
+            self._serve(node, t_0, instructions)
         return instructions
+
+    def _is_probe(self) -> bool:
+        """Whether an infeasible task is served all the same: now and then, since a window that gets
+        no samples would never learn that its nodes have recovered."""
+        self._infeasible_count += 1
+        return self._infeasible_count % PROBE_EVERY == 0
 
     def _refuse(self, entry: TaskEntry, now: float) -> list[Instruction]:
         entry.become("refused")
         result = TaskResult(
             id=entry.task.id,
             status="refused",
-            total_ms=(now - entry.received_s) * 1e3,
+            total_ms=(self._read(now) - entry.received_s) * 1e3,
             reason="infeasible",
             message=INFEASIBLE,
         )
-        return [
-            SendTaskResult(entry.origin, result),
-            WriteRecord(task_record(self._iad, entry, result, self._wall_offset_s)),
-        ]
+        return self._send(entry, result)
 
     def _finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
         if entry.timer >= 0:
@@ -181,18 +196,20 @@ class TaskScheduler:
         self._open.pop(entry, None)
         results = merge_results(entry.results)
         missing = merge_missing(entry.missing, results)
-        entry.become("partial" if missing else "complete")
+        status: Status = "partial" if missing else "complete"
+        entry.become(status)
         result = TaskResult(
             id=entry.task.id,
-            status="partial" if missing else "complete",
-            total_ms=(now - entry.received_s) * 1e3,
+            status=status,
+            total_ms=(self._read(now) - entry.received_s) * 1e3,
             results=results,
             missing=missing,
         )
-        return [
-            SendTaskResult(entry.origin, result),
-            WriteRecord(task_record(self._iad, entry, result, self._wall_offset_s)),
-        ]
+        return self._send(entry, result)
+
+    def _send(self, entry: TaskEntry, result: TaskResult) -> list[Instruction]:
+        record = task_record(self._iad, entry, result, self._wall_offset_s)
+        return [SendTaskResult(entry.origin, result), WriteRecord(record)]
 
     def _timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
         entry.timer = -1
@@ -201,13 +218,37 @@ class TaskScheduler:
             reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
-                subtask.become("expired")
-            else:
-                subtask.become("abandoned")
-            subtask.lose(reason)
-            instructions.append(self._settled(subtask, reason, now, None))
-        entry.pending.clear()
-        return instructions + self._finish(entry, now)
+            self._give_up(subtask, reason, now, instructions)
+        return instructions
+
+    def _give_up(
+        self, subtask: SubtaskEntry, reason: Gap, now: float, instructions: list[Instruction]
+    ) -> None:
+        """Settle a subtask without a result; it is in no queue any more."""
+        subtask.become("expired" if subtask.state == "queued" else "abandoned")
+        subtask.lose(reason)
+        self._settle(subtask, reason, now, None, instructions)
+
+    def _settle(
+        self,
+        subtask: SubtaskEntry,
+        outcome: SubtaskOutcome,
+        now: float,
+        result: SubtaskResult | None,
+        instructions: list[Instruction],
+    ) -> None:
+        """Record a subtask's end, and end its task if it was the last."""
+        record = subtask_record(subtask, outcome, result, now)
+        self.counters["subtasks"] += 1
+        self.counters["deadlines_missed"] += record.missed_deadline
+        instructions.append(WriteRecord(record))
+        entry = subtask.parent
+        entry.pending.discard(subtask)
+        if not entry.pending:
+            instructions += self._finish(entry, now)
+
+    def _read(self, now: float) -> float:
+        return now if self._stopwatch is None else self._stopwatch()
 
     # --- subtasks ----------------------------------------------------------------------------
 
@@ -242,6 +283,7 @@ class TaskScheduler:
             self._heard(node, now)
         subtask = node.busy.pop(result.id, None)
         if subtask is None:
+            node.strangers.discard(result.id)
             self.counters["duplicate_or_unknown_results"] += 1
             self._serve(node, now, instructions)
             return instructions
@@ -255,54 +297,46 @@ class TaskScheduler:
         if late:
             self.counters["late_results"] += 1
             return instructions
-        entry = subtask.parent
-        entry.pending.discard(subtask)
-        outcome = _collect(subtask, result)
-        instructions.append(self._settled(subtask, outcome, now, result))
-        if not entry.pending:
-            instructions += self._finish(entry, now)
+        self._settle(subtask, _collect(subtask, result), now, result, instructions)
         return instructions
-
-    def _settled(
-        self,
-        subtask: SubtaskEntry,
-        outcome: SubtaskOutcome,
-        now: float,
-        result: SubtaskResult | None,
-    ) -> WriteRecord:
-        record = subtask_record(subtask, outcome, result, now)
-        self.counters["subtasks"] += 1
-        self.counters["deadlines_missed"] += record.missed_deadline
-        return WriteRecord(record)
 
     # --- nodes -------------------------------------------------------------------------------
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
-        hello = event.hello
+        hello, peer = event.hello, event.peer
+        instructions: list[Instruction] = []
+        speaker = self._nodes.on(peer)
+        if speaker is not None and speaker.name != hello.node:
+            return [SendToNode(peer, Rejected(f"this link speaks for {speaker.name}"))]
         node = self._nodes.named(hello.node)
         if node is None:
             node = Node(hello.node, self._estimator.add_node())
-        elif node.hello.incarnation != hello.incarnation:
-            if hello.incarnation in node.displaced and node.state == "live":
-                text = f"another node named {hello.node} is at work here"
-                return [SendToNode(event.peer, Rejected(text))]
-            node.displaced.append(node.hello.incarnation)
-        self._nodes.bind(node, hello, event.peer)
+        else:
+            if node.hello.incarnation != hello.incarnation:
+                if hello.incarnation in node.displaced and node.state == "live":
+                    text = f"another node named {hello.node} is at work here"
+                    return [SendToNode(peer, Rejected(text))]
+                node.displaced.append(node.hello.incarnation)
+            if node.hello.areas != hello.areas:
+                # What waits for it asks for readings that it no longer stands for.
+                self._give_up_all(node, now, instructions)
+        self._nodes.bind(node, hello, peer)
         node.become("live")
-        self._reconcile(node, set(hello.running))
+        self._reconcile(node, set(hello.running), before_s=math.inf)
+        for subtask in node.busy.values():
+            # Its response time will hold the cut: not an unloaded one.
+            subtask.unbroken = False
         self._heard(node, now)
-        instructions: list[Instruction] = [
-            SendToNode(event.peer, Welcome(hello.incarnation, self._heartbeat_s))
-        ]
+        instructions.append(SendToNode(peer, Welcome(hello.incarnation, self._heartbeat_s)))
         self._serve(node, now, instructions)
         return instructions
 
-    def _reconcile(self, node: Node, running: set[int]) -> None:
-        """After a cut link: what the node no longer runs goes back to its queue, in its place."""
+    def _reconcile(self, node: Node, running: set[int], before_s: float) -> None:
+        """Compare with what the node says that its pods run. What it was sent before `before_s` and
+        does not run was lost on the way: it goes back to its queue, in its place."""
         for subtask_id, subtask in list(node.busy.items()):
-            if subtask_id in running:
-                # Its response time will hold the cut: not an unloaded one.
-                subtask.unbroken = False
+            assert subtask.dispatched_s is not None
+            if subtask_id in running or subtask.dispatched_s >= before_s:
                 continue
             del node.busy[subtask_id]
             if subtask.state == "abandoned":
@@ -311,32 +345,44 @@ class TaskScheduler:
             self.counters["redispatched"] += 1
             subtask.become("queued")
             subtask.handle = node.queue.push(self._key(subtask), subtask)
+        node.strangers = running.difference(node.busy)
+
+    def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
+        """Settle all that waits for the node or runs there."""
+        while node.queue:
+            self._give_up(node.queue.pop(), "node_down", now, instructions)
+        for subtask in node.busy.values():
+            if subtask.state == "dispatched":
+                self._give_up(subtask, "node_down", now, instructions)
 
     def _key(self, subtask: SubtaskEntry) -> float:
-        deadline = subtask.parent.deadline
-        assert deadline is not None
+        entry = subtask.parent
         return policy_key(
-            self._policy_code,
-            subtask.parent.evaluated_s,
-            subtask.parent.task.budget_ms / 1e3,
-            deadline.at_s,
+            self._policy_code, entry.evaluated_s, entry.task.budget_ms / 1e3, entry.deadline_s
         )
 
     def _node_alive(self, event: NodeAlive, now: float) -> list[Instruction]:
         node = self._nodes.on(event.peer)
-        if node is None or node.hello.incarnation != event.incarnation or node.state == "left":
+        if node is None or node.hello.incarnation != event.incarnation:
             return [SendToNode(event.peer, HelloWanted())]
         instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
         self._heard(node, now)
+        if event.running is not None:
+            # What was dispatched since the last heartbeat may not have reached the node yet.
+            self._reconcile(node, set(event.running), before_s=node.beat_s)
+            node.beat_s = now
         self._serve(node, now, instructions)
         return instructions
 
-    def _node_left(self, event: NodeLeft, _now: float) -> list[Instruction]:
+    def _node_left(self, event: NodeLeft, now: float) -> list[Instruction]:
+        instructions: list[Instruction] = []
         node = self._nodes.on(event.peer)
         if node is not None and node.hello.incarnation == event.incarnation:
             node.become("left")
             self._nodes.unbind(node)
-        return []
+            self._give_up_all(node, now, instructions)
+            self._reconcile(node, set(), before_s=math.inf)
+        return instructions
 
     def _heard(self, node: Node, now: float) -> None:
         """The node spoke. One silence timer per node is enough: it looks at `seen_s`."""
@@ -399,7 +445,8 @@ class TaskScheduler:
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     """Add a subtask's result to its task; the outcome for the record."""
-    if result.outcome == "ok":
+    wanted = result.series if subtask.parent.task.form == "series" else result.aggregate
+    if result.outcome == "ok" and wanted is not None:
         for area in subtask.areas:
             subtask.parent.results.append(AreaResult(area, result.series, result.aggregate))
         return "ok"

@@ -25,8 +25,8 @@ class TaskEntry:
     """A task being served: what is still pending and what has come back."""
 
     __slots__ = (
-        "deadline", "evaluated_s", "fanout", "heading", "missing", "origin", "pending", "policy",
-        "received_s", "results", "state", "task", "timer",
+        "deadline", "deadline_s", "evaluated_s", "fanout", "heading", "missing", "origin",
+        "pending", "policy", "received_s", "results", "state", "task", "timer",
     )  # fmt: skip
 
     def __init__(self, task: Task, origin: Peer, policy: Policy, received_s: float) -> None:
@@ -37,6 +37,7 @@ class TaskEntry:
         self.evaluated_s = received_s
         self.state = "new"
         self.deadline: Deadline | None = None
+        self.deadline_s = received_s
         self.fanout = 0
         self.heading: SubtaskHeading
         self.pending: set[SubtaskEntry] = set()

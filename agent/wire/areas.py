@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$"
+# (?!\n): to Python alone, $ also stands before a newline at the end.
+AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$(?!\n)"
 
 
 def covers(parent: str, child: str) -> bool:
@@ -16,6 +17,13 @@ def covers(parent: str, child: str) -> bool:
 def overlaps(a: str, b: str) -> bool:
     """Whether one of the two areas covers the other."""
     return covers(a, b) or covers(b, a)
+
+
+def with_parents(area: str) -> Iterator[str]:
+    """The area and all above it, finest first: ``b1/f4/r413``, ``b1/f4``, ``b1``."""
+    while area:
+        yield area
+        area = area.rpartition("/")[0]
 
 
 def matching(asked: Iterable[str], declared: Iterable[str]) -> list[str]:

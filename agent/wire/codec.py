@@ -20,8 +20,10 @@ HEADER_BYTES: Final = 3
 MESSAGEPACK: Final = b"M"
 JSON: Final = b"J"
 
-# A query of 1,024 long areas stays below this; a result of hundreds of rooms below the other.
+# A query of 1,024 long areas stays below the first, a node's three days of eight channels below
+# the second, hundreds of rooms below the third.
 MAX_REQUEST_BYTES: Final = 1 << 20
+MAX_SUBTASK_RESULT_BYTES: Final = 1 << 24
 MAX_RESULT_BYTES: Final = 1 << 28
 
 T = TypeVar("T")

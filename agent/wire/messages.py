@@ -19,15 +19,25 @@ LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
 
 Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+# (?!\n): to Python alone, $ also stands before a newline at the end.
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
+Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
 Label = Annotated[str, Meta(max_length=32)]
 Text = Annotated[str, Meta(max_length=512)]
 Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
 Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
+# What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
+SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
+# Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
+SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
+# Neither NaN nor infinite, which JSON cannot say.
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
 Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
+Running = Annotated[tuple[SubtaskId, ...], Meta(max_length=512)]
 Form = Literal["series", "aggregate"]
 Policy = Literal["fifo", "spr", "tedfq", "edfq"]
 
@@ -92,7 +102,7 @@ class Slo(Part, frozen=True):
     """Tail-latency objective: the `percentile`-th percentile of response times is at most
     `latency_ms` (p_q and x_q of DSSP)."""
 
-    percentile: Percentile
+    percentile: SloPercentile
     latency_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
 
 
@@ -116,17 +126,17 @@ class Series(Part, frozen=True, omit_defaults=True):
 class ChannelAggregate(Part, frozen=True):
     """Aggregate of one channel; readings that are missing count nowhere."""
 
-    count: Annotated[int, Meta(ge=0)]
-    min: float
-    mean: float
-    max: float
+    count: Count
+    min: Finite
+    mean: Finite
+    max: Finite
 
 
 class Aggregate(Part, frozen=True):
     """Aggregate of a window; `first_ms` and `last_ms` are the times of its outermost readings."""
 
-    first_ms: int
-    last_ms: int
+    first_ms: WallMs
+    last_ms: WallMs
     channels: dict[Channel, ChannelAggregate]
 
 
@@ -148,18 +158,18 @@ class Missing(Part, frozen=True):
 class Coverage(Part, frozen=True):
     """Areas answered of areas asked."""
 
-    answered: int
-    asked: int
+    answered: Count
+    asked: Count
 
 
 class TaskReport(Part, frozen=True):
     """What a client may know of one IAD's task: its budget (p_t, x_t), coverage and total time."""
 
     iad: Name
-    percentile: float
-    budget_ms: float
+    percentile: Finite
+    budget_ms: Finite
     coverage: Coverage
-    total_ms: float
+    total_ms: Finite
 
 
 # --- client → master ---------------------------------------------------------------------------
@@ -186,7 +196,7 @@ class Answer(Message, frozen=True, tag="answer"):
 
     id: Annotated[str, Meta(max_length=64)]
     status: Status
-    elapsed_ms: float
+    elapsed_ms: Finite
     slo_met: bool
     coverage: Coverage
     results: tuple[AreaResult, ...] = ()
@@ -220,7 +230,7 @@ class TaskResult(Message, frozen=True, tag="task_result"):
 
     id: Annotated[str, Meta(max_length=64)]
     status: Status
-    total_ms: float
+    total_ms: Finite
     results: tuple[AreaResult, ...] = ()
     missing: tuple[Missing, ...] = ()
     reason: Refusal | None = None
@@ -245,13 +255,15 @@ class Hello(Message, frozen=True, tag="hello"):
     pods: Annotated[int, Meta(ge=1, le=256)]
     version: Text
     emulates: Text = ""
-    running: Annotated[tuple[int, ...], Meta(max_length=256)] = ()
+    running: Running = ()
 
 
-class Heartbeat(Message, frozen=True, tag="heartbeat"):
-    """Both directions: the sender is alive; `incarnation` is the node's."""
+class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
+    """Both directions: the sender is alive; `incarnation` is the node's. From the node `running`
+    names, as in its hello, what the master may not give up for lost."""
 
     incarnation: Identifier
+    running: Running | None = None
 
 
 class Goodbye(Message, frozen=True, tag="goodbye"):
@@ -264,10 +276,10 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
     """What a pod found. `wait_ms` is from received to started, `execution_ms` from started to
     finished, both on the node's clock."""
 
-    id: int
+    id: SubtaskId
     outcome: Literal["ok", "no_data", "error"]
-    wait_ms: float
-    execution_ms: float
+    wait_ms: Finite
+    execution_ms: Finite
     series: Series | None = None
     aggregate: Aggregate | None = None
     message: Text = ""
@@ -296,7 +308,7 @@ class Rejected(Message, frozen=True, tag="rejected"):
 class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     """One node's share of a task, for one idle pod."""
 
-    id: int
+    id: SubtaskId
     window: Window
     channels: Channels = ()
     form: Form = "series"

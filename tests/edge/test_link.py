@@ -69,14 +69,14 @@ def test_start_says_hello_and_the_welcome_starts_the_heartbeats() -> None:
     assert kinds(link.handle(WELCOME, 0.3)) == [Report]
     assert link.wake_at == 1.3
     assert link.handle(Tick(), 1.29) == []
-    assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here"))]
+    assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here", ()))]
     assert link.wake_at == 2.3
 
 
 def test_heartbeats_missed_while_held_up_are_not_made_up_for() -> None:
     link = joined()
     link.handle(Heartbeat("here"), 2.5)
-    assert link.handle(Tick(), 2.5) == [Send(Heartbeat("here"))]
+    assert link.handle(Tick(), 2.5) == [Send(Heartbeat("here", ()))]
     assert link.handle(Tick(), 2.6) == []
 
 
@@ -85,7 +85,7 @@ def test_a_silent_master_is_left_after_three_heartbeats_and_greeted_again() -> N
     assert LOST_AFTER == 3
     link.handle(Heartbeat("here"), 0.9)
     for now in (1.0, 2.0, 3.0):
-        assert link.handle(Tick(), now) == [Send(Heartbeat("here"))]
+        assert link.handle(Tick(), now) == [Send(Heartbeat("here", ()))]
     assert link.handle(Tick(), 3.89) == []
     instructions = link.handle(Tick(), 3.9)
     assert kinds(instructions) == [Close, Report]
@@ -353,3 +353,12 @@ class LinkModel(RuleBasedStateMachine):
 
 LinkModel.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestLinkModel = LinkModel.TestCase
+
+
+def test_a_heartbeat_names_what_the_pods_run() -> None:
+    link = joined()
+    link.handle(Subtask(7, Window(last_s=1.0)), 0.5)
+    assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here", (7,)))]
+    link.handle(Finished(7), 1.4)
+    link.handle(Heartbeat("here"), 1.5)
+    assert link.handle(Tick(), 2.3) == [Send(Heartbeat("here", ()))]

@@ -13,7 +13,16 @@ import zmq
 
 from agent.client import NoReplyError, Operator
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import Hello, MasterMessage, Message, Subtask, SubtaskResult, Welcome
+from agent.wire.messages import (
+    Hello,
+    MasterMessage,
+    Message,
+    Series,
+    Subtask,
+    SubtaskResult,
+    Welcome,
+)
+from agent.wire.packed import Float32Column, Int64Column
 from tests.scheduling.oracle import aggregate
 
 COMMAND = Path(sys.executable).with_name("sanderling-master")
@@ -109,5 +118,17 @@ class FakeNode:
         """Take one subtask and answer it."""
         subtask = self.receive()
         assert isinstance(subtask, Subtask)
-        self.send(SubtaskResult(subtask.id, "ok", 0.1, 0.2, aggregate=aggregate(value)))
+        self.answer(subtask, value)
         return subtask
+
+    def answer(self, subtask: Subtask, value: float = 20.0) -> None:
+        """Send what the subtask asks for: one reading of `value`."""
+        series = Series(Int64Column.of([1]), {"temperature": Float32Column.of([value])})
+        asked = {"series": series} if subtask.form == "series" else {"aggregate": aggregate(value)}
+        self.send(SubtaskResult(subtask.id, "ok", 0.1, 0.2, **asked))
+
+    def answer_all(self) -> None:
+        """Answer every subtask that waits; pass over anything else."""
+        while self.socket.poll(0):
+            if isinstance(message := self.receive(), Subtask):
+                self.answer(message)

@@ -79,6 +79,46 @@ def test_every_mutated_frame_gets_one_clear_error(master, context, name):
     assert not socket.poll(0)
 
 
+@pytest.mark.parametrize("name", DECODERS)
+def test_mutated_frames_that_still_say_something_do_not_end_the_master(master, context, join, name):
+    """Hostile but well-formed: other areas, budgets, windows, ids, results nobody asked for."""
+    node = join(master, "honest")
+    sockets = [context.socket(zmq.DEALER) for _ in range(4)]
+    for socket in sockets:
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.RCVHWM, 0)
+        socket.connect(getattr(master, name))
+    draw = random.Random(f"decodable {name}")
+    decoder = Decoder(DECODERS[name])
+    samples = [s for s in SAMPLES.values() if isinstance(s, DECODERS[name])]
+    good = [encode(s, c) for s, c in itertools.product(samples, (JSON, MESSAGEPACK))]
+    sent = 0
+    while sent < FRAMES:
+        frame = mutated(draw.choice(good), draw)
+        try:
+            decoder.decode(frame)
+        except WireError:
+            continue
+        draw.choice(sockets).send(frame)
+        sent += 1
+        if sent % 50 == 0:
+            master.status()
+            node.answer_all()
+
+    def quiet(status):
+        node.answer_all()
+        return not status.open_queries and not status.open_tasks
+
+    master.wait_until(quiet)
+    assert master.process.poll() is None
+    node.send(m.Heartbeat(node.hello.incarnation))
+    assert isinstance(node.receive(), m.Heartbeat)
+    with Client(master.public) as client:
+        client.send(m.Query("q", ("b1/f4/r1",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
+        node.serve()
+        assert client.receive(PATIENCE_MS).status == "complete"
+
+
 @pytest.mark.usefixtures("intact")
 def test_messages_of_many_frames_are_refused(master, context):
     socket = context.socket(zmq.DEALER)
@@ -115,7 +155,7 @@ def test_a_node_that_lies_harms_only_its_own_areas(master, join, intact):
     with Client(master.public) as client:
         client.send(m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
         theirs = intact.receive()
-        for subtask_id in (theirs.id, -1, 10**9):
+        for subtask_id in (theirs.id, 0, 10**9):
             liar.send(m.SubtaskResult(subtask_id, "ok", 0.0, 0.0))
         liar.send(m.Heartbeat("somebody else"))
         liar.send(m.Goodbye("somebody else"))

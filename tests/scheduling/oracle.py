@@ -9,12 +9,18 @@ NODES = {
 }
 
 
-def hello(node: str, incarnation: str, pods: int = 1, running: tuple[int, ...] = ()) -> m.Hello:
+def hello(
+    node: str,
+    incarnation: str,
+    pods: int = 1,
+    running: tuple[int, ...] = (),
+    areas: tuple[str, ...] | None = None,
+) -> m.Hello:
     return m.Hello(
         node=node,
         incarnation=incarnation,
         history="h" + node,
-        areas=NODES[node],
+        areas=areas or NODES[node],
         channels=("temperature",),
         pods=pods,
         version="test",
@@ -33,10 +39,11 @@ def task(
     return m.Task(
         id=f"t{number}",
         areas=areas,
-        window=m.Window(last_s=60.0),
+        window=m.Window(last_s=float(number)),
         percentile=percentile,
         budget_ms=budget_ms,
         timeout_ms=timeout_ms,
+        form="aggregate",
     )
 
 

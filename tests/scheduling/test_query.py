@@ -25,6 +25,9 @@ POOL = (
 )
 
 
+DECLARED = {member.iad: member.areas for member in POOL}
+
+
 class Rig:
     """A query scheduler and what came out of it."""
 
@@ -98,10 +101,47 @@ def test_the_answer_waits_for_the_slowest_task(rig):
     rig.ask("b1")
     for iad, task in rig.tasks:
         assert not rig.answers
-        rig.give(iad, task, now=0.3, areas=(f"{iad}/x",))
+        rig.give(iad, task, now=0.3, areas=DECLARED[iad])
     [answer] = rig.answers
     assert (answer.status, answer.slo_met) == ("complete", True)
-    assert answer.coverage == m.Coverage(3, 3)
+    assert answer.coverage == m.Coverage(5, 5)
+
+
+def test_a_declared_area_for_which_no_node_ever_came_is_missing(rig):
+    rig.ask("b1/f7")
+    rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717",))
+    rig.give("iad4", rig.tasks[1][1], now=0.1, areas=("b1/f7/r752",))
+    [answer] = rig.answers
+    assert answer.missing == (m.Missing("b1/f7/r719", "no_node"),)
+    assert [t.coverage for t in answer.tasks] == [m.Coverage(1, 2), m.Coverage(1, 1)]
+
+
+def test_an_iad_without_a_node_leaves_its_own_areas_missing_and_not_the_floor(rig):
+    rig.ask("b1/f7")
+    gap = m.Missing("b1/f7", "no_node")
+    rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717", "b1/f7/r719"))
+    rig.give("iad4", rig.tasks[1][1], now=0.1, areas=(), missing=(gap,))
+    [answer] = rig.answers
+    assert answer.coverage == m.Coverage(2, 2), "what is below b1/f7 was answered elsewhere"
+
+
+def test_rooms_finer_than_declared_are_taken_as_they_come(rig):
+    rig.ask("b1/f4")
+    rig.give("iad3", rig.tasks[0][1], now=0.1, areas=("b1/f4/r413", "b1/f4/r415"))
+    assert rig.answers[0].coverage == m.Coverage(2, 2)
+
+
+def test_the_stopwatch_times_evaluation_and_aggregation():
+    times = iter([0.25, 0.75])
+    scheduler = QueryScheduler("iad1", POOL, run="run", stopwatch=lambda: next(times))
+    query = m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 700.0))
+    [send] = scheduler.handle(QueryArrived("client", query), 0.0)
+    result = m.TaskResult(
+        send.task.id, "complete", 1.0, (m.AreaResult("b1/f4", aggregate=aggregate(1.0)),)
+    )
+    answer, write = scheduler.handle(TaskReturned("iad3", result), 0.5)
+    assert (answer.answer.elapsed_ms, answer.answer.slo_met) == (750.0, False)
+    assert (write.record.evaluated_ms, write.record.aggregated_ms) == (250.0, 750.0)
 
 
 def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
@@ -113,7 +153,7 @@ def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
     assert answer.status == "partial"
     assert answer.coverage == m.Coverage(2, 4)
     assert answer.missing == (
-        m.Missing("b1/f7/r752", "iad_unreachable"),
+        m.Missing("b1/f7/r752", "timeout"),
         m.Missing("b1/f9", "no_node"),
     )
     rig.give("iad4", rig.tasks[1][1], now=2.5)

@@ -245,3 +245,80 @@ def test_records_hold_the_times_of_the_papers_figure_7():
     assert tasks[1].queueing_budget_ms == pytest.approx(500.0 - tasks[1].unloaded_ms)
     assert second.deadline_ms == pytest.approx(tasks[1].queueing_budget_ms)
     assert second.missed_deadline == (second.dispatched_ms > second.deadline_ms)
+
+
+def test_what_a_live_node_no_longer_runs_is_dispatched_again_but_not_what_is_on_its_way(rig):
+    rig.join("n1", pods=2)
+    rig.do(NodeAlive("link-n1", "boot-n1", ()), 1.0)
+    rig.ask(1, ("b1/f4/r1",), now=1.5)
+    # This heartbeat may have left before the subtask came.
+    rig.do(NodeAlive("link-n1", "boot-n1", ()), 2.0)
+    assert len(rig.dispatched) == 1
+    rig.do(NodeAlive("link-n1", "boot-n1", ()), 3.0)
+    assert len(rig.dispatched) == 2
+    rig.answer(found(rig.dispatched[1][1].id), "n1", now=3.1)
+    assert rig.results[0].status == "complete"
+
+
+def test_a_heartbeat_of_a_node_that_does_not_say_what_it_runs_changes_nothing(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=0.5)
+    for now in (1.0, 2.0, 3.0):
+        rig.do(NodeAlive("link-n1", "boot-n1"), now)
+    assert len(rig.dispatched) == 1
+
+
+def test_pods_that_run_something_for_a_master_that_is_gone_are_not_idle(rig):
+    rig.join("n1", running=(77,))
+    rig.ask(1, ("b1/f4/r1",), now=0.1)
+    assert not rig.dispatched
+    rig.answer(found(77), "n1", now=0.2)
+    assert len(rig.dispatched) == 1
+
+
+def test_a_result_in_the_form_that_nobody_asked_for_is_an_error(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    empty = m.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 0.0)
+    rig.answer(empty, "n1", now=1.1)
+    assert rig.results[0].missing == (m.Missing("b1/f4/r1", "node_error"),)
+
+
+def test_one_infeasible_task_in_ten_is_served_so_that_the_window_learns(rig):
+    rig.join("n1")
+    for _ in range(200):
+        rig.estimator.observe(0, 0.1, 0.2)
+    for number in range(10):
+        rig.ask(number, ("b1/f4/r1",), now=0.3, budget_ms=10)
+    assert [r.status for r in rig.results] == ["refused"] * 9
+    assert len(rig.dispatched) == 1
+
+
+def test_a_node_that_says_goodbye_is_not_waited_for(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    rig.ask(2, ("b1/f4/r1",), now=1.0)
+    rig.do(NodeLeft("link-n1", "boot-n1"), 1.1)
+    assert [r.missing for r in rig.results] == [(m.Missing("b1/f4/r1", "node_down"),)] * 2
+
+
+def test_a_node_that_moved_does_not_answer_for_where_it_was(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    moved = hello("n1", "boot-2", areas=("b1/f4/r7",))
+    rig.do(NodeJoined("link-2", moved), 1.1)
+    assert rig.results[0].missing == (m.Missing("b1/f4/r1", "node_down"),)
+    assert len(rig.dispatched) == 1
+
+
+def test_the_stopwatch_sets_t_0_after_the_evaluation():
+    times = iter([1.25, 1.75])
+    rig = Rig(stopwatch=lambda: next(times))
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.5)
+    subtask, task_record = rig.records
+    assert (subtask.enqueued_ms, subtask.dispatched_ms, subtask.result_ms) == (250, 250, 500)
+    assert subtask.deadline_ms == pytest.approx(250 + task_record.queueing_budget_ms)
+    assert (task_record.evaluated_ms, task_record.aggregated_ms) == (250, 750)
+    assert rig.results[0].total_ms == 750

@@ -47,6 +47,8 @@ class ModelNode:
         self.pods = 1
         self.heard_s = 0.0
         self.running: dict[int, m.Subtask] = {}
+        self.strangers: set[int] = set()
+        self.areas: tuple[str, ...] | None = None
 
 
 class TaskSchedulerMachine(RuleBasedStateMachine):
@@ -65,6 +67,10 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         self.answered: dict[str, m.TaskResult] = {}
         self.records = []
         self.sent_ids: set[int] = set()
+        # Task → node that was asked → what became of it; and the areas nobody covered.
+        self.outcomes: dict[str, dict[str, str | None]] = {}
+        self.covered: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.unmatched: dict[str, set[str]] = {}
 
     # --- the world ---------------------------------------------------------------------------
 
@@ -81,7 +87,8 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         assert subtask.id not in self.sent_ids, "ids are never used twice"
         self.sent_ids.add(subtask.id)
         [node] = [n for n in self.nodes.values() if n.link == peer]
-        assert len(node.running) < node.pods, "dispatched to a node without an idle pod"
+        busy = len(node.running) + len(node.strangers)
+        assert busy < node.pods, "dispatched to a node without an idle pod"
         node.running[subtask.id] = subtask
 
     def check_result(self, result):
@@ -89,15 +96,23 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         assert result.id not in self.answered, "answered twice"
         asked, arrived = self.asked[result.id]
         assert self.now <= arrived + asked.timeout_ms / 1e3 + 1e-9
-        wanted = {a for areas in NODES.values() for a in areas} & {
-            a for areas in NODES.values() for a in areas if any(covers(w, a) for w in asked.areas)
-        }
-        seen = {r.area for r in result.results} | {g.area for g in result.missing}
-        assert {r.area for r in result.results}.isdisjoint(g.area for g in result.missing)
-        assert seen <= wanted | set(asked.areas)
-        assert (result.status == "complete") == (not result.missing)
-        assert seen
+        counts: dict[str, int] = dict.fromkeys(self.unmatched[result.id], 0)
+        for name, areas in self.covered[result.id].items():
+            for area in areas:
+                ok = self.outcomes[result.id][name] == "ok"
+                counts[area] = counts.get(area, 0) + ok
+        got = {r.area: r.aggregate.channels["temperature"].count for r in result.results}
+        if result.status != "refused":
+            assert got == {area: n for area, n in counts.items() if n}
+            assert {g.area for g in result.missing} == {a for a, n in counts.items() if not n}
+            assert (result.status == "complete") == (not result.missing)
         self.answered[result.id] = result
+
+    def settle(self, name, outcome, task_id=None):
+        """A node's share of its open tasks (or one of them) has ended, unless it had before."""
+        for number in [task_id] if task_id else list(self.outcomes):
+            if number not in self.answered and self.outcomes[number].get(name, "") is None:
+                self.outcomes[number][name] = outcome
 
     def relink(self, name):
         self.link_count += 1
@@ -107,40 +122,88 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
 
     # --- rules -------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(sorted(NODES)), pods=st.integers(1, 3))
-    def a_node_starts(self, name, pods):
+    @rule(
+        name=st.sampled_from(sorted(NODES)),
+        pods=st.integers(1, 3),
+        moved=st.sampled_from([None, None, None, ("b1/f5/r7",)]),
+    )
+    def a_node_starts(self, name, pods, moved):
         node = self.nodes[name]
         node.incarnation += 1
         node.pods = pods
         node.running = {}
-        self.do(NodeJoined(self.relink(name), hello(name, str(node.incarnation), pods)))
+        node.strangers = set()
+        if node.incarnation > 1 and moved != node.areas:
+            self.settle(name, "node_down")
+        node.areas = moved
+        self.do(
+            NodeJoined(
+                self.relink(name), hello(name, str(node.incarnation), pods, areas=node.areas)
+            )
+        )
 
-    @rule(name=st.sampled_from(sorted(NODES)), lost=st.booleans())
-    def a_link_is_cut(self, name, lost):
-        """Messages in flight may be lost with the link; the node says what it still runs."""
+    @rule(name=st.sampled_from(sorted(NODES)), lost=st.booleans(), stranger=st.booleans())
+    def a_link_is_cut(self, name, lost, stranger):
+        """Messages in flight may be lost with the link; the node says what it still runs, which
+        may be something that this master never sent."""
         node = self.nodes[name]
         if node.link is None:
             return
         if lost and node.running:
             node.running.popitem()
-        running = tuple(node.running)
+        if stranger and len(node.running) + len(node.strangers) < node.pods:
+            node.strangers.add(10**9 + self.link_count)
+        running = (*node.running, *node.strangers)
         link = self.relink(name)
-        self.do(NodeJoined(link, hello(name, str(node.incarnation), node.pods, running)))
+        self.do(
+            NodeJoined(
+                link, hello(name, str(node.incarnation), node.pods, running, areas=node.areas)
+            )
+        )
+
+    @precondition(lambda self: any(n.running for n in self.nodes.values()))
+    @rule(data=st.data())
+    def a_message_is_lost_on_a_live_link(self, data):
+        busy = sorted(name for name, node in self.nodes.items() if node.running)
+        self.nodes[data.draw(st.sampled_from(busy))].running.popitem()
+
+    @precondition(lambda self: any(n.strangers for n in self.nodes.values()))
+    @rule()
+    def a_stranger_finishes(self):
+        for node in self.nodes.values():
+            if node.strangers and node.link is not None:
+                node.heard_s = self.now
+                self.do(SubtaskReturned(node.link, found(node.strangers.pop())))
+
+    @rule(data=st.data())
+    def a_link_claims_a_second_name(self, data):
+        linked = sorted(name for name, node in self.nodes.items() if node.link is not None)
+        if not linked:
+            return
+        name = data.draw(st.sampled_from(linked))
+        other = data.draw(st.sampled_from(sorted(set(NODES) - {name})))
+        [reply] = self.scheduler.handle(
+            NodeJoined(self.nodes[name].link, hello(other, "liar")), self.now
+        )
+        assert isinstance(reply.message, m.Rejected)
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def a_node_stops(self, name):
         node = self.nodes[name]
         if node.link is not None:
+            self.settle(name, "node_down")
             self.do(NodeLeft(node.link, str(node.incarnation)))
             node.link = None
             node.running = {}
+            node.strangers = set()
 
     @rule()
     def all_nodes_send_heartbeats(self):
         for node in self.nodes.values():
             if node.link is not None:
                 node.heard_s = self.now
-                self.do(NodeAlive(node.link, str(node.incarnation)))
+                running = (*node.running, *node.strangers)
+                self.do(NodeAlive(node.link, str(node.incarnation), running))
 
     @rule(
         areas=st.lists(
@@ -156,6 +219,27 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         number = len(self.asked) + 1
         asked = task(number, tuple(areas), budget_ms=budget_ms, timeout_ms=timeout_ms)
         self.asked[asked.id] = (asked, self.now)
+        covered = {}
+        for name, node in self.nodes.items():
+            own = node.areas or NODES[name]
+            within = tuple(a for a in own if any(covers(w, a) for w in areas))
+            if node.incarnation and within:
+                covered[name] = within
+        states = {s.node: s.state for s in self.scheduler.node_statuses()}
+        self.covered[asked.id] = covered
+        self.outcomes[asked.id] = {
+            name: None if states[name] == "live" else "node_down" for name in covered
+        }
+        self.unmatched[asked.id] = {
+            w
+            for w in areas
+            if not any(
+                covers(w, a)
+                for name, node in self.nodes.items()
+                if node.incarnation
+                for a in node.areas or NODES[name]
+            )
+        }
         self.do(TaskArrived(("client", number), asked))
 
     @precondition(lambda self: any(n.running for n in self.nodes.values()))
@@ -164,7 +248,9 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         busy = sorted(name for name, node in self.nodes.items() if node.running)
         node = self.nodes[data.draw(st.sampled_from(busy))]
         subtask_id = data.draw(st.sampled_from(sorted(node.running)))
-        del node.running[subtask_id]
+        task_id = f"t{node.running.pop(subtask_id).window.last_s:.0f}"
+        name = next(name for name, other in self.nodes.items() if other is node)
+        self.settle(name, outcome, task_id)
         result = (
             found(subtask_id)
             if outcome == "ok"
@@ -222,7 +308,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                     POLICIES[self.policy],
                     parent.evaluated_s,
                     parent.task.budget_ms / 1e3,
-                    parent.deadline.at_s,
+                    parent.deadline_s,
                 )
                 subtask.handle = node.queue.push(key, subtask)
             assert [k for k, _ in waiting] == sorted(k for k, _ in waiting)

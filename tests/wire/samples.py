@@ -89,6 +89,7 @@ SAMPLES: dict[str, m.Message] = {
         running=(12,),
     ),
     "heartbeat": m.Heartbeat("5f1d3c"),
+    "heartbeat_running": m.Heartbeat("5f1d3c", (12, 13)),
     "goodbye": m.Goodbye("5f1d3c"),
     "subtask": m.Subtask(id=12, window=m.Window(last_s=600.0), channels=("temperature",)),
     "subtask_result": m.SubtaskResult(

@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(frame, line):
         ({"window": {"last_s": 0}}, "> 0"),
         ({"window": {"start_ms": 2, "end_ms": 2}}, "start_ms must be before its end_ms"),
         ({"window": {"start_ms": 2}}, "needs both start_ms and end_ms"),
-        ({"slo": {"percentile": 100, "latency_ms": 5}}, "< 100"),
+        ({"slo": {"percentile": 100, "latency_ms": 5}}, "<= 99.9999"),
         ({"slo": {"percentile": 99, "latency_ms": float("inf")}}, "latency_ms"),
         ({"form": "picture"}, "Invalid enum value 'picture'"),
         ({"timeout_ms": -1}, "$.timeout_ms"),
@@ -199,3 +199,33 @@ def test_mutated_frames_are_decoded_or_refused_never_worse():
             else:
                 encode(message, codec)
     assert refused > 20_000
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("subtask_result", {"id": 2**53}),
+        ("subtask_result", {"id": -1}),
+        ("subtask_result", {"execution_ms": float("nan")}),
+        ("subtask_result", {"aggregate": {"first_ms": 2**60, "last_ms": 0, "channels": {}}}),
+        ("hello", {"running": [2**53]}),
+        ("hello", {"node": "n1\n"}),
+        ("hello", {"areas": ["b1/f4\n"]}),
+        ("task", {"percentile": 100.0}),
+        ("query", {"slo": {"percentile": 99.99999999999999, "latency_ms": 5}}),
+        ("query", {"slo": {"percentile": 5e-324, "latency_ms": 5}}),
+    ],
+)
+def test_numbers_and_names_out_of_bounds_are_refused(name, change):
+    body = msgspec.msgpack.decode(encode(SAMPLES[name])[3:]) | change
+    with pytest.raises(WireError):
+        decoder_for(SAMPLES[name]).decode(b"10M" + msgspec.msgpack.encode(body))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_an_aggregate_is_finite(value):
+    aggregate = {"count": 1, "min": value, "mean": 0.0, "max": 0.0}
+    body = msgspec.msgpack.decode(encode(SAMPLES["subtask_result"])[3:])
+    body["aggregate"] = {"first_ms": 0, "last_ms": 0, "channels": {"x": aggregate}}
+    with pytest.raises(WireError):
+        decoder_for(SAMPLES["subtask_result"]).decode(b"10M" + msgspec.msgpack.encode(body))
