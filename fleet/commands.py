@@ -56,13 +56,14 @@ def _area(text: str) -> str:
     return _matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
 
 
-ADDRESS = Parsed(
-    "address",
-    _matching(
-        r"(tcp://[^/:]+:\d{1,5}|tcp://\[[^]]+\]:\d{1,5}|ipc://.+)",
-        "an address; write tcp://host:port",
-    ),
-)
+def _address(text: str) -> str:
+    match = re.fullmatch(r"tcp://[^/:\s]+:([0-9]{1,5})|ipc://.+", text)
+    if match is None or (match[1] and not 1 <= int(match[1]) <= 65_535):
+        raise ValueError(f"{text!r} is not an address; write tcp://host:port")
+    return text
+
+
+ADDRESS = Parsed("address", _address)
 AREA = Parsed("area", _area)
 CHANNEL = Parsed(
     "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")

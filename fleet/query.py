@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from agent.client import Client, NoReplyError
-from agent.wire.codec import HEADER_BYTES, JSON, encode
+from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Form, Slo, Window
 from fleet import exits, screen
 
@@ -43,6 +43,14 @@ def run(
             )
     except NoReplyError as error:
         return exits.fail(str(error), exits.NO_REPLY)
+    except WireError as error:
+        return exits.fail(
+            f"the reply from {master} is no answer to a query ({error}); "
+            "is this a master's public socket?",
+            exits.NO_REPLY,
+        )
+    except ValueError as error:  # the address
+        return exits.fail(str(error), exits.USAGE)
     if as_json:
         sys.stdout.write(encode(answer, JSON)[HEADER_BYTES:].decode() + "\n")
     elif answer.status == "refused":

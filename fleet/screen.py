@@ -139,11 +139,13 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     if answer.status == "refused":
         text.append(f": {answer.message or answer.reason}", style="not bold default")
         return text
-    late = answer.elapsed_ms > slo.latency_ms
+    # Only a complete answer in time keeps an SLO.
+    kept = "within its SLO" if answer.slo_met else "over its SLO"
+    if answer.status == "partial":
+        kept = "SLO missed"
     text.append(
         f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
-        f"{format_ms(answer.elapsed_ms)}, {'over' if late else 'within'} its SLO "
-        f"({format_slo(slo)})",
+        f"{format_ms(answer.elapsed_ms)}, {kept} ({format_slo(slo)})",
         style="not bold default",
     )
     return text

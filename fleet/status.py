@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from agent.client import NoReplyError, Operator
-from agent.wire.codec import HEADER_BYTES, JSON, encode
+from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from fleet import exits, screen
 
 
@@ -16,6 +16,14 @@ def run(operator: str, *, timeout_ms: float, as_json: bool) -> int:
             status = link.status(timeout_ms)
     except NoReplyError as error:
         return exits.fail(str(error), exits.NO_REPLY)
+    except WireError as error:
+        return exits.fail(
+            f"the reply from {operator} is no IAD's state ({error}); "
+            "is this a master's operator socket?",
+            exits.NO_REPLY,
+        )
+    except ValueError as error:  # the address, or the master could not read the request
+        return exits.fail(str(error), exits.USAGE)
     if as_json:
         sys.stdout.write(encode(status, JSON)[HEADER_BYTES:].decode() + "\n")
     else:

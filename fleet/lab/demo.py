@@ -34,7 +34,6 @@ from fleet.lab.workload import Arrival
 from fleet.units import format_duration
 
 POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
-FAILED: Final = 1
 LOOK_EVERY_S: Final = 1.0
 # Long enough for a hundred response times of every node, at a load that keeps two cores calm.
 LONGEST_WARM_UP_S: Final = 15.0
@@ -100,10 +99,10 @@ def run(options: Options) -> int:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
-        return FAILED
+        return exits.FAILED
     except OSError as error:
-        return exits.fail(str(error), FAILED)
-    return 0
+        return exits.fail(str(error), exits.FAILED)
+    return exits.DONE
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:

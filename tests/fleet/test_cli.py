@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from agent.wire.codec import Decoder
-from agent.wire.messages import Answer, IadStatus
+from agent.wire.messages import Answer, Coverage, IadStatus, Slo, Status
 from fleet.lab.processes import agent_command, free_ports
 from fleet.lab.testbed import Testbed
+from fleet.screen import status_line
 from tests.fleet.conftest import SMALL
 
 ROOM = SMALL.nodes[0].area
@@ -49,6 +50,7 @@ def test_a_partial_answer_says_what_is_missing_and_why(bed: Testbed) -> None:
     assert done.returncode == 1
     assert "missing b1/f9: no edge node covers it" in done.stdout
     assert "partial: 1 of 2 areas" in done.stdout
+    assert "SLO missed (p99 ≤ 5000 ms)" in done.stdout
 
 
 def test_json_is_the_answer_of_the_wire(bed: Testbed) -> None:
@@ -87,6 +89,50 @@ def test_a_silent_master_is_one_line_and_status_4() -> None:
         assert (done.returncode, done.stdout) == (4, "")
         assert address in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_socket_of_another_kind_is_one_line_and_status_4(bed: Testbed) -> None:
+    public, nodes, operator = bed.addresses[:3]
+    for command, address, what in (
+        (("query", "--area", "b1", "--master"), operator, "public"),
+        (("query", "--area", "b1", "--master"), nodes, "public"),
+        (("status", "--operator"), public, "operator"),
+        (("status", "--operator"), nodes, "operator"),
+    ):
+        done = fleet(*command, address)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr.startswith(f"fleet: the reply from {address} is no ")
+        assert done.stderr.endswith(f"; is this a master's {what} socket?\n")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:99999", "ipc://" + "a" * 200])
+@pytest.mark.parametrize(
+    "command",
+    [("query", "--area", "b1", "--timeout", "1ms", "--master"), ("status", "--operator")],
+)
+def test_an_address_that_cannot_be_is_one_line_and_status_2(
+    command: tuple[str, ...], address: str
+) -> None:
+    done = fleet(*command, address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert address in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "elapsed_ms", "says"),
+    [
+        ("complete", 499.0, "1 of 2 areas in 499 ms, within its SLO (p99 ≤ 500 ms)"),
+        ("complete", 501.0, "1 of 2 areas in 501 ms, over its SLO (p99 ≤ 500 ms)"),
+        ("partial", 3.0, "1 of 2 areas in 3.0 ms, SLO missed (p99 ≤ 500 ms)"),
+        ("partial", 501.0, "1 of 2 areas in 501 ms, SLO missed (p99 ≤ 500 ms)"),
+    ],
+)
+def test_only_a_complete_answer_keeps_its_slo(status: Status, elapsed_ms: float, says: str) -> None:
+    met = status == "complete" and elapsed_ms <= 500
+    answer = Answer("q", status, elapsed_ms, met, Coverage(1, 2))
+    assert str(status_line(answer, Slo(99.0, 500.0))) == f"{status}: {says}"
 
 
 @pytest.mark.parametrize(
