@@ -123,12 +123,12 @@ class Client(_Link[Answer]):
             slo=Slo(percentile, latency_ms),
             channels=tuple(channels),
             form=form,
-            timeout_ms=timeout_ms,
+            timeout_ms=latency_ms * DEFAULT_TIMEOUT_FACTOR if timeout_ms is None else timeout_ms,
             label=label,
         )
         self.send(query)
-        patience_ms = GRACE_MS + (timeout_ms or latency_ms * DEFAULT_TIMEOUT_FACTOR)
-        give_up = time.monotonic() + patience_ms / 1e3
+        assert query.timeout_ms is not None
+        give_up = time.monotonic() + (query.timeout_ms + GRACE_MS) / 1e3
         while True:
             answer = self.receive(max(0.0, (give_up - time.monotonic()) * 1e3))
             # An answer without an id refuses a frame that the master could not read.

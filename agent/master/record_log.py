@@ -38,17 +38,23 @@ class RecordLog:
         self.lost = 0
         directory.mkdir(parents=True, exist_ok=True)
         self._number = max((int(p.stem.split("-")[1]) for p in self._closed_files()), default=0)
-        self._end_torn_line()
+        self._torn = True
+        try:
+            self._end_torn_line()
+        except OSError as error:
+            self._report(f"records: {directory / CURRENT}: {error.strerror}\n")
 
     def _closed_files(self) -> list[Path]:
         return sorted(self._directory.glob(f"records-{'[0-9]' * NUMBER_DIGITS}.jsonl"))
 
     def _end_torn_line(self) -> None:
-        """A crash may have left half a line: end it, so that only that one record is lost."""
+        """A crash or a full disk may have left half a line: end it, so that only that record is
+        lost."""
         current = self._directory / CURRENT
         if current.exists() and (data := current.read_bytes()) and not data.endswith(b"\n"):
             with current.open("ab") as file:
                 file.write(b"\n")
+        self._torn = False
 
     def append(self, record: AnyRecord, now: float) -> None:
         """Take a record; O(1) but for every 2,048th."""
@@ -70,14 +76,22 @@ class RecordLog:
         batch, self._batch = self._batch, []
         current = self._directory / CURRENT
         try:
+            if self._torn:
+                self._end_torn_line()
             with current.open("ab") as file:
                 file.write(self._encode(batch))
                 size = file.tell()
-            if size >= self._config.rotate_bytes:
-                self._rotate(current)
         except OSError as error:
+            # A disk that is full may have taken a part.
+            self._torn = True
             self.lost += len(batch)
             self._report(f"records: {len(batch)} not written to {current}: {error.strerror}\n")
+            return
+        if size >= self._config.rotate_bytes:
+            try:
+                self._rotate(current)
+            except OSError as error:
+                self._report(f"records: {current} stays open: {error.strerror}\n")
 
     def _rotate(self, current: Path) -> None:
         self._number += 1

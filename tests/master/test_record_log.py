@@ -123,6 +123,36 @@ def test_a_disk_that_refuses_costs_the_batch_and_one_line(tmp_path):
     assert read_back(tmp_path)[0] == [record(3)]
 
 
+def test_a_disk_that_fills_in_the_middle_of_a_line_costs_no_later_record(tmp_path, monkeypatch):
+    log = RecordLog(MasterRecords(), tmp_path, lambda line: None)
+    whole = log._encode
+    monkeypatch.setattr(log, "_encode", lambda batch: whole(batch)[:-20])
+    log.append(record(1), now=0.0)
+    log.flush()  # half of it is there, and then …
+    monkeypatch.setattr(log, "_encode", lambda batch: (_ for _ in ()).throw(OSError(28, "full")))
+    log.append(record(2), now=0.0)
+    log.flush()
+    monkeypatch.undo()
+    log.append(record(3), now=0.0)
+    log.flush()
+    found, torn = read_back(tmp_path)
+    assert found == [record(3)]
+    assert len(torn) == 1
+    assert log.lost == 1
+
+
+def test_a_rotation_that_fails_loses_no_record(tmp_path):
+    lines = []
+    log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path, lines.append)
+    (tmp_path / "records-000001.jsonl").mkdir()
+    for number in range(50):
+        log.append(record(number), now=0.0)
+    log.flush()
+    assert log.lost == 0
+    assert "stays open" in lines[0]
+    assert len((tmp_path / "current.jsonl").read_bytes().splitlines()) == 50
+
+
 def test_files_that_are_not_ours_do_not_stop_the_start(tmp_path):
     (tmp_path / "records-old.jsonl").write_text("{}\n")
     log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path)
