@@ -1,42 +1,24 @@
 """The testbed: real answers from real processes, and what is left when some of them die."""
 
-import csv
-import gzip
 import os
 import signal
 import subprocess
 import sys
-from array import array
-from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 
 import psutil
 import pytest
 
 from agent.client import Client
-from agent.wire.messages import Answer, IadStatus
+from agent.wire.messages import Answer, IadStatus, Policy
 from fleet.lab.processes import interrupts_deferred
 from fleet.lab.testbed import Testbed, TestbedError
-from tests.fleet.conftest import SMALL, listens, small_bed
+from tests.fleet.conftest import SMALL, listens, recording, small_bed
 
 ALL = [node.area for node in SMALL.nodes]
 NODE = SMALL.iads[0].nodes[1]
 OTHER = SMALL.iads[1]
 DEADLINE_S = 30.0
-
-
-def recording(room: str) -> dict[int, tuple[float, float]]:
-    """Source time in ms → (temperature, humidity) as 32-bit floats, from the shipped file."""
-    path = files("sensors").joinpath(f"replay/data/room-{room}.csv.gz")
-    rows = {}
-    for row in csv.DictReader(gzip.decompress(path.read_bytes()).decode().splitlines()):
-        time = datetime.fromisoformat(row["timestamp"])
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=UTC)
-        values = array("f", [float(row[c] or "nan") for c in ("temperature", "humidity")])
-        rows[round(time.timestamp() * 1000)] = (values[0], values[1])
-    return rows
 
 
 def ask(bed: Testbed, areas: list[str], timeout_ms: float = 20_000.0, iad: str = "iad1") -> Answer:
@@ -118,8 +100,9 @@ def test_a_killed_master_takes_only_its_own_areas_with_it(bed: Testbed) -> None:
 
 
 def test_policy_is_set_everywhere(bed: Testbed) -> None:
-    for policy in ("fifo", "edfq"):
-        bed.set_policy(policy)  # type: ignore[arg-type]
+    policies: tuple[Policy, ...] = ("fifo", "edfq")
+    for policy in policies:
+        bed.set_policy(policy)
         assert {status.policy for status in bed.statuses().values()} == {policy}
 
 

@@ -1,0 +1,104 @@
+"""docs/wire.md as a program in another language sees it: ZeroMQ, JSON, and nothing of this project.
+
+Every program here runs in a bare interpreter that can import the standard library and pyzmq.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+import zmq
+
+from fleet.lab.testbed import Testbed
+from tests.fleet.conftest import SMALL, recording
+
+PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
+SITE = Path(zmq.__file__).parents[1]
+NODE = SMALL.nodes[0]
+FLOOR = NODE.area.rpartition("/")[0]
+
+SERIES = """
+import json, zmq
+socket = zmq.Context.instance().socket(zmq.REQ)
+socket.connect("tcp://127.0.0.1:5700")
+socket.send(
+    b'10J{"type":"query","id":"by hand","areas":["b1"],"window":{"last_s":10000},'
+    b'"slo":{"percentile":99,"latency_ms":30000}}'
+)
+frame = socket.recv()
+assert frame[:3] == b"10J", frame[:3]
+print(frame[3:].decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def only_pyzmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("only_pyzmq")
+    for name in ("zmq", "pyzmq.libs"):
+        if (SITE / name).exists():
+            (folder / name).symlink_to(SITE / name)
+    return folder
+
+
+def run_bare(program: str, folder: Path) -> str:
+    """What `program` prints in an interpreter without this project."""
+    start = (
+        f"import importlib.util, sys; sys.path.append({str(folder)!r})\n"
+        "assert not any(map(importlib.util.find_spec, ('agent', 'fleet', 'msgspec')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start + program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def adapted(program: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert program.count(old) == 1, old
+        program = program.replace(old, new)
+    return program
+
+
+def test_the_query_in_ten_lines_runs_as_it_stands(bed: Testbed, only_pyzmq: Path) -> None:
+    """But for the address, an area of this fleet, and an SLO that a busy machine keeps."""
+    section = PAGE.read_text("utf-8").partition("## A query in ten lines")[2]
+    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    program = adapted(
+        found[1],
+        ("tcp://127.0.0.1:5700", bed.public("iad1")),
+        ("b1/f4", FLOOR),
+        ('"latency_ms": 500', '"latency_ms": 30000'),
+    )
+    printed = [line.split() for line in run_bare(program, only_pyzmq).splitlines()]
+    rooms = {node.area: node.room for node in SMALL.nodes if node.area.startswith(f"{FLOOR}/")}
+    assert [area for area, _ in printed] == sorted(rooms)
+    for area, mean in printed:
+        recorded = [temperature for temperature, _ in recording(rooms[area]).values()]
+        assert min(recorded) <= float(mean) <= max(recorded)
+
+
+def test_a_series_by_hand_holds_what_was_recorded(bed: Testbed, only_pyzmq: Path) -> None:
+    program = adapted(SERIES, ("tcp://127.0.0.1:5700", bed.public("iad2")))
+    answer = json.loads(run_bare(program, only_pyzmq))
+    assert (answer["type"], answer["id"], answer["status"]) == ("answer", "by hand", "complete")
+    rooms = {node.area: node.room for node in SMALL.nodes}
+    assert [result["area"] for result in answer["results"]] == sorted(rooms)
+    for result in answer["results"]:
+        rows, series = recording(rooms[result["area"]]), result["series"]
+        assert series["values"].keys() == {"temperature", "humidity"}
+        assert len(series["time_ms"]) > 9_000
+        # 32-bit floats in seven digits: back in 32 bits, each is the recorded one.
+        columns = [array("f", series["values"][name]) for name in ("temperature", "humidity")]
+        got = zip(series["source_time_ms"], *columns, strict=True)
+        assert [time for time, *values in got if tuple(values) != rows[time]] == []
