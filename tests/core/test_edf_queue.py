@@ -168,7 +168,7 @@ def test_bad_arguments_change_nothing() -> None:
     with pytest.raises(ValueError, match="NaN"):
         queue.rekey(handle, math.nan)
     with pytest.raises(TypeError):
-        queue.remove("handle")  # type: ignore[arg-type]
+        queue.remove("handle")  # type: ignore[arg-type]  # that is the test
     assert len(queue) == 1
     assert queue.peek_key() == 1.0
 

@@ -324,7 +324,7 @@ def test_impossible_samples_change_nothing(value: float, now: float) -> None:
 )
 def test_impossible_options(options: dict[str, float]) -> None:
     with pytest.raises(ValueError):
-        UnloadedModel(**options)  # type: ignore[arg-type]
+        UnloadedModel(**options)  # type: ignore[arg-type]  # max_count is no float
 
 
 class ModelAgainstTwin(RuleBasedStateMachine):
@@ -333,8 +333,8 @@ class ModelAgainstTwin(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         window = {"max_count": 12, "max_age_s": 5.0}
-        self.model = UnloadedModel(**window, **FRESH)  # type: ignore[arg-type]
-        self.twin = NaiveModel(**window)  # type: ignore[arg-type]
+        self.model = UnloadedModel(**window, **FRESH)  # type: ignore[arg-type]  # as above
+        self.twin = NaiveModel(**window)  # type: ignore[arg-type]  # as above
         self.now = 0.0
 
     @rule()
