@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from agent.wire.areas import with_parents
+from agent.wire.areas import overlaps, with_parents
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
 from agent.wire.packed import Float32Column, Int64Column
 
@@ -31,22 +31,25 @@ def merge_missing(
     reasons: dict[str, Gap] = {}
     for gap in missing:
         reasons.setdefault(gap.area, gap.reason)
+    if not reasons:
+        return ()
     areas = {result.area for result in answered}
     known = areas.union(area for area, reason in reasons.items() if reason != "no_node")
-    parents = {parent for area in known for parent in with_parents(area)}
-    return tuple(
-        Missing(area, reasons[area])
-        for area in sorted(reasons)
-        if area not in areas and not (reasons[area] == "no_node" and area in parents)
-    )
+    if "no_node" in reasons.values():
+        parents = {parent for area in known for parent in with_parents(area)}
+        reasons = {a: r for a, r in reasons.items() if r != "no_node" or a not in parents}
+    return tuple(Missing(area, reasons[area]) for area in sorted(reasons) if area not in areas)
 
 
-def unaccounted(expected: Iterable[str], known: Iterable[str]) -> list[str]:
+def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:
     """The expected areas that are neither above, below nor among the known ones.
 
-    O(depth) for each area.
+    O(depth) for each area; a single expected area mostly finds its match in the first known one.
     """
     known = set(known)
+    if len(expected) == 1:
+        [area] = expected
+        return [] if any(overlaps(area, k) for k in known) else [area]
     parents = {parent for area in known for parent in with_parents(area)}
     return [e for e in expected if e not in parents and known.isdisjoint(with_parents(e))]
 

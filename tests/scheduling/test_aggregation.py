@@ -11,8 +11,10 @@ from agent.scheduling.aggregation import (
     merge_missing,
     merge_results,
     merge_series,
+    unaccounted,
 )
 from agent.wire import messages as m
+from agent.wire.areas import overlaps
 from agent.wire.packed import Float32Column, Int64Column
 
 half = st.integers(-200, 200).map(lambda n: n / 2)
@@ -83,3 +85,20 @@ def test_results_and_gaps_come_once_an_area_sorted():
     assert results[1].aggregate.channels["x"].count == 2
     gaps = [m.Missing("b/3", "timeout"), m.Missing("b/1", "no_data"), m.Missing("b/3", "no_node")]
     assert merge_missing(gaps, results) == (m.Missing("b/3", "timeout"),)
+
+
+def test_nobody_for_an_area_is_no_gap_where_rooms_below_it_are_known():
+    answered = [m.AreaResult("b/1/x", aggregate=aggregate([(1, 2.0)]))]
+    gaps = [m.Missing("b/1", "no_node"), m.Missing("b/2", "no_node"), m.Missing("b/3", "timeout")]
+    assert merge_missing(gaps, answered) == (gaps[1], gaps[2])
+    below = [m.Missing("b/1/x/desk", "no_node")]
+    assert merge_missing(below, answered) == tuple(below), "a room does not answer for a desk"
+
+
+paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(paths, max_size=6), st.lists(paths, max_size=6))
+def test_unaccounted_are_the_areas_that_overlap_nothing_known(expected, known):
+    naive = [e for e in expected if not any(overlaps(e, k) for k in known)]
+    assert unaccounted(expected, known) == naive
