@@ -19,18 +19,12 @@ from agent.client import Client
 from agent.wire.codec import encode
 from agent.wire.messages import Query, Slo, Subtask, Window
 from bench.peers import result_frame
-from bench.processes import free_address, master, process, ready
+from bench.processes import cpu_s, free_address, master, process, ready
 from bench.report import Result, report, result
 
 FANOUT = 1_000
 ROUNDS = 30
 BURST = 5
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process, all its threads, in seconds, to the nanosecond."""
-    # The clock id of another process's CPU time, as clock_getcpuclockid(3) makes it.
-    return time.clock_gettime(~pid << 3 | 2)
 
 
 def floor_loop(address: str, rounds: int) -> None:

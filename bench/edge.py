@@ -16,7 +16,8 @@ import zmq
 
 from agent.wire import codec
 from agent.wire.messages import Heartbeat, Hello, NodeMessage, Welcome
-from bench.report import Result, report
+from bench.processes import cpu_s
+from bench.report import Result, report, result
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED_S = 20.0
@@ -78,12 +79,6 @@ def resident_mib(pid: int) -> float:
     raise ValueError("no Rss in smaps_rollup")
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds of all threads, user and system, from the scheduler's own nanosecond counts."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 def bare_mib() -> float:
     """Resident memory of a Python process that only imports zmq, sqlite3 and msgspec."""
     with subprocess.Popen(
@@ -122,21 +117,11 @@ def run() -> list[Result]:
     bare = bare_mib()
     percent = 100 * used / elapsed_s
     return [
-        told("edge-rss", rss, "MiB", "bare Python with zmq, sqlite3, msgspec", bare, children),
-        told("edge-cpu", percent, "% of a core", "the aim", 1.0, children),
+        result(
+            "edge-rss", rss, "MiB", "bare Python with zmq, sqlite3, msgspec", bare, helpers=children
+        ),
+        result("edge-cpu", percent, "% of a core", "the aim", 1.0, helpers=children),
     ]
-
-
-def told(name: str, value: float, unit: str, peer: str, floor: float, children: int) -> Result:
-    """A result as `bench.report` describes it, with the number of helper processes beside."""
-    return {
-        "name": name,
-        "value": float(f"{value:.4g}"),
-        "unit": unit,
-        "peer": f"{peer}: {floor:.4g} {unit}",
-        "ratio": round(floor / value, 3),
-        "helpers": children,
-    }
 
 
 def helpers(pid: int) -> list[str]:

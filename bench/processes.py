@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def ready(child: subprocess.Popen[str]) -> None:
     """Wait for the child's line."""
     assert child.stdout is not None
     assert child.stdout.readline().strip() == "ready"
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, all its threads, in seconds, to the nanosecond."""
+    # The clock id of another process's CPU time, as clock_getcpuclockid(3) makes it.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 @contextlib.contextmanager

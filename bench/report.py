@@ -13,18 +13,27 @@ from typing import Any
 Result = dict[str, Any]
 
 
+SCALES = {"ns": 1e9, "us": 1e6, "ms": 1e3}
+
+
 def result(
-    name: str, value_s: float, unit: str, peer: str | None = None, peer_s: float | None = None
+    name: str,
+    value: float,
+    unit: str,
+    peer: str | None = None,
+    peer_value: float | None = None,
+    **more: Any,
 ) -> Result:
-    """A result whose times are given in seconds and told in `unit` (ns, us, ms or s)."""
-    scale = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}[unit]
+    """A result. Times are given in seconds and told in `unit` (ns, us, ms or s); values of any
+    other unit are told as they are. `more` stands beside the rest."""
+    scale = SCALES.get(unit, 1.0)
     told = None
     ratio = None
-    if peer is not None and peer_s is not None:
-        told = f"{peer}: {peer_s * scale:.4g} {unit}"
-        ratio = round(peer_s / value_s, 3)
-    value = float(f"{value_s * scale:.4g}")
-    return {"name": name, "value": value, "unit": unit, "peer": told, "ratio": ratio}
+    if peer is not None and peer_value is not None:
+        told = f"{peer}: {peer_value * scale:.4g} {unit}"
+        ratio = round(peer_value / value, 3)
+    number = float(f"{value * scale:.4g}")
+    return {"name": name, "value": number, "unit": unit, "peer": told, "ratio": ratio} | more
 
 
 def interleaved(rounds: int, *measures: Callable[[], float]) -> list[float]:
