@@ -30,7 +30,16 @@ from agent.scheduling.events import (
 from agent.scheduling.query import Member, QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.wire.emulation import PROFILES, service_time_s
-from agent.wire.messages import Answer, Hello, Policy, Subtask, SubtaskResult
+from agent.wire.messages import (
+    Aggregate,
+    Answer,
+    Hello,
+    Policy,
+    Series,
+    Subtask,
+    SubtaskResult,
+)
+from agent.wire.packed import Int64Column
 from fleet.lab.measures import Outcome
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan
 from fleet.lab.workload import Arrival
@@ -38,6 +47,9 @@ from fleet.lab.workload import Arrival
 # Unloaded response times that each node's window holds before the first query.
 WARM_SAMPLES: Final = 10_000
 PROGRESS_EVERY: Final = 256
+# What a node finds does not matter here, only that it is in the form asked for.
+NO_SERIES: Final = Series(Int64Column(b""), {})
+NO_AGGREGATE: Final = Aggregate(0, 0, {})
 # No heartbeats here: no node falls silent.
 NEVER_LOST: Final = 10**12
 
@@ -181,7 +193,7 @@ class VirtualFleet:
             match instruction:
                 case SendToNode(peer=name, message=Subtask() as subtask):
                     service_s = self._service(self._nodes[name], subtask.emulation_seed)
-                    result = SubtaskResult(subtask.id, "ok", 0.0, service_s * 1e3)
+                    result = _found(subtask, service_s * 1e3)
                     at_s = now + delays.communication_s + service_s
                     self._push(at_s, plane, SubtaskReturned(name, result))
                 case SendTask(iad=iad, task=task):
@@ -216,3 +228,9 @@ def _hello(node: NodePlan) -> Hello:
         version="virtual",
         emulates=node.profile,
     )
+
+
+def _found(subtask: Subtask, execution_ms: float) -> SubtaskResult:
+    if subtask.form == "series":
+        return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, series=NO_SERIES)
+    return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, aggregate=NO_AGGREGATE)
