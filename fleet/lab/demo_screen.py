@@ -79,7 +79,7 @@ def _row(summary: ClassSummary, policy: str, *, first: bool, with_p99: bool) -> 
     if with_p99:
         over = summary.p99_ms is None or summary.p99_ms > summary.slo_ms
         # The word says it where there is no colour.
-        text = f"over {_ms(summary.p99_ms)}" if over else _ms(summary.p99_ms)
+        text = f"{_ms(summary.p99_ms)} missed" if over else f"{_ms(summary.p99_ms)} kept"
         cells.append(Text(text, style="red" if over else "green"))
     return [*cells, f"{summary.within_slo:.1%}".replace("%", " %"), str(summary.not_complete)]
 
@@ -93,6 +93,6 @@ def verdict(runs: Mapping[str, Sequence[ClassSummary]]) -> str:
     sentences = []
     for policy, summaries in runs.items():
         over = [s.kind for s in summaries if s.p99_ms is None or s.p99_ms > s.slo_ms]
-        kept = "every class keeps its SLO" if not over else f"over the SLO: class {', '.join(over)}"
+        kept = "every class keeps its SLO" if not over else f"SLO missed by class {', '.join(over)}"
         sentences.append(f"{POLICY_NAMES[policy]}: {kept}.")
     return " ".join(sentences)
