@@ -25,6 +25,7 @@ from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
 from agent.wire.areas import matching, overlaps
 from agent.wire.messages import (
+    LONGEST_TIMEOUT_MS,
     Answer,
     AreaResult,
     Coverage,
@@ -118,11 +119,8 @@ class QueryScheduler:
         if not matched:
             return self._answer(entry, now)
 
-        timeout_s = (
-            query.timeout_ms / 1e3
-            if query.timeout_ms is not None
-            else query.slo.latency_ms / 1e3 * self._timeout_factor
-        )
+        timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
+        timeout_s = min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
         entry.task_percentile = task_percentile(query.slo.percentile, len(matched))
         instructions: list[Instruction] = []
         for member, asked in matched:

@@ -192,6 +192,14 @@ def test_a_task_result_from_the_wrong_iad_is_ignored(rig):
     assert not rig.answers
 
 
+def test_no_task_may_take_longer_than_a_message_may_say(rig):
+    query = m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 3_600_000.0))
+    rig.do(QueryArrived("client", query), 0.0)
+    [(_, task)] = rig.tasks
+    assert 3_599_000 < task.timeout_ms < 3_600_000
+    assert rig.scheduler.next_tick == 3_600.0
+
+
 class QuerySchedulerMachine(RuleBasedStateMachine):
     """Any interleaving of queries, results, duplicates and timeouts: one answer a query."""
 
