@@ -56,6 +56,7 @@ from agent.wire.messages import (
     NodeMessage,
     OperatorError,
     OperatorRequest,
+    PublicReply,
     PublicRequest,
     Query,
     Rejected,
@@ -66,6 +67,8 @@ from agent.wire.messages import (
 
 # Messages taken from one socket before the others get their turn.
 TURN = 64
+# More than 24 days overflow what poll takes.
+LONGEST_POLL_MS = 60_000
 
 
 class _Origin(Struct, frozen=True):
@@ -134,7 +137,7 @@ class Master:
         self._public_decoder: Decoder[PublicRequest] = Decoder(PublicRequest)
         self._node_decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
         self._operator_decoder: Decoder[OperatorRequest] = Decoder(OperatorRequest)
-        self._peer_decoder: Decoder[TaskResult] = Decoder(TaskResult, MAX_RESULT_BYTES)
+        self._peer_decoder: Decoder[PublicReply] = Decoder(PublicReply, MAX_RESULT_BYTES)
 
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
@@ -186,7 +189,9 @@ class Master:
 
     def _milliseconds_until(self, due: float) -> int | None:
         # Rounded up: a poll that returns a hair early would only turn round again.
-        return None if due == math.inf else max(0, math.ceil((due - self._clock()) * 1e3))
+        if due == math.inf:
+            return None
+        return min(LONGEST_POLL_MS, max(0, math.ceil((due - self._clock()) * 1e3)))
 
     def _tick(self, now: float) -> None:
         for scheduler in (self._query_scheduler, self._task_scheduler):
@@ -255,10 +260,11 @@ class Master:
                 socket.recv()
                 frame = b""
             try:
-                result, _codec = self._peer_decoder.decode(frame)
+                reply, _codec = self._peer_decoder.decode(frame)
             except WireError:
                 self._malformed += 1
                 continue
+            result = reply if isinstance(reply, TaskResult) else _refused_task(reply)
             event = TaskReturned(iad, result)
             self._perform(self._query_scheduler.handle(event, self._clock()))
 
@@ -340,6 +346,13 @@ def _node_event(
             return NodeJoined(identity, message)
         case Goodbye():
             return NodeLeft(identity, message.incarnation)
+
+
+def _refused_task(answer: Answer) -> TaskResult:
+    """What a master that could not read a task answers, as that task's result."""
+    return TaskResult(
+        answer.id, "refused", 0.0, reason=answer.reason or "malformed", message=answer.message
+    )
 
 
 def _malformed_answer(error: WireError) -> bytes:

@@ -10,7 +10,9 @@ SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
 HARD_LIMIT_BYTES = 1 << 24
 # A peer that stopped answering TCP is noticed after this long.
 HEARTBEAT_IVL_MS = 2_000
-HEARTBEAT_TIMEOUT_MS = 6_000
+DEAD_AFTER_MS = 6_000
+# Frames of a message with too many that are thrown away before others get their turn.
+DISCARDED_A_TURN = 1_000
 
 
 class DelimitedIdentity(bytes):
@@ -26,6 +28,14 @@ class DelimitedIdentity(bytes):
 def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
     """Bind a ROUTER; OSError if that cannot be."""
     socket = _prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
+    # Not ZMTP heartbeats: with them libzmq 4.3 aborts the process when a client goes away while its
+    # messages fill the receive queue (libzmq issue 4364). The kernel notices a dead peer too, and
+    # one that stopped reading.
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 2)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 4)
+    socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
     # Without it a message to a peer that is gone or does not read would vanish uncounted.
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     try:
@@ -43,6 +53,11 @@ def dealer(
     OSError if the address is none."""
     socket = _prepare(context.socket(zmq.DEALER), max_bytes)
     socket.setsockopt(zmq.IMMEDIATE, 1)
+    # Only results of our own tasks come in. A queue that is never full keeps heartbeats safe, and
+    # they notice a master that is stopped, which the kernel does not.
+    socket.setsockopt(zmq.RCVHWM, 0)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5_000)
     try:
@@ -57,26 +72,27 @@ def _prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, hard_limit)
     socket.setsockopt(zmq.IPV6, 1)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
     return socket
 
 
 class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
-    __slots__ = ("_recv", "_send", "dropped", "socket")
+    __slots__ = ("_discarding", "_recv", "_send", "dropped", "socket")
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.socket = socket
         self._recv = socket.recv
         self._send = socket.send
         self.dropped = 0
+        self._discarding = False
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """One message, or None when nothing waits. A message that is not a payload with or without
         REQ's empty delimiter before it comes back as an empty payload, which no decoder takes."""
         recv = self._recv
+        if self._discarding and not self._discard():
+            return None
         try:
             # At least one frame always follows the identity.
             identity = recv(zmq.NOBLOCK)
@@ -90,9 +106,18 @@ class Router:
         if delimited:
             frame = recv(0, False)
         payload = b"" if frame.more or not delimited else frame.bytes
-        while frame.more:
-            frame = recv(0, False)
+        if frame.more:
+            self._discarding = True
+            self._discard()
         return DelimitedIdentity(identity) if delimited else identity, payload
+
+    def _discard(self) -> bool:
+        """Throw away frames of a message with too many; whether that was the last."""
+        for _ in range(DISCARDED_A_TURN):
+            if not self._recv(0, False).more:
+                self._discarding = False
+                return True
+        return False
 
     def send(self, identity: bytes, payload: bytes) -> None:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses

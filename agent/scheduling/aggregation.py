@@ -7,7 +7,15 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from agent.wire.areas import overlaps, with_parents
-from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
+from agent.wire.messages import (
+    MOST_COUNTED,
+    Aggregate,
+    AreaResult,
+    ChannelAggregate,
+    Gap,
+    Missing,
+    Series,
+)
 from agent.wire.packed import Float32Column, Int64Column
 
 
@@ -97,6 +105,6 @@ def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
             count = left.count + right.count
             mean = (left.mean * left.count + right.mean * right.count) / count
             channels[name] = ChannelAggregate(
-                count, min(left.min, right.min), mean, max(left.max, right.max)
+                min(count, MOST_COUNTED), min(left.min, right.min), mean, max(left.max, right.max)
             )
     return Aggregate(min(a.first_ms, b.first_ms), max(a.last_ms, b.last_ms), channels)

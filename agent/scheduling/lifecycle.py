@@ -28,14 +28,14 @@ SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("abandoned", "forgotten"): "the node says that no pod runs it, or left",
 }
 TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "refused"): "SLO infeasible even unloaded",
+    ("new", "refused"): "SLO infeasible even unloaded, or overloaded",
     ("new", "open"): "subtasks enqueued",
     ("new", "partial"): "no node to ask",
     ("open", "complete"): "last subtask returned, nothing missing",
     ("open", "partial"): "last subtask returned, or answer timeout",
 }
 QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "refused"): "unknown service",
+    ("new", "refused"): "unknown service, or overloaded",
     ("new", "open"): "tasks sent",
     ("new", "partial"): "no IAD covers the areas",
     ("open", "complete"): "last task result, nothing missing",

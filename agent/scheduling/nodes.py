@@ -10,11 +10,13 @@ from _core.edf import EdfQueue
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
 from agent.scheduling.task_entry import SubtaskEntry
-from agent.wire.areas import covers
+from agent.wire.areas import covers, matching
 from agent.wire.messages import Hello, NodeStatus
 
 # Applications repeat their areas; the table forgets all when it has seen this many sets.
 REMEMBERED_COVERINGS = 1_024
+# Sets of more areas are matched each time: they would take too much memory.
+LONGEST_REMEMBERED = 32
 
 
 class Node:
@@ -58,8 +60,8 @@ class Node:
         return self.hello.pods - len(self.busy) - len(self.strangers)
 
     def areas_within(self, asked: Iterable[str]) -> list[str]:
-        """This node's areas that some asked area covers."""
-        return [area for area in self.hello.areas if any(covers(a, area) for a in asked)]
+        """This node's areas that some asked area covers, each once."""
+        return matching(asked, self.hello.areas)
 
     def status(self, unloaded_samples: int) -> NodeStatus:
         """For the operator."""
@@ -90,6 +92,9 @@ class NodeTable:
         self._by_name: dict[str, Node] = {}
         self._by_peer: dict[Peer, Node] = {}
         self._coverings: dict[tuple[str, ...], Covering] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._by_name.values())
@@ -129,7 +134,8 @@ class NodeTable:
             own = [area for node in self for area in node.hello.areas]
             unmatched = [a for a in asked if not any(covers(a, area) for area in own)]
             found = Covering(nodes, unmatched)
-            if len(self._coverings) >= REMEMBERED_COVERINGS:
-                self._coverings.clear()
-            self._coverings[asked] = found
+            if len(asked) <= LONGEST_REMEMBERED:
+                if len(self._coverings) >= REMEMBERED_COVERINGS:
+                    self._coverings.clear()
+                self._coverings[asked] = found
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from _core.orderstats import task_percentile
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
@@ -23,7 +24,7 @@ from agent.scheduling.events import (
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
-from agent.wire.areas import matching, overlaps
+from agent.wire.areas import covers, matching, overlaps
 from agent.wire.messages import (
     LONGEST_TIMEOUT_MS,
     Answer,
@@ -41,6 +42,8 @@ from agent.wire.messages import (
 # Share of the answer timeout kept back for a partial task result to travel home, and its cap.
 RETURN_SHARE = 0.05
 LONGEST_RETURN_S = 0.1
+MOST_OPEN_QUERIES = 10_000
+OVERLOADED = f"{MOST_OPEN_QUERIES} queries are open here; try again later"
 
 
 class Member(Struct, frozen=True):
@@ -108,6 +111,8 @@ class QueryScheduler:
             return self._refuse(
                 entry, "unknown_service", f"no service {query.service!r} here; use 'default'", now
             )
+        if self.open_queries >= MOST_OPEN_QUERIES:
+            return self._refuse(entry, "overloaded", OVERLOADED, now)
         areas = list(dict.fromkeys(query.areas))
         matched = []
         for member in self._pool:
@@ -138,7 +143,7 @@ class QueryScheduler:
                 label=query.label,
                 emulation_seed=query.emulation_seed,
             )
-            share = Share(member.iad, task.id, _expected_areas(asked, member.areas))
+            share = Share(member.iad, task, _expected_areas(asked, member.areas))
             entry.shares.append(share)
             self._open[task.id] = (entry, share)
             instructions.append(SendTask(member.iad, task))
@@ -153,7 +158,7 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
-        share.result = result
+        share.result = result if iad == self._iad else _within(result, share.asked)
         if result.status == "refused":
             self._close(entry)
             return self._refuse(entry, result.reason or "malformed", result.message, now)
@@ -251,6 +256,15 @@ class QueryScheduler:
             waiting = [s for s in entry.shares if s.task_id in self._open]
             assert entry.pending == len(waiting) > 0
             assert all(s.result is None for s in waiting)
+
+
+def _within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
+    """A result without what nobody asked that IAD: it speaks for no other."""
+    return replace(
+        result,
+        results=tuple(r for r in result.results if any(covers(a, r.area) for a in asked)),
+        missing=tuple(g for g in result.missing if any(overlaps(a, g.area) for a in asked)),
+    )
 
 
 def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
-from agent.wire.messages import Gap, Query, TaskResult
+from agent.wire.messages import Gap, Query, Task, TaskResult
 
 
 class Share:
     """One IAD's task of an open query."""
 
-    __slots__ = ("areas", "gap", "iad", "result", "task_id")
+    __slots__ = ("areas", "asked", "gap", "iad", "result", "task_id")
 
-    def __init__(self, iad: str, task_id: str, areas: list[str]) -> None:
+    def __init__(self, iad: str, task: Task, areas: list[str]) -> None:
         self.iad = iad
-        self.task_id = task_id
+        self.task_id = task.id
+        self.asked = task.areas
         self.areas = areas
         self.result: TaskResult | None = None
         # Why its areas are missing as long as there is no result.

@@ -35,6 +35,7 @@ from agent.wire.messages import (
     Missing,
     NodeStatus,
     Policy,
+    Refusal,
     Rejected,
     Status,
     Subtask,
@@ -46,6 +47,9 @@ from agent.wire.records import SubtaskOutcome
 
 # One in so many infeasible tasks is served.
 PROBE_EVERY = 10
+MOST_NODES = 10_000
+MOST_OPEN_TASKS = 10_000
+OVERLOADED = f"{MOST_OPEN_TASKS} tasks are open here; try again later"
 INFEASIBLE = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
 
 
@@ -137,6 +141,8 @@ class TaskScheduler:
         self.counters["tasks"] += 1
         task = event.task
         entry = TaskEntry(task, event.origin, self._policy, now)
+        if len(self._open) >= MOST_OPEN_TASKS:
+            return self._refuse(entry, "overloaded", OVERLOADED, now)
         asked: list[tuple[Node, list[str]]] = []
         covering = self._nodes.covering(task.areas)
         for node, areas in covering.nodes:
@@ -158,7 +164,7 @@ class TaskScheduler:
         entry.evaluated_s = t_0
         entry.fanout = len(asked)
         if deadline.infeasible and not self._is_probe():
-            return self._refuse(entry, now)
+            return self._refuse(entry, "infeasible", INFEASIBLE, now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry] = None
@@ -178,14 +184,16 @@ class TaskScheduler:
         self._infeasible_count += 1
         return self._infeasible_count % PROBE_EVERY == 0
 
-    def _refuse(self, entry: TaskEntry, now: float) -> list[Instruction]:
+    def _refuse(
+        self, entry: TaskEntry, reason: Refusal, message: str, now: float
+    ) -> list[Instruction]:
         entry.become("refused")
         result = TaskResult(
             id=entry.task.id,
             status="refused",
             total_ms=(self._read(now) - entry.received_s) * 1e3,
-            reason="infeasible",
-            message=INFEASIBLE,
+            reason=reason,
+            message=message,
         )
         return self._send(entry, result)
 
@@ -310,6 +318,8 @@ class TaskScheduler:
             return [SendToNode(peer, Rejected(f"this link speaks for {speaker.name}"))]
         node = self._nodes.named(hello.node)
         if node is None:
+            if len(self._nodes) >= MOST_NODES:
+                return [SendToNode(peer, Rejected(f"this master has {MOST_NODES} nodes already"))]
             node = Node(hello.node, self._estimator.add_node())
         else:
             if node.hello.incarnation != hello.incarnation:
@@ -444,11 +454,13 @@ class TaskScheduler:
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task; the outcome for the record."""
-    wanted = result.series if subtask.parent.task.form == "series" else result.aggregate
-    if result.outcome == "ok" and wanted is not None:
+    """Add a subtask's result to its task, in the form asked for; the outcome for the record."""
+    as_series = subtask.parent.task.form == "series"
+    series = result.series if as_series else None
+    aggregate = None if as_series else result.aggregate
+    if result.outcome == "ok" and (series is not None or aggregate is not None):
         for area in subtask.areas:
-            subtask.parent.results.append(AreaResult(area, result.series, result.aggregate))
+            subtask.parent.results.append(AreaResult(area, series, aggregate))
         return "ok"
     reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)

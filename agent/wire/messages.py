@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from agent.wire.areas import AREA_PATTERN
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, PackedColumn
 
 MAX_AREAS = 1_024
 MAX_CHANNELS = 64
@@ -30,7 +30,8 @@ Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
 # What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
 SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
 # Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
-Count = Annotated[int, Meta(ge=0, lt=2**53)]
+MOST_COUNTED = 2**53 - 1
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
 WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
 SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
 # Neither NaN nor infinite, which JSON cannot say.
@@ -42,7 +43,7 @@ Form = Literal["series", "aggregate"]
 Policy = Literal["fifo", "spr", "tedfq", "edfq"]
 
 Status = Literal["complete", "partial", "refused"]
-Refusal = Literal["malformed", "infeasible", "unknown_service"]
+Refusal = Literal["malformed", "infeasible", "unknown_service", "overloaded"]
 Gap = Literal["no_node", "node_down", "timeout", "no_data", "node_error", "iad_unreachable"]
 
 
@@ -118,7 +119,9 @@ class Series(Part, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         n = len(self.time_ms)
-        columns = [*self.values.values(), self.source_time_ms or self.time_ms]
+        columns: list[PackedColumn] = list(self.values.values())
+        if self.source_time_ms is not None:
+            columns.append(self.source_time_ms)
         if any(len(column) != n for column in columns):
             raise ValueError("the columns of a series differ in length")
 

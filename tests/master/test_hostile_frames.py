@@ -132,6 +132,20 @@ def test_messages_of_many_frames_are_refused(master, context):
 
 
 @pytest.mark.usefixtures("intact")
+def test_a_message_of_very_many_frames_does_not_keep_others_waiting(master, context):
+    socket = context.socket(zmq.DEALER)
+    socket.connect(master.public)
+    socket.send_multipart([b""] * 20_000)
+    socket.send(encode(m.Query("next", ("b9",), m.Window(last_s=1), m.Slo(99.0, 500.0))))
+    replies = []
+    for _ in range(2):
+        assert socket.poll(PATIENCE_MS)
+        replies.append(Decoder(m.PublicReply).decode(socket.recv_multipart()[-1])[0])
+    assert replies[0].reason == "malformed"
+    assert replies[1].id == "next"
+
+
+@pytest.mark.usefixtures("intact")
 def test_a_frame_over_the_limit_is_refused_and_a_huge_one_closes_the_link(master, context):
     socket = context.socket(zmq.DEALER)
     socket.connect(master.public)

@@ -102,3 +102,10 @@ paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join)
 def test_unaccounted_are_the_areas_that_overlap_nothing_known(expected, known):
     naive = [e for e in expected if not any(overlaps(e, k) for k in known)]
     assert unaccounted(expected, known) == naive
+
+
+def test_counts_stay_within_what_a_message_may_hold():
+    most = m.Aggregate(0, 1, {"x": m.ChannelAggregate(m.MOST_COUNTED, 1.0, 1.0, 1.0)})
+    merged = merge_aggregates(most, most)
+    assert merged.channels["x"].count == m.MOST_COUNTED
+    assert merged.channels["x"].mean == 1.0

@@ -200,6 +200,24 @@ def test_no_task_may_take_longer_than_a_message_may_say(rig):
     assert rig.scheduler.next_tick == 3_600.0
 
 
+def test_an_iad_speaks_only_for_the_areas_it_was_asked(rig):
+    rig.ask("b1/f7/r717", "b1/f4")
+    rig.give("iad1", rig.tasks[0][1], now=0.1)
+    lie = m.Missing("b1/f7/r719", "no_data")
+    rig.give("iad3", rig.tasks[1][1], now=0.1, areas=("b1/f4/r1", "b1/f7/r717"), missing=(lie,))
+    [answer] = rig.answers
+    assert [r.area for r in answer.results] == ["b1/f4/r1", "b1/f7/r717"]
+    assert answer.results[1].aggregate.channels["temperature"].count == 1
+    assert answer.status == "complete"
+
+
+def test_more_open_queries_than_memory_should_hold_are_refused(rig, monkeypatch):
+    monkeypatch.setattr("agent.scheduling.query.MOST_OPEN_QUERIES", 1)
+    rig.ask("b1")
+    rig.ask("b1")
+    assert [(a.status, a.reason) for a in rig.answers] == [("refused", "overloaded")]
+
+
 class QuerySchedulerMachine(RuleBasedStateMachine):
     """Any interleaving of queries, results, duplicates and timeouts: one answer a query."""
 

@@ -17,7 +17,8 @@ from agent.scheduling.events import (
 from agent.scheduling.task import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
-from tests.scheduling.oracle import found, hello, sent_to, task
+from tests.scheduling.oracle import aggregate, found, hello, sent_to, task
+from tests.wire.samples import SAMPLES
 
 
 class Rig:
@@ -322,3 +323,38 @@ def test_the_stopwatch_sets_t_0_after_the_evaluation():
     assert subtask.deadline_ms == pytest.approx(250 + task_record.queueing_budget_ms)
     assert (task_record.evaluated_ms, task_record.aggregated_ms) == (250, 750)
     assert rig.results[0].total_ms == 750
+
+
+def test_an_area_named_twice_in_a_hello_counts_once(rig):
+    rig.do(NodeJoined("link-n1", hello("n1", "boot-n1", areas=("b1/x", "b1/x"))), 0.0)
+    rig.ask(1, ("b1",), now=1.0)
+    rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.1)
+    [result] = rig.results[0].results
+    assert result.aggregate.channels["temperature"].count == 1
+
+
+def test_only_the_form_asked_for_goes_on(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    both = m.SubtaskResult(
+        rig.dispatched[0][1].id, "ok", 0, 0, SAMPLES["subtask_result"].series, aggregate(1.0)
+    )
+    rig.answer(both, "n1", now=1.1)
+    assert rig.results[0].results == (m.AreaResult("b1/f4/r1", aggregate=aggregate(1.0)),)
+
+
+def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
+    monkeypatch.setattr("agent.scheduling.task.MOST_OPEN_TASKS", 2)
+    rig.join("n1")
+    for number in range(3):
+        rig.ask(number, ("b1/f4/r1",), now=1.0)
+    assert [(r.id, r.reason) for r in rig.results] == [("t2", "overloaded")]
+
+
+def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):
+    monkeypatch.setattr("agent.scheduling.task.MOST_NODES", 1)
+    rig.join("n1")
+    rig.join("n2")
+    assert isinstance(rig.replies[-1][1], m.Rejected)
+    rig.join("n1")
+    assert isinstance(rig.replies[-1][1], m.Welcome)
