@@ -39,7 +39,7 @@ def configuration() -> str:
             assert inner is not None
             repeated = inner is not section.type
             name = f"[[{section.name}]]" if repeated else f"[{section.name}]"
-            summary = (inner.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+            summary = _prose(inner.__doc__).split("\n\n")[0]
             lines += ["", f"### {name}", "", summary, ""]
             lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
             lines += [_row(field) for field in msgspec.structs.fields(inner)]
@@ -155,6 +155,9 @@ def schema() -> str:
     _, components = msgspec.json.schema_components(
         kinds, schema_hook=packed, ref_template="#/$defs/{name}"
     )
+    for component in components.values():
+        # Python 3.13 strips the indentation of docstrings, the ones before keep it.
+        component["description"] = _prose(component["description"])
     return (
         json.dumps(
             {
