@@ -19,6 +19,7 @@ import zmq
 
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.messages import (
+    LONGEST_TIMEOUT_MS,
     Answer,
     Form,
     IadStatus,
@@ -116,6 +117,8 @@ class Client(_Link[Answer]):
         """
         if window is None:
             window = Window(last_s=last_s)
+        if timeout_ms is None:
+            timeout_ms = min(latency_ms * DEFAULT_TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
         query = Query(
             id=f"q{next(self._numbers)}",
             areas=tuple(areas),
@@ -123,12 +126,11 @@ class Client(_Link[Answer]):
             slo=Slo(percentile, latency_ms),
             channels=tuple(channels),
             form=form,
-            timeout_ms=latency_ms * DEFAULT_TIMEOUT_FACTOR if timeout_ms is None else timeout_ms,
+            timeout_ms=timeout_ms,
             label=label,
         )
         self.send(query)
-        assert query.timeout_ms is not None
-        give_up = time.monotonic() + (query.timeout_ms + GRACE_MS) / 1e3
+        give_up = time.monotonic() + (timeout_ms + GRACE_MS) / 1e3
         while True:
             answer = self.receive(max(0.0, (give_up - time.monotonic()) * 1e3))
             # An answer without an id refuses a frame that the master could not read.
