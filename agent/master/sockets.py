@@ -71,7 +71,6 @@ def dealer(
 def _prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, hard_limit)
-    socket.setsockopt(zmq.IPV6, 1)
     return socket
 
 

@@ -285,10 +285,7 @@ class TaskScheduler:
             return [SendToNode(event.peer, HelloWanted())]
         result = event.result
         instructions: list[Instruction] = []
-        if node.watched and node.state == "live":
-            node.seen_s = now
-        else:
-            self._heard(node, now)
+        self._heard(node, now)
         subtask = node.busy.pop(result.id, None)
         if subtask is None:
             node.strangers.discard(result.id)

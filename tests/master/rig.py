@@ -23,16 +23,11 @@ from agent.wire.messages import (
     Welcome,
 )
 from agent.wire.packed import Float32Column, Int64Column
+from bench.processes import free_address
 from tests.scheduling.oracle import aggregate
 
 COMMAND = Path(sys.executable).with_name("sanderling-master")
 PATIENCE_MS = 20_000
-
-
-def free_address() -> str:
-    """A loopback address that nobody listens on."""
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
 
 
 class MasterProcess:

@@ -8,7 +8,7 @@ import zmq
 from agent.client import Client, NoReplyError, Operator
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage, OperatorError, PublicRequest
-from tests.master.rig import free_address
+from bench.processes import free_address
 
 
 def answer(query_id: str) -> bytes:
@@ -67,6 +67,19 @@ def test_what_a_query_asks_is_what_is_sent(scripted):
     [query] = seen
     assert (query.areas, query.channels, query.slo.percentile) == (("b1/f4",), ("temperature",), 95)
     assert (query.window.last_s, query.slo.latency_ms, query.form) == (60, 40, "series")
+
+
+def test_a_very_long_slo_gives_a_timeout_that_a_message_may_say(scripted):
+    seen = []
+
+    def reply(request):
+        query, _ = Decoder(PublicRequest).decode(request)
+        seen.append(query.timeout_ms)
+        return [answer(query.id)]
+
+    with Client(scripted(reply)) as client:
+        client.query(["b1"], last_s=1, latency_ms=3_000_000)
+    assert seen == [3_600_000]
 
 
 def test_silence_is_one_clear_error():

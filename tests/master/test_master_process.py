@@ -10,7 +10,8 @@ import zmq
 from agent.client import Client
 from agent.wire import messages as m
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
-from tests.master.rig import COMMAND, PATIENCE_MS, free_address
+from bench.processes import free_address
+from tests.master.rig import COMMAND, PATIENCE_MS
 
 BY_HAND = (
     b'10J{"type":"query","id":"mine","areas":["b1/f4"],"form":"aggregate",'
