@@ -17,22 +17,11 @@ from typing import Generic, Self, TypeVar
 
 import zmq
 
+from agent.wire.base import LONGEST_TIMEOUT_MS, Form, Message, Policy
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
-from agent.wire.messages import (
-    LONGEST_TIMEOUT_MS,
-    Answer,
-    Form,
-    IadStatus,
-    Message,
-    OperatorError,
-    OperatorReply,
-    Policy,
-    Query,
-    SetPolicy,
-    Slo,
-    StatusRequest,
-    Window,
-)
+from agent.wire.messages import Answer, Query, Slo, Window
+from agent.wire.operator import IadStatus, OperatorError, SetPolicy, StatusRequest
+from agent.wire.unions import OperatorReply
 
 T = TypeVar("T")
 
@@ -165,4 +154,5 @@ class Operator(_Link[OperatorReply]):
         reply = self.receive_message(timeout_ms)
         if isinstance(reply, OperatorError):
             raise ValueError(reply.message)
+        assert isinstance(reply, IadStatus)
         return reply

@@ -6,8 +6,9 @@ import sys
 from typing import Final
 
 from agent.client import Client, NoReplyError
+from agent.wire.base import Form
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
-from agent.wire.messages import Form, Slo, Window
+from agent.wire.messages import Slo, Window
 from fleet import exits, screen
 
 EXIT_STATUS: Final = {

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent.wire.messages import Answer, IadStatus, Slo
+from agent.wire.messages import Answer, Slo
+from agent.wire.operator import IadStatus
 from agent.wire.records import TaskRecord
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_ms, format_slo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from agent.wire.messages import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S, Slo
+from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
+from agent.wire.messages import Slo
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h|d)", re.ASCII)

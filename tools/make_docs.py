@@ -15,7 +15,16 @@ from typing import Any
 import msgspec
 
 from agent.scheduling import lifecycle
-from agent.wire import config, messages, records
+from agent.wire import (
+    config,
+    directory,
+    drs_config,
+    edge_config,
+    master_config,
+    messages,
+    records,
+    unions,
+)
 from agent.wire.packed import Float32Column, Int64Column
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -26,12 +35,13 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key of the agents' TOML files. Made from `agent/wire/config.py` by `make docs`.",
+        "Every key of the agents' TOML files. Made from `agent/wire/*_config.py` by `make docs`.",
         "`--check` validates a file; an unknown key is an error that names the nearest known one.",
     ]
     for command, kind in (
-        ("sanderling-edge", config.EdgeConfig),
-        ("sanderling-master", config.MasterConfig),
+        ("sanderling-edge", edge_config.EdgeConfig),
+        ("sanderling-master", master_config.MasterConfig),
+        ("sanderling-drs", drs_config.DrsConfig),
     ):
         lines += ["", f"## {command}"]
         for section in msgspec.structs.fields(kind):
@@ -143,15 +153,17 @@ def schema() -> str:
             return {"type": "array", "items": {"type": ["number", "null"]}}
         raise NotImplementedError(kind)
 
-    unions = (
-        messages.PublicRequest,
-        messages.PublicReply,
+    all_unions = (
+        unions.PublicRequest,
+        unions.PublicReply,
         messages.NodeMessage,
         messages.MasterMessage,
-        messages.OperatorRequest,
-        messages.OperatorReply,
+        unions.OperatorRequest,
+        unions.OperatorReply,
+        directory.DirectoryRequest,
+        directory.DirectoryReply,
     )
-    kinds = list(dict.fromkeys(kind for union in unions for kind in typing.get_args(union)))
+    kinds = list(dict.fromkeys(kind for union in all_unions for kind in typing.get_args(union)))
     _, components = msgspec.json.schema_components(
         kinds, schema_hook=packed, ref_template="#/$defs/{name}"
     )

@@ -28,7 +28,7 @@ from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.report import Reporter
 from agent.edge.sampling import Clocks, Sampler, boot_id
 from agent.process import StopSignal
-from agent.wire import codec, config
+from agent.wire import codec, config, edge_config
 from agent.wire.messages import Hello, MasterMessage
 from sensors.base import Driver, SensorError, nearest
 from sensors.registry import open_driver
@@ -41,7 +41,7 @@ class EdgeNode:
 
     def __init__(
         self,
-        settings: config.EdgeConfig,
+        settings: edge_config.EdgeConfig,
         driver: Driver,
         history: History,
         reporter: Reporter,
@@ -215,7 +215,7 @@ def main() -> None:
     """Run the command."""
     given = options("sanderling-edge", sys.argv[1:])
     folder = os.path.dirname(given.config)
-    settings = configuration(given.config, config.EdgeConfig)
+    settings = configuration(given.config, edge_config.EdgeConfig)
     try:
         emulation_of(settings.pods.emulate, settings.node.name)
         driver = open_driver(settings.sensor.driver, settings.sensor.options, folder)

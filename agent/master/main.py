@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.command_line import FAILED, configuration, fail, options, say_ok
 from agent.master.master import Master
 from agent.process import StopSignal
-from agent.wire.config import MasterConfig
+from agent.wire.master_config import MasterConfig
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.wire.config import MasterRecords
+from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"

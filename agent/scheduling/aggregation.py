@@ -7,15 +7,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from agent.wire.areas import overlaps, with_parents
-from agent.wire.messages import (
-    MOST_COUNTED,
-    Aggregate,
-    AreaResult,
-    ChannelAggregate,
-    Gap,
-    Missing,
-    Series,
-)
+from agent.wire.base import MOST_COUNTED
+from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
 from agent.wire.packed import Float32Column, Int64Column
 
 

@@ -6,20 +6,25 @@ from typing import Any
 
 from msgspec import Struct
 
+from agent.wire.base import Policy
+from agent.wire.market import Service
 from agent.wire.messages import (
     Answer,
     Hello,
     MasterMessage,
-    Policy,
     Query,
     SubtaskResult,
     Task,
     TaskResult,
 )
 from agent.wire.records import AnyRecord
+from agent.wire.senders import Sender
 
 # Where to send something back to: opaque to the schedulers, hashable, chosen by the shell.
 Peer = Any
+
+
+ANYONE = Sender("anyone", "")
 
 
 class _Struct(Struct, frozen=True, gc=False):
@@ -30,8 +35,11 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class QueryArrived(_Struct, frozen=True):
+    """`client` is a peer, or a function that takes the answer: see the shell."""
+
     client: Peer
     query: Query
+    sender: Sender = ANYONE
 
 
 class TaskReturned(_Struct, frozen=True):
@@ -46,11 +54,25 @@ class TaskUndeliverable(_Struct, frozen=True):
     task_id: str
 
 
+class ServiceChanged(_Struct, frozen=True):
+    """A service is new, or its pool or terms changed. For both schedulers."""
+
+    service: Service
+
+
+class ServiceRemoved(_Struct, frozen=True):
+    """This IAD serves it no more; for both schedulers."""
+
+    service_id: str
+
+
 class Tick(_Struct, frozen=True):
     """Time has passed: due timeouts are served. Both schedulers say when in `next_tick`."""
 
 
-QueryEvent = QueryArrived | TaskReturned | TaskUndeliverable | Tick
+QueryEvent = (
+    QueryArrived | TaskReturned | TaskUndeliverable | ServiceChanged | ServiceRemoved | Tick
+)
 
 # --- events of the task scheduler ----------------------------------------------------------------
 
@@ -58,11 +80,35 @@ QueryEvent = QueryArrived | TaskReturned | TaskUndeliverable | Tick
 class TaskArrived(_Struct, frozen=True):
     origin: Peer
     task: Task
+    sender: Sender = ANYONE
+
+
+class TaskCancelled(_Struct, frozen=True):
+    """Whoever sent the task wants no result of it any more."""
+
+    origin: Peer
+    task_id: str
 
 
 class NodeJoined(_Struct, frozen=True):
     peer: Peer
     hello: Hello
+    sender: Sender = ANYONE
+
+
+class NodePods(_Struct, frozen=True):
+    """The node says how many pods it has from now on."""
+
+    peer: Peer
+    incarnation: str
+    count: int
+
+
+class PodsWanted(_Struct, frozen=True):
+    """The node of that name shall have so many pods: now, and whenever it joins again."""
+
+    node: str
+    count: int
 
 
 class NodeAlive(_Struct, frozen=True):
@@ -87,7 +133,20 @@ class PolicyChanged(_Struct, frozen=True):
     policy: Policy
 
 
-TaskEvent = TaskArrived | NodeJoined | NodeAlive | NodeLeft | SubtaskReturned | PolicyChanged | Tick
+TaskEvent = (
+    TaskArrived
+    | TaskCancelled
+    | NodeJoined
+    | NodeAlive
+    | NodeLeft
+    | NodePods
+    | PodsWanted
+    | SubtaskReturned
+    | PolicyChanged
+    | ServiceChanged
+    | ServiceRemoved
+    | Tick
+)
 
 # --- instructions --------------------------------------------------------------------------------
 
@@ -95,6 +154,13 @@ TaskEvent = TaskArrived | NodeJoined | NodeAlive | NodeLeft | SubtaskReturned | 
 class SendTask(_Struct, frozen=True):
     iad: str
     task: Task
+
+
+class SendCancel(_Struct, frozen=True):
+    """The IAD need not go on with that task."""
+
+    iad: str
+    task_id: str
 
 
 class SendAnswer(_Struct, frozen=True):
@@ -116,4 +182,4 @@ class WriteRecord(_Struct, frozen=True):
     record: AnyRecord
 
 
-Instruction = SendTask | SendAnswer | SendTaskResult | SendToNode | WriteRecord
+Instruction = SendTask | SendCancel | SendAnswer | SendTaskResult | SendToNode | WriteRecord

@@ -11,7 +11,8 @@ from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
 from agent.scheduling.task_entry import SubtaskEntry
 from agent.wire.areas import covers, matching
-from agent.wire.messages import Hello, NodeStatus
+from agent.wire.messages import Hello
+from agent.wire.operator import NodeStatus
 
 # Applications repeat their areas; the table forgets all when it has seen this many sets.
 REMEMBERED_COVERINGS = 1_024

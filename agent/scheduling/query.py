@@ -16,6 +16,8 @@ from agent.scheduling.events import (
     QueryEvent,
     SendAnswer,
     SendTask,
+    ServiceChanged,
+    ServiceRemoved,
     TaskReturned,
     TaskUndeliverable,
     Tick,
@@ -25,8 +27,8 @@ from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
 from agent.wire.areas import covers, matching, overlaps
+from agent.wire.base import LONGEST_TIMEOUT_MS
 from agent.wire.messages import (
-    LONGEST_TIMEOUT_MS,
     Answer,
     AreaResult,
     Coverage,
@@ -101,6 +103,8 @@ class QueryScheduler:
                 return self._returned(event.iad, event.result, now)
             case TaskUndeliverable():
                 return self._undeliverable(event.iad, event.task_id, now)
+            case ServiceChanged() | ServiceRemoved():
+                raise NotImplementedError(event)
             case Tick():
                 return [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
 

@@ -14,11 +14,13 @@ from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
     NodeLeft,
+    NodePods,
     PolicyChanged,
     SendTaskResult,
     SendToNode,
     SubtaskReturned,
     TaskArrived,
+    TaskCancelled,
     TaskEvent,
     Tick,
     WriteRecord,
@@ -27,14 +29,13 @@ from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
+from agent.wire.base import Policy
 from agent.wire.messages import (
     AreaResult,
     Gap,
     Heartbeat,
     HelloWanted,
     Missing,
-    NodeStatus,
-    Policy,
     Refusal,
     Rejected,
     Status,
@@ -43,6 +44,7 @@ from agent.wire.messages import (
     TaskResult,
     Welcome,
 )
+from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskOutcome
 
 # One in so many infeasible tasks is served.
@@ -99,6 +101,8 @@ class TaskScheduler:
             NodeLeft: self._node_left,
             PolicyChanged: self._policy_changed,
             Tick: self._tick,
+            TaskCancelled: self._not_yet,
+            NodePods: self._not_yet,
         }
         self.counters = {
             "tasks": 0,
@@ -108,6 +112,9 @@ class TaskScheduler:
             "late_results": 0,
             "redispatched": 0,
         }
+
+    def _not_yet(self, _event: Any, _now: float) -> list[Instruction]:
+        return []
 
     # --- what the shell asks -----------------------------------------------------------------
 

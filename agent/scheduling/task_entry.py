@@ -11,7 +11,8 @@ from agent.scheduling.lifecycle import (
     TASK_TRANSITIONS,
     InvalidTransition,
 )
-from agent.wire.messages import AreaResult, Gap, Missing, Policy, Task
+from agent.wire.base import Policy
+from agent.wire.messages import AreaResult, Gap, Missing, Task
 
 if TYPE_CHECKING:
     from agent.scheduling.nodes import Node

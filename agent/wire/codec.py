@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from agent.wire.messages import Message
+from agent.wire.base import Message
 from agent.wire.packed import PackedColumn
 
 MAJOR: Final = b"1"

@@ -8,52 +8,38 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from agent.wire.areas import AREA_PATTERN
+from agent.wire.base import (
+    LONGEST_TIMEOUT_MS,
+    LONGEST_WINDOW_S,
+    Area,
+    Areas,
+    Channel,
+    Channels,
+    Count,
+    Finite,
+    Form,
+    Identifier,
+    Label,
+    Message,
+    Milliseconds,
+    Name,
+    Part,
+    Percentile,
+    Running,
+    SloPercentile,
+    SubtaskId,
+    Text,
+    WallMs,
+)
 from agent.wire.packed import Float32Column, Int64Column, PackedColumn
 
-MAX_AREAS = 1_024
-MAX_CHANNELS = 64
-LONGEST_WINDOW_S = 366 * 86_400.0
-LONGEST_TIMEOUT_MS = 3_600_000.0
-
-Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
-# (?!\n): to Python alone, $ also stands before a newline at the end.
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
-Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
-Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
-Label = Annotated[str, Meta(max_length=32)]
-Text = Annotated[str, Meta(max_length=512)]
-Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
-Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
-# What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
-SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
-# Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
-MOST_COUNTED = 2**53 - 1
-Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
-WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
-SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
-# Neither NaN nor infinite, which JSON cannot say.
-Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
-Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
-Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
-Running = Annotated[tuple[SubtaskId, ...], Meta(max_length=512)]
-Form = Literal["series", "aggregate"]
-Policy = Literal["fifo", "spr", "tedfq", "edfq"]
-
 Status = Literal["complete", "partial", "refused"]
-Refusal = Literal["malformed", "infeasible", "unknown_service", "overloaded"]
+Refusal = Literal[
+    "malformed", "infeasible", "unknown_service", "overloaded", "over_rate", "not_authorised"
+]
 Gap = Literal["no_node", "node_down", "timeout", "no_data", "node_error", "iad_unreachable"]
-
-
-class Part(Struct, frozen=True, gc=False):
-    """Base of everything in a message. What is frozen and decoded from bytes holds no reference
-    cycle, so the garbage collector need not look at it."""
-
-
-class Message(Part, frozen=True, tag_field="type"):
-    """Base of all messages. Unknown fields are ignored, so a minor version may add some."""
 
 
 class Window(Part, frozen=True, omit_defaults=True):
@@ -226,6 +212,14 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+    # The IAD that sends it: believed on loopback, held against the key elsewhere.
+    origin: Annotated[str, Meta(max_length=64)] = ""
+
+
+class CancelTask(Message, frozen=True, tag="cancel_task"):
+    """The sender wants no result of its task any more. No reply."""
+
+    id: Identifier
 
 
 class TaskResult(Message, frozen=True, tag="task_result"):
@@ -275,6 +269,13 @@ class Goodbye(Message, frozen=True, tag="goodbye"):
     incarnation: Identifier
 
 
+class PodsSet(Message, frozen=True, tag="pods_set"):
+    """How many pods the node has from now on."""
+
+    incarnation: Identifier
+    count: Annotated[int, Meta(ge=1, le=256)]
+
+
 class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=True):
     """What a pod found. `wait_ms` is from received to started, `execution_ms` from started to
     finished, both on the node's clock."""
@@ -308,6 +309,12 @@ class Rejected(Message, frozen=True, tag="rejected"):
     message: Text
 
 
+class SetPods(Message, frozen=True, tag="set_pods"):
+    """Run `count` pods from now on; answered with `pods_set`. A pod at work finishes first."""
+
+    count: Annotated[int, Meta(ge=1, le=256)]
+
+
 class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     """One node's share of a task, for one idle pod."""
 
@@ -318,53 +325,5 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
-# --- operator ↔ master (this operator's own IAD only) --------------------------------------------
-
-
-class StatusRequest(Message, frozen=True, tag="status_request"):
-    """Ask the master how its IAD is."""
-
-
-class SetPolicy(Message, frozen=True, tag="set_policy"):
-    """Order the queues by another policy from now on; what waits is re-keyed."""
-
-    policy: Policy
-
-
-class NodeStatus(Part, frozen=True):
-    """One edge node as its master sees it."""
-
-    node: Name
-    state: Literal["live", "lost", "left"]
-    areas: tuple[Area, ...]
-    pods: int
-    idle_pods: int
-    queued: int
-    unloaded_samples: int
-    emulates: str
-
-
-class IadStatus(Message, frozen=True, tag="iad_status"):
-    """The state of an IAD, for its own operator only."""
-
-    iad: Name
-    policy: Policy
-    nodes: tuple[NodeStatus, ...]
-    unreachable_iads: tuple[Name, ...]
-    open_queries: int
-    open_tasks: int
-    counters: dict[str, int]
-
-
-class OperatorError(Message, frozen=True, tag="operator_error"):
-    """The request could not be read."""
-
-    message: Text
-
-
-PublicRequest = Query | Task
-PublicReply = Answer | TaskResult
-NodeMessage = Hello | Heartbeat | Goodbye | SubtaskResult
-MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | Subtask
-OperatorRequest = StatusRequest | SetPolicy
-OperatorReply = IadStatus | OperatorError
+NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult
+MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from agent.wire.messages import Gap, Policy, Refusal, Status
+from agent.wire.base import Policy
+from agent.wire.messages import Gap, Refusal, Status
 
 SubtaskOutcome = Literal["ok"] | Gap
 

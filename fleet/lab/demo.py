@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from agent.client import Client
+from agent.wire.base import Form, Policy
 from agent.wire.emulation import PROFILES
-from agent.wire.messages import Form, Policy, Slo
+from agent.wire.messages import Slo
 from fleet import exits, screen
 from fleet.lab import workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict

@@ -19,8 +19,9 @@ from typing import Final, Self
 from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
-from agent.wire import config
-from agent.wire.messages import IadStatus, Policy
+from agent.wire import config, edge_config, master_config
+from agent.wire.base import Policy
+from agent.wire.operator import IadStatus
 from fleet.lab import processes
 from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, IadPlan, NodePlan
 from fleet.lab.toml import dump
@@ -30,7 +31,7 @@ STOP_PATIENCE_S: Final = 4.0
 LOOK_EVERY_S: Final = 0.1
 ANSWER_S: Final = 2.0
 HOST: Final = "tcp://127.0.0.1"
-DEFAULT_LIVENESS: Final = config.MasterLiveness()
+DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
 
 
 class TestbedError(RuntimeError):
@@ -69,7 +70,7 @@ class Testbed:
         directory: Path,
         *,
         policy: Policy = "edfq",
-        liveness: config.MasterLiveness = DEFAULT_LIVENESS,
+        liveness: master_config.MasterLiveness = DEFAULT_LIVENESS,
         preload_rows: int = PRELOAD_ROWS,
     ) -> None:
         self.plan = plan
@@ -259,30 +260,32 @@ class Testbed:
 
     # --- configurations -------------------------------------------------------------------------
 
-    def _master_config(self, iad: IadPlan) -> config.MasterConfig:
+    def _master_config(self, iad: IadPlan) -> master_config.MasterConfig:
         own = self._sockets[iad.name]
-        return config.MasterConfig(
-            iad=config.MasterIdentity(name=iad.name),
-            sockets=config.MasterSockets(public=own.public, nodes=own.nodes, operator=own.operator),
+        return master_config.MasterConfig(
+            iad=master_config.MasterIdentity(name=iad.name),
+            sockets=master_config.MasterSockets(
+                public=own.public, nodes=own.nodes, operator=own.operator
+            ),
             pool=tuple(
-                config.PoolMember(
+                master_config.PoolMember(
                     iad=other.name, address=self.public(other.name), areas=other.areas
                 )
                 for other in self.plan.iads
             ),
-            scheduling=config.MasterScheduling(policy=self._policy),
+            scheduling=master_config.MasterScheduling(policy=self._policy),
             liveness=self._liveness,
             # Soon enough that a query's records can be shown right after its answer.
-            records=config.MasterRecords(flush_s=0.2),
+            records=master_config.MasterRecords(flush_s=0.2),
         )
 
-    def _edge_config(self, iad: IadPlan, node: NodePlan) -> config.EdgeConfig:
-        return config.EdgeConfig(
-            node=config.EdgeIdentity(name=node.name, areas=(node.area,)),
-            master=config.EdgeMaster(
+    def _edge_config(self, iad: IadPlan, node: NodePlan) -> edge_config.EdgeConfig:
+        return edge_config.EdgeConfig(
+            node=edge_config.EdgeIdentity(name=node.name, areas=(node.area,)),
+            master=edge_config.EdgeMaster(
                 address=self._sockets[iad.name].nodes, reconnect_longest_s=2.0
             ),
-            sensor=config.EdgeSensor(
+            sensor=edge_config.EdgeSensor(
                 driver="replay",
                 options={
                     "room": node.room,
@@ -290,7 +293,7 @@ class Testbed:
                     "preload_rows": self._preload_rows,
                 },
             ),
-            pods=config.EdgePods(emulate=node.profile),
+            pods=edge_config.EdgePods(emulate=node.profile),
         )
 
     def _write(self, path: Path, content: config.Section) -> None:

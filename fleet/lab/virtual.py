@@ -29,16 +29,9 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.query import Member, QueryScheduler
 from agent.scheduling.task import TaskScheduler
+from agent.wire.base import Policy
 from agent.wire.emulation import PROFILES, service_time_s
-from agent.wire.messages import (
-    Aggregate,
-    Answer,
-    Hello,
-    Policy,
-    Series,
-    Subtask,
-    SubtaskResult,
-)
+from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, SubtaskResult
 from agent.wire.packed import Int64Column
 from fleet.lab.measures import Outcome
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan

@@ -14,7 +14,7 @@ from agent.edge.history import History
 from agent.edge.main import EdgeNode
 from agent.edge.report import Reporter
 from agent.wire import codec
-from agent.wire.config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
+from agent.wire.edge_config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
 from agent.wire.messages import Subtask, Welcome, Window
 from sensors.registry import open_driver
 

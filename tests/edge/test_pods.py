@@ -16,8 +16,9 @@ from agent.edge.main import emulation_of
 from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.retrieval import Reader
 from agent.wire import codec
+from agent.wire.base import Form
 from agent.wire.config import ConfigError
-from agent.wire.messages import Form, NodeMessage, Subtask, SubtaskResult, Window
+from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
 
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 99_000

@@ -19,8 +19,8 @@ import pytest
 import zmq
 
 from agent.wire import codec
+from agent.wire.base import Form
 from agent.wire.messages import (
-    Form,
     Goodbye,
     Heartbeat,
     Hello,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.config import MasterLiveness
+from agent.wire.master_config import MasterLiveness
 from fleet.lab.plan import FleetPlan, building_fleet, part_of
 from fleet.lab.testbed import Testbed
 

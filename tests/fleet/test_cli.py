@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.wire.codec import Decoder
-from agent.wire.messages import Answer, Coverage, IadStatus, Slo, Status
+from agent.wire.messages import Answer, Coverage, Slo, Status
+from agent.wire.operator import IadStatus
 from fleet.lab.processes import agent_command, free_ports
 from fleet.lab.testbed import Testbed
 from fleet.screen import status_line

@@ -10,7 +10,9 @@ import psutil
 import pytest
 
 from agent.client import Client
-from agent.wire.messages import Answer, IadStatus, Policy
+from agent.wire.base import Policy
+from agent.wire.messages import Answer
+from agent.wire.operator import IadStatus
 from fleet.lab.processes import interrupts_deferred
 from fleet.lab.testbed import Testbed, TestbedError
 from tests.fleet.conftest import SMALL, listens, recording, small_bed

@@ -5,26 +5,26 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire import config
+from agent.wire import config, edge_config, master_config
 from fleet.lab.toml import dump
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
 def test_a_master_config_reads_back_equal(tmp_path: Path) -> None:
-    written = config.MasterConfig(
-        iad=config.MasterIdentity(name="iad1"),
-        sockets=config.MasterSockets(
+    written = master_config.MasterConfig(
+        iad=master_config.MasterIdentity(name="iad1"),
+        sockets=master_config.MasterSockets(
             public="tcp://127.0.0.1:1", nodes="tcp://127.0.0.1:2", operator="ipc://x"
         ),
         pool=(
-            config.PoolMember(iad="iad1", address="tcp://127.0.0.1:1", areas=("a/b", "c")),
-            config.PoolMember(iad="iad2", address="tcp://127.0.0.1:4", areas=("d",)),
+            master_config.PoolMember(iad="iad1", address="tcp://127.0.0.1:1", areas=("a/b", "c")),
+            master_config.PoolMember(iad="iad2", address="tcp://127.0.0.1:4", areas=("d",)),
         ),
     )
     path = tmp_path / "config.toml"
     path.write_text(dump(written), encoding="utf-8")
-    assert config.load(path, config.MasterConfig) == written
+    assert config.load(path, master_config.MasterConfig) == written
 
 
 @given(
@@ -36,11 +36,11 @@ def test_a_master_config_reads_back_equal(tmp_path: Path) -> None:
 def test_any_text_survives(path: str, options: dict[str, object]) -> None:
     import tomllib
 
-    written = config.EdgeConfig(
-        node=config.EdgeIdentity(name="n1", areas=("a",)),
-        master=config.EdgeMaster(address="tcp://127.0.0.1:2"),
-        sensor=config.EdgeSensor(driver="replay", options=options),
-        history=config.EdgeHistory(path=path),
+    written = edge_config.EdgeConfig(
+        node=edge_config.EdgeIdentity(name="n1", areas=("a",)),
+        master=edge_config.EdgeMaster(address="tcp://127.0.0.1:2"),
+        sensor=edge_config.EdgeSensor(driver="replay", options=options),
+        history=edge_config.EdgeHistory(path=path),
     )
-    read = config.parse(tomllib.loads(dump(written)), config.EdgeConfig, "test")
+    read = config.parse(tomllib.loads(dump(written)), edge_config.EdgeConfig, "test")
     assert read == written

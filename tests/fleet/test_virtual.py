@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.wire.messages import Policy
+from agent.wire.base import Policy
 from fleet.lab.measures import summarize
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.lab.virtual import NO_DELAYS, TESTBED_DELAYS, Delays, VirtualFleet

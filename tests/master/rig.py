@@ -12,16 +12,9 @@ from pathlib import Path
 import zmq
 
 from agent.client import NoReplyError, Operator
+from agent.wire.base import Message
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import (
-    Hello,
-    MasterMessage,
-    Message,
-    Series,
-    Subtask,
-    SubtaskResult,
-    Welcome,
-)
+from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskResult, Welcome
 from agent.wire.packed import Float32Column, Int64Column
 from bench.processes import free_address
 from tests.scheduling.oracle import aggregate

@@ -7,7 +7,9 @@ import zmq
 
 from agent.client import Client, NoReplyError, Operator
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import Answer, Coverage, OperatorError, PublicRequest
+from agent.wire.messages import Answer, Coverage
+from agent.wire.operator import OperatorError
+from agent.wire.unions import PublicRequest
 from bench.processes import free_address
 
 

@@ -9,13 +9,14 @@ import zmq
 
 from agent.client import Client
 from agent.wire import messages as m
+from agent.wire import unions as u
 from agent.wire.codec import JSON, MAX_REQUEST_BYTES, MESSAGEPACK, Decoder, WireError, encode
 from tests.master.rig import PATIENCE_MS
 from tests.wire.samples import SAMPLES
 from tests.wire.test_codec import mutated
 
 # Frames that are in order would do something: here only those that are not.
-DECODERS = {"public": m.PublicRequest, "nodes": m.NodeMessage, "operator": m.OperatorRequest}
+DECODERS = {"public": u.PublicRequest, "nodes": m.NodeMessage, "operator": u.OperatorRequest}
 FRAMES = 4_000
 
 
@@ -61,9 +62,9 @@ def test_every_mutated_frame_gets_one_clear_error(master, context, name):
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.connect(getattr(master, name))
     replies = {
-        "public": Decoder(m.PublicReply),
+        "public": Decoder(u.PublicReply),
         "nodes": Decoder(m.MasterMessage),
-        "operator": Decoder(m.OperatorReply),
+        "operator": Decoder(u.OperatorReply),
     }[name]
     frames = bad_frames(DECODERS[name], FRAMES, seed=name)
     for start in range(0, FRAMES, 500):
@@ -128,7 +129,7 @@ def test_messages_of_many_frames_are_refused(master, context):
         socket.send_multipart(frames)
         assert socket.poll(PATIENCE_MS)
         reply = socket.recv_multipart()[-1]
-        assert Decoder(m.PublicReply).decode(reply)[0].reason == "malformed"
+        assert Decoder(u.PublicReply).decode(reply)[0].reason == "malformed"
 
 
 @pytest.mark.usefixtures("intact")
@@ -140,7 +141,7 @@ def test_a_message_of_very_many_frames_does_not_keep_others_waiting(master, cont
     replies = []
     for _ in range(2):
         assert socket.poll(PATIENCE_MS)
-        replies.append(Decoder(m.PublicReply).decode(socket.recv_multipart()[-1])[0])
+        replies.append(Decoder(u.PublicReply).decode(socket.recv_multipart()[-1])[0])
     assert replies[0].reason == "malformed"
     assert replies[1].id == "next"
 
@@ -151,7 +152,7 @@ def test_a_frame_over_the_limit_is_refused_and_a_huge_one_closes_the_link(master
     socket.connect(master.public)
     socket.send(b"10J" + b" " * MAX_REQUEST_BYTES)
     assert socket.poll(PATIENCE_MS)
-    answer, _ = Decoder(m.PublicReply).decode(socket.recv())
+    answer, _ = Decoder(u.PublicReply).decode(socket.recv())
     assert "over the limit of 1048576" in answer.message
     huge = context.socket(zmq.DEALER)
     huge.setsockopt(zmq.LINGER, 0)
@@ -206,5 +207,5 @@ def test_numbers_no_message_may_hold(master, context, join):
             packed = b"10J" + msgspec.json.encode(body)
         socket.send(packed)
         assert socket.poll(PATIENCE_MS), change
-        answer, _ = Decoder(m.PublicReply).decode(socket.recv())
+        answer, _ = Decoder(u.PublicReply).decode(socket.recv())
         assert (answer.status, answer.reason, answer.id) == ("refused", "malformed", "q1"), change

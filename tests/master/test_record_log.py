@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.master import record_log
 from agent.master.record_log import RecordLog
-from agent.wire.config import MasterRecords
+from agent.wire.master_config import MasterRecords
 from agent.wire.records import QueryRecord, decode_record
 
 

@@ -15,6 +15,7 @@ from agent.scheduling.aggregation import (
 )
 from agent.wire import messages as m
 from agent.wire.areas import overlaps
+from agent.wire.base import MOST_COUNTED
 from agent.wire.packed import Float32Column, Int64Column
 
 half = st.integers(-200, 200).map(lambda n: n / 2)
@@ -105,7 +106,7 @@ def test_unaccounted_are_the_areas_that_overlap_nothing_known(expected, known):
 
 
 def test_counts_stay_within_what_a_message_may_hold():
-    most = m.Aggregate(0, 1, {"x": m.ChannelAggregate(m.MOST_COUNTED, 1.0, 1.0, 1.0)})
+    most = m.Aggregate(0, 1, {"x": m.ChannelAggregate(MOST_COUNTED, 1.0, 1.0, 1.0)})
     merged = merge_aggregates(most, most)
-    assert merged.channels["x"].count == m.MOST_COUNTED
+    assert merged.channels["x"].count == MOST_COUNTED
     assert merged.channels["x"].mean == 1.0

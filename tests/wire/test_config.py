@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from agent.scheduling.deadlines import DeadlineEstimator
-from agent.wire.config import ConfigError, EdgeConfig, MasterConfig, load, parse, section_of
+from agent.wire.config import ConfigError, load, parse, section_of
+from agent.wire.edge_config import EdgeConfig
+from agent.wire.master_config import MasterConfig
 
 EDGE = """
 [node]
@@ -132,12 +134,12 @@ def test_addresses_on_this_host(address):
 def test_other_addresses_are_refused_wherever_they_stand(address):
     places = {
         "master.address": (EdgeConfig, EDGE, "tcp://127.0.0.1:5701"),
-        "sockets.nodes": (MasterConfig, MASTER, "tcp://127.0.0.1:5701"),
+        "sockets.public": (MasterConfig, MASTER, 'tcp://127.0.0.1:5700"\nnodes'),
         "sockets.operator": (MasterConfig, MASTER, "ipc:///run/sanderling/operator"),
         "pool.address of iad3": (MasterConfig, MASTER, 'tcp://127.0.0.1:5700"\nareas'),
     }
     for key, (kind, text, old) in places.items():
-        new = address + '"\nareas' if key.startswith("pool") else address
+        new = address + '"' + old.partition('"')[2] if '"' in old else address
         assert old in text
         with pytest.raises(ConfigError) as refused:
             parse(tomllib.loads(text.replace(old, new)), kind, "agent.toml")

@@ -1,15 +1,16 @@
-"""ROUTER and DEALER sockets read frame by frame, never blocking."""
+"""ROUTER sockets read frame by frame, never blocking."""
 
 from __future__ import annotations
 
 import zmq
 
-LINGER_MS = 500
+from agent.sockets.options import prepare
+from agent.wire.senders import Sender
+
 SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
 # A frame above the decoder's limit gets an error; one above this only a closed connection.
 HARD_LIMIT_BYTES = 1 << 24
 # A peer that stopped answering TCP is noticed after this long.
-HEARTBEAT_IVL_MS = 2_000
 DEAD_AFTER_MS = 6_000
 # Frames of a message with too many that are thrown away before others get their turn.
 DISCARDED_A_TURN = 1_000
@@ -27,7 +28,7 @@ class DelimitedIdentity(bytes):
 
 def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
     """Bind a ROUTER; OSError if that cannot be."""
-    socket = _prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
+    socket = prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
     # Not ZMTP heartbeats: with them libzmq 4.3 aborts the process when a client goes away while its
     # messages fill the receive queue (libzmq issue 4364). The kernel notices a dead peer too, and
     # one that stopped reading.
@@ -44,34 +45,6 @@ def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
         socket.close(0)
         raise OSError(f"cannot listen on {address}: {error.strerror}") from None
     return Router(socket)
-
-
-def dealer(
-    context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
-) -> zmq.Socket[bytes]:
-    """Connect a DEALER that refuses to send (`zmq.Again`) while nobody is at the other end;
-    OSError if the address is none."""
-    socket = _prepare(context.socket(zmq.DEALER), max_bytes)
-    socket.setsockopt(zmq.IMMEDIATE, 1)
-    # Only results of our own tasks come in. A queue that is never full keeps heartbeats safe, and
-    # they notice a master that is stopped, which the kernel does not.
-    socket.setsockopt(zmq.RCVHWM, 0)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)
-    socket.setsockopt(zmq.RECONNECT_IVL, 100)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5_000)
-    try:
-        socket.connect(address)
-    except zmq.ZMQError as error:
-        socket.close(0)
-        raise OSError(f"cannot connect to {address}: {error.strerror}") from None
-    return socket
-
-
-def _prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
-    socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, hard_limit)
-    return socket
 
 
 class Router:
@@ -109,6 +82,10 @@ class Router:
             self._discarding = True
             self._discard()
         return DelimitedIdentity(identity) if delimited else identity, payload
+
+    def sender(self, identity: bytes) -> Sender:
+        """Who is at the other end."""
+        return Sender("anyone", identity.hex())
 
     def _discard(self) -> bool:
         """Throw away frames of a message with too many; whether that was the last."""

@@ -1,6 +1,7 @@
-"""One sample of every message, for golden frames and schema tests."""
+"""Queries, tasks, subtasks and links of nodes."""
 
 from agent.wire import messages as m
+from agent.wire.base import Message
 from agent.wire.packed import Float32Column, Int64Column
 
 SERIES = m.Series(
@@ -17,7 +18,7 @@ AGGREGATE = m.Aggregate(
     {"temperature": m.ChannelAggregate(2, 23.46, 23.48, 23.5)},
 )
 
-SAMPLES: dict[str, m.Message] = {
+SAMPLES: dict[str, Message] = {
     "query": m.Query(
         id="q1",
         areas=("b1/f4", "b1/f7/r752"),
@@ -101,25 +102,17 @@ SAMPLES: dict[str, m.Message] = {
     "welcome": m.Welcome("5f1d3c", 1.0),
     "hello_wanted": m.HelloWanted(),
     "rejected": m.Rejected("another node named n1 is at work here"),
-    "status_request": m.StatusRequest(),
-    "set_policy": m.SetPolicy("fifo"),
-    "iad_status": m.IadStatus(
-        iad="iad3",
-        policy="edfq",
-        nodes=(m.NodeStatus("n1", "live", ("b1/f4/r413",), 1, 1, 0, 250, "pi4"),),
-        unreachable_iads=("iad2",),
-        open_queries=1,
-        open_tasks=0,
-        counters={"queries": 3},
+    "cancel_task": m.CancelTask("0123456789ab-1"),
+    "task_origin": m.Task(
+        id="0123456789ab-2",
+        areas=("b1/f4",),
+        window=m.Window(last_s=600.0),
+        percentile=99.0,
+        budget_ms=500.0,
+        timeout_ms=1_900.0,
+        service="climate",
+        origin="iad2",
     ),
-    "operator_error": m.OperatorError("expected an object"),
+    "pods_set": m.PodsSet("5f1d3c", 2),
+    "set_pods": m.SetPods(2),
 }
-
-UNIONS = (
-    m.PublicRequest,
-    m.PublicReply,
-    m.NodeMessage,
-    m.MasterMessage,
-    m.OperatorRequest,
-    m.OperatorReply,
-)

@@ -1,0 +1,1 @@
+"""The registration service (DRS): a process around the directory."""

@@ -1,0 +1,1 @@
+"""The market: the directory's content, estimation, negotiation (pure)."""

@@ -1,0 +1,88 @@
+"""The master's loop: which source wakes whom, who performs which instruction, who keeps time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+import zmq
+
+from agent.process import StopSignal
+
+# More than 24 days overflow what poll takes.
+LONGEST_POLL_MS = 60_000
+
+
+class Timekeeper(Protocol):
+    """A part that wants to be woken at a certain time."""
+
+    @property
+    def next_due(self) -> float | None:
+        """When to call `tick` next, on the board's clock."""
+
+    def tick(self, now: float) -> None:
+        """Do what is due by `now`."""
+
+
+class Board:
+    """Connects the planes of a master; knows none of them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._poller = zmq.Poller()
+        self._turns: dict[Any, Callable[[], None]] = {}
+        self._performers: dict[type, Callable[[Any], None]] = {}
+        self._timekeepers: list[Timekeeper] = []
+
+    def listen(self, source: Any, turn: Callable[[], None]) -> None:
+        """Call `turn` whenever `source`, a socket or a file descriptor, can be read."""
+        self._turns[source] = turn
+        self._poller.register(source, zmq.POLLIN)
+
+    def ignore(self, source: Any) -> None:
+        """Do not listen to `source` any more."""
+        del self._turns[source]
+        self._poller.unregister(source)
+
+    def performs(self, kind: type, performer: Callable[[Any], None]) -> None:
+        """`performer` carries out instructions of this kind."""
+        self._performers[kind] = performer
+
+    def keeps_time(self, part: Timekeeper) -> None:
+        """Wake `part` when it is due."""
+        self._timekeepers.append(part)
+
+    def perform(self, instructions: Iterable[Any]) -> None:
+        """Carry the instructions out, in order."""
+        performers = self._performers
+        for instruction in instructions:
+            performers[type(instruction)](instruction)
+
+    def serve(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        for fileno in stop.filenos:
+            self.listen(fileno, partial(stop.woken, fileno))
+        while not stop.requested:
+            due = self._next_due()
+            for source, _ in self._poller.poll(self._milliseconds_until(due)):
+                # A turn before this one may have closed the source.
+                if (turn := self._turns.get(source)) is not None:
+                    turn()
+            if (now := self.clock()) >= due:
+                for part in self._timekeepers:
+                    if (at := part.next_due) is not None and at <= now:
+                        part.tick(now)
+
+    def _next_due(self) -> float:
+        return min(
+            [at for part in self._timekeepers if (at := part.next_due) is not None],
+            default=math.inf,
+        )
+
+    def _milliseconds_until(self, due: float) -> int | None:
+        # Rounded up: a poll that returns a hair early would only turn round again.
+        if due == math.inf:
+            return None
+        return min(LONGEST_POLL_MS, max(0, math.ceil((due - self.clock()) * 1e3)))

@@ -1,0 +1,103 @@
+"""Queries: from clients to the query scheduler, its tasks to other masters, answers back."""
+
+from __future__ import annotations
+
+from agent.master.board import Board
+from agent.master.peers import Peers
+from agent.master.public_plane import Origin, PublicPlane
+from agent.scheduling.events import (
+    QueryArrived,
+    SendAnswer,
+    SendCancel,
+    SendTask,
+    TaskArrived,
+    TaskCancelled,
+    TaskReturned,
+    TaskUndeliverable,
+    Tick,
+)
+from agent.scheduling.query import QueryScheduler
+from agent.scheduling.task import TaskScheduler
+from agent.wire.messages import Answer, CancelTask, Query, TaskResult
+from agent.wire.senders import Sender
+
+
+class Here:
+    """The origin of this IAD's own tasks: its query scheduler."""
+
+
+HERE = Here()
+
+
+class QueryPlane:
+    """Moves messages between the public socket, other masters and the query scheduler."""
+
+    def __init__(
+        self,
+        board: Board,
+        iad: str,
+        scheduler: QueryScheduler,
+        tasks: TaskScheduler,
+        public: PublicPlane,
+        peers: Peers,
+    ) -> None:
+        self._board = board
+        self._iad = iad
+        self._scheduler = scheduler
+        self._tasks = tasks
+        self._public = public
+        self._peers = peers
+        self._own = Sender("iad", iad)
+        public.takes(Query, self._query)
+        peers.takes(TaskResult, self._task_returned)
+        peers.takes(Answer, self._task_refused)
+        board.performs(SendAnswer, self._send_answer)
+        board.performs(SendTask, self._send_task)
+        board.performs(SendCancel, self._send_cancel)
+        board.keeps_time(self)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the query scheduler wants its tick."""
+        return self._scheduler.next_tick
+
+    def tick(self, now: float) -> None:
+        """Serve what timed out."""
+        self._board.perform(self._scheduler.handle(Tick(), now))
+
+    def _query(self, origin: Origin, query: Query, now: float) -> None:
+        event = QueryArrived(origin, query, origin.sender)
+        self._board.perform(self._scheduler.handle(event, now))
+
+    def _send_answer(self, instruction: SendAnswer) -> None:
+        client = instruction.client
+        if type(client) is Origin:
+            self._public.reply(client, instruction.answer)
+        else:
+            # A query of this master's own, such as a round of a watch: its client is a function.
+            client(instruction.answer, self._board.clock())
+
+    def _send_task(self, instruction: SendTask) -> None:
+        now = self._board.clock()
+        iad, task = instruction.iad, instruction.task
+        if iad == self._iad:
+            self._board.perform(self._tasks.handle(TaskArrived(HERE, task, self._own), now))
+        elif not self._peers.send(iad, task):
+            self._board.perform(self._scheduler.handle(TaskUndeliverable(iad, task.id), now))
+
+    def _send_cancel(self, instruction: SendCancel) -> None:
+        if instruction.iad == self._iad:
+            event = TaskCancelled(HERE, instruction.task_id)
+            self._board.perform(self._tasks.handle(event, self._board.clock()))
+        else:
+            self._peers.send(instruction.iad, CancelTask(instruction.task_id))
+
+    def _task_returned(self, iad: str, result: TaskResult, now: float) -> None:
+        self._board.perform(self._scheduler.handle(TaskReturned(iad, result), now))
+
+    def _task_refused(self, iad: str, answer: Answer, now: float) -> None:
+        """A master that could not read a task says so with an answer."""
+        result = TaskResult(
+            answer.id, "refused", 0.0, reason=answer.reason or "malformed", message=answer.message
+        )
+        self._task_returned(iad, result, now)

@@ -1,0 +1,54 @@
+"""Records on their way from the schedulers to the log, metrics and whoever else listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.master.board import Board
+from agent.master.record_log import RecordLog
+from agent.scheduling.events import WriteRecord
+from agent.wire.master_config import MasterRecords
+from agent.wire.records import AnyRecord
+
+
+class Records:
+    """Where the schedulers' records go: the log, if there is one, and whoever listens."""
+
+    def __init__(self, board: Board, config: MasterRecords, folder: Path) -> None:
+        self._board = board
+        self._log = RecordLog(config, folder / config.directory) if config.directory else None
+        self._listeners: list[Callable[[AnyRecord, float], None]] = []
+        board.performs(WriteRecord, self._write)
+        if self._log is not None:
+            board.keeps_time(self)
+
+    @property
+    def lost(self) -> int:
+        """Records that the disk refused."""
+        return self._log.lost if self._log else 0
+
+    @property
+    def next_due(self) -> float | None:
+        """When the log wants to be flushed."""
+        return self._log.next_flush if self._log else None
+
+    def tick(self, _now: float) -> None:
+        """Flush the log."""
+        if self._log:
+            self._log.flush()
+
+    def tell(self, listener: Callable[[AnyRecord, float], None]) -> None:
+        """Call `listener(record, now)` for every record."""
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self.tick(0.0)
+
+    def _write(self, instruction: WriteRecord) -> None:
+        now = self._board.clock()
+        if self._log:
+            self._log.append(instruction.record, now)
+        for listener in self._listeners:
+            listener(instruction.record, now)

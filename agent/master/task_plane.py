@@ -1,0 +1,137 @@
+"""Tasks: from query schedulers to the task scheduler, its subtasks to edge nodes, results back."""
+
+from __future__ import annotations
+
+from agent.master.board import Board
+from agent.master.public_plane import Origin, PublicPlane
+from agent.master.query_plane import Here
+from agent.scheduling.events import (
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    NodePods,
+    SendTaskResult,
+    SendToNode,
+    SubtaskReturned,
+    TaskArrived,
+    TaskCancelled,
+    TaskReturned,
+    Tick,
+)
+from agent.scheduling.query import QueryScheduler
+from agent.scheduling.task import TaskScheduler
+from agent.sockets.router import Router
+from agent.wire.codec import MAX_SUBTASK_RESULT_BYTES, MESSAGEPACK, Decoder, WireError, encode
+from agent.wire.messages import (
+    CancelTask,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    NodeMessage,
+    PodsSet,
+    Rejected,
+    SubtaskResult,
+    Task,
+)
+
+# Messages taken from one socket before the others get their turn.
+TURN = 64
+
+
+class TaskPlane:
+    """Moves messages between the public socket, the edge nodes and the task scheduler."""
+
+    def __init__(
+        self,
+        board: Board,
+        iad: str,
+        scheduler: TaskScheduler,
+        queries: QueryScheduler,
+        public: PublicPlane,
+        nodes: Router | None,
+    ) -> None:
+        self._board = board
+        self._iad = iad
+        self._scheduler = scheduler
+        self._queries = queries
+        self._public = public
+        self._nodes = nodes
+        self._decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
+        self.malformed = 0
+        public.takes(Task, self._task)
+        public.takes(CancelTask, self._cancel)
+        board.performs(SendTaskResult, self._send_task_result)
+        board.performs(SendToNode, self._send_to_node)
+        board.keeps_time(self)
+        if nodes is not None:
+            board.listen(nodes.socket, self._node_turn)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that a node did not read."""
+        return self._nodes.dropped if self._nodes else 0
+
+    @property
+    def next_due(self) -> float | None:
+        """When the task scheduler wants its tick."""
+        return self._scheduler.next_tick
+
+    def tick(self, now: float) -> None:
+        """Serve what timed out."""
+        self._board.perform(self._scheduler.handle(Tick(), now))
+
+    def _task(self, origin: Origin, task: Task, now: float) -> None:
+        event = TaskArrived(origin, task, origin.sender)
+        self._board.perform(self._scheduler.handle(event, now))
+
+    def _cancel(self, origin: Origin, cancel: CancelTask, now: float) -> None:
+        self._board.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
+
+    def _send_task_result(self, instruction: SendTaskResult) -> None:
+        origin: Origin | Here = instruction.origin
+        if isinstance(origin, Here):
+            event = TaskReturned(self._iad, instruction.result)
+            self._board.perform(self._queries.handle(event, self._board.clock()))
+        else:
+            self._public.reply(origin, instruction.result)
+
+    def _node_turn(self) -> None:
+        assert self._nodes is not None
+        receive, scheduler = self._nodes.receive, self._scheduler
+        for _ in range(TURN):
+            received = receive()
+            if received is None:
+                return
+            identity, frame = received
+            now = self._board.clock()
+            try:
+                message, _codec = self._decoder.decode(frame)
+            except WireError as error:
+                self.malformed += 1
+                self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
+                continue
+            self._board.perform(scheduler.handle(self._node_event(identity, message), now))
+            if not scheduler.open_tasks:
+                # No further result is due: the poll looks at the socket for less than a failed
+                # receive would.
+                return
+
+    def _send_to_node(self, instruction: SendToNode) -> None:
+        assert self._nodes is not None
+        self._nodes.send(instruction.peer, encode(instruction.message, MESSAGEPACK))
+
+    def _node_event(
+        self, identity: bytes, message: NodeMessage
+    ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | SubtaskReturned:
+        match message:
+            case SubtaskResult():
+                return SubtaskReturned(identity, message)
+            case Heartbeat():
+                return NodeAlive(identity, message.incarnation, message.running)
+            case Hello():
+                assert self._nodes is not None
+                return NodeJoined(identity, message, self._nodes.sender(identity))
+            case Goodbye():
+                return NodeLeft(identity, message.incarnation)
+            case PodsSet():
+                return NodePods(identity, message.incarnation, message.count)

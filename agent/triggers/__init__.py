@@ -1,0 +1,1 @@
+"""Trigger expressions: when a round of readings is worth a message (pure)."""

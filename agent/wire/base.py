@@ -1,0 +1,52 @@
+"""What every message is made of: the base structs and the bounded scalar types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from agent.wire.areas import AREA_PATTERN
+
+MAX_AREAS = 1_024
+MAX_CHANNELS = 64
+LONGEST_WINDOW_S = 366 * 86_400.0
+LONGEST_TIMEOUT_MS = 3_600_000.0
+
+Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
+# (?!\n): to Python alone, $ also stands before a newline at the end.
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
+Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
+Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
+Label = Annotated[str, Meta(max_length=32)]
+Text = Annotated[str, Meta(max_length=512)]
+Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
+Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
+# What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
+SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
+# Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
+MOST_COUNTED = 2**53 - 1
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
+WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
+SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
+# Neither NaN nor infinite, which JSON cannot say.
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
+Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
+Running = Annotated[tuple[SubtaskId, ...], Meta(max_length=512)]
+Form = Literal["series", "aggregate"]
+Policy = Literal["fifo", "spr", "tedfq", "edfq"]
+# A CURVE public key in Z85.
+PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)")]
+# Two of one party at a time, so that a rotation needs no restart.
+PublicKeys = Annotated[tuple[PublicKey, ...], Meta(max_length=2)]
+Address = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class Part(Struct, frozen=True, gc=False):
+    """Base of everything in a message. What is frozen and decoded from bytes holds no reference
+    cycle, so the garbage collector need not look at it."""
+
+
+class Message(Part, frozen=True, tag_field="type"):
+    """Base of all messages. Unknown fields are ignored, so a minor version may add some."""

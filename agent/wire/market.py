@@ -1,0 +1,123 @@
+"""Between masters: negotiating a service and forming its IAD pool (DSSP's service set-up)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import (
+    LONGEST_TIMEOUT_MS,
+    Address,
+    Area,
+    Areas,
+    Channel,
+    Count,
+    Identifier,
+    Message,
+    Name,
+    Part,
+    Percentile,
+    PublicKeys,
+    Text,
+)
+
+MOST_MEMBERS = 500
+
+Rate = Annotated[float, Meta(gt=0.0, le=1e6)]
+
+
+class Terms(Part, frozen=True):
+    """What an IAD's tasks may ask of it: at most `rate_per_s` of them (λ_t), each with the budget
+    that the `percentile`-th percentile (p̄_t) takes at most `budget_ms` (x̄)."""
+
+    rate_per_s: Rate
+    percentile: Percentile
+    budget_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
+
+
+class Member(Part, frozen=True):
+    """An IAD of a pool; without areas it only schedules. `rate_per_s` is its share's λ_t."""
+
+    iad: Name
+    address: Address
+    areas: Annotated[tuple[Area, ...], Meta(max_length=1_024)] = ()
+    keys: PublicKeys = ()
+    rate_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
+
+
+class Service(Part, frozen=True):
+    """One instance of a service: every member has a copy; the higher `version` wins.
+
+    `capability` is the one channel it gives (empty: all). `redundant`: where two IADs cover an
+    area both are asked and the first answer wins.
+    """
+
+    id: Name
+    owner: Name
+    version: Count
+    members: Annotated[tuple[Member, ...], Meta(max_length=MOST_MEMBERS)]
+    capability: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_]{0,31})?$(?!\n)")] = ""
+    terms: Terms | None = None
+    redundant: bool = False
+
+
+# --- buyer → seller ----------------------------------------------------------------------------
+
+
+class Propose(Message, frozen=True, tag="propose"):
+    """Would you serve this under these terms? An acceptance holds the resources for a while."""
+
+    id: Identifier
+    service: Name
+    capability: Channel
+    areas: Areas
+    terms: Terms
+
+
+class Release(Message, frozen=True, tag="release"):
+    """The buyer does not need what an acceptance holds. No reply."""
+
+    id: Identifier
+    service: Name
+
+
+class Join(Message, frozen=True, tag="join"):
+    """You are a member of the pool: provision, and serve the service from now on. Sent again, with
+    a higher version, whenever the pool changes."""
+
+    id: Identifier
+    service: Service
+
+
+class Leave(Message, frozen=True, tag="leave"):
+    """You are no member any more (`version` is the pool's without you): finish what is open."""
+
+    id: Identifier
+    service: Name
+    version: Count
+
+
+# --- seller → buyer ----------------------------------------------------------------------------
+
+
+class Offer(Message, frozen=True, tag="offer"):
+    """Accepted (held for `hold_s`), countered with terms that it would accept, or refused."""
+
+    id: Identifier
+    verdict: Literal["accepted", "countered", "refused"]
+    hold_s: float = 0.0
+    counter: Terms | None = None
+    message: Text = ""
+
+
+class Joined(Message, frozen=True, tag="joined"):
+    """The member serves, or has left: or `ok` is false, and `message` says why not."""
+
+    id: Identifier
+    ok: bool
+    message: Text = ""
+
+
+MarketRequest = Propose | Release | Join | Leave
+MarketReply = Offer | Joined

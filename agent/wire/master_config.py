@@ -1,0 +1,246 @@
+"""Configuration of a master: every key of its file, with unit and default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import MAX_AREAS, Area, Channel, Name, Policy, PublicKey
+from agent.wire.config import Count, File, Metrics, Positive, Section, Trust, require_usable
+
+
+class PoolMember(Section, frozen=True):
+    """An IAD of the pool: which areas it offers and where its master is."""
+
+    iad: Annotated[Name, Meta(description="Name of the IAD.")]
+    address: Annotated[str, Meta(description="Its master's public socket.")]
+    areas: Annotated[
+        tuple[Area, ...],
+        Meta(min_length=1, description="Areas it offers, as fine as queries shall tell apart."),
+    ]
+    keys: Annotated[
+        tuple[PublicKey, ...],
+        Meta(max_length=2, description="Its public CURVE keys, at most two."),
+    ] = ()
+
+
+class MasterSockets(Section, frozen=True):
+    """Where the master listens: tcp://host:port or ipc://path."""
+
+    public: Annotated[str, Meta(description="For clients and for other masters.")]
+    operator: Annotated[str, Meta(description="For this IAD's operator.")]
+    nodes: Annotated[
+        str, Meta(description="For this IAD's edge nodes; empty: this IAD only schedules.")
+    ] = ""
+    advertise: Annotated[
+        str,
+        Meta(description="Where other masters reach the public socket; empty: as in public."),
+    ] = ""
+
+
+class MasterScheduling(Section, frozen=True):
+    """Deadlines and queues."""
+
+    policy: Annotated[Policy, Meta(description="Queue order: edfq, tedfq, spr or fifo.")] = "edfq"
+    window_samples: Annotated[
+        Count, Meta(le=65_535, description="Unloaded response times kept per node.")
+    ] = 10_000
+    # The bounds of window_s and cold_start_ms are those of _core's UnloadedModel.
+    window_s: Annotated[
+        float, Meta(ge=0.001, le=2_000_000.0, description="Seconds that such a time is kept.")
+    ] = 3_600.0
+    cold_start_ms: Annotated[
+        float,
+        Meta(
+            ge=0.01,
+            le=600_000.0,
+            description="Mean unloaded response time assumed before anything was measured, ms.",
+        ),
+    ] = 100.0
+    timeout_factor: Annotated[
+        Positive,
+        Meta(le=1_000.0, description="Default answer timeout as a multiple of the SLO latency."),
+    ] = 4.0
+
+
+class MasterLiveness(Section, frozen=True):
+    """When a node counts as lost."""
+
+    heartbeat_s: Annotated[
+        float, Meta(ge=0.01, le=3_600.0, description="Seconds between a node's heartbeats.")
+    ] = 1.0
+    lost_after: Annotated[
+        Count, Meta(le=1_000, description="Heartbeats missed in a row before a node is lost.")
+    ] = 3
+
+
+class MasterRecords(Section, frozen=True):
+    """JSON-lines records of queries, tasks and subtasks."""
+
+    directory: Annotated[
+        File,
+        Meta(description="Folder of the records (relative: to the config file); empty: none."),
+    ] = "records"
+    rotate_bytes: Annotated[
+        int, Meta(ge=4_096, le=2**40, description="A file is closed at this size, in bytes.")
+    ] = 16_777_216
+    keep_files: Annotated[
+        Count, Meta(le=100_000, description="Closed files kept; the oldest go.")
+    ] = 16
+    flush_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds that a record may wait in memory.")
+    ] = 1.0
+
+
+class Offered(Section, frozen=True):
+    """What this IAD registers: a sensing capability and the areas where it is. The DRS learns no
+    more."""
+
+    capability: Annotated[
+        Channel, Meta(description="What is sensed, named like its channel: temperature.")
+    ]
+    areas: Annotated[
+        tuple[Area, ...],
+        Meta(min_length=1, max_length=MAX_AREAS, description="Areas, as coarse as you like."),
+    ]
+
+
+class MasterMarket(Section, frozen=True):
+    """The market: where the registration service is, and what this IAD sells."""
+
+    directories: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=8,
+            description="Addresses of the DRS: the primary, then its mirrors; none: no market.",
+        ),
+    ] = ()
+    directory_keys: Annotated[
+        File, Meta(description="File with the DRS's public keys, one a line; mirrors' included.")
+    ] = ""
+    role: Annotated[
+        Literal["iad", "csp"],
+        Meta(description="iad registers what it offers; csp only buys, with an account."),
+    ] = "iad"
+    lease_s: Annotated[
+        float, Meta(ge=1.0, le=86_400.0, description="Seconds that a registration lasts.")
+    ] = 60.0
+    sell: Annotated[
+        bool, Meta(description="Whether proposals for what is offered are considered.")
+    ] = True
+    hold_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds that an acceptance holds pods.")
+    ] = 30.0
+
+
+class MasterPods(Section, frozen=True):
+    """Who makes pods."""
+
+    provisioner: Annotated[
+        Literal["local", "kubernetes"],
+        Meta(description="local: the edge agent's threads; kubernetes: a Deployment per node."),
+    ] = "local"
+    most: Annotated[Count, Meta(le=256, description="Pods that a node may have.")] = 8
+    namespace: Annotated[str, Meta(description="Kubernetes namespace.")] = "sanderling"
+    image: Annotated[str, Meta(description="Container image of a pod.")] = "sanderling-pod:latest"
+    kubeconfig: Annotated[
+        File, Meta(description="Kubernetes client configuration; empty: the usual places.")
+    ] = ""
+
+
+class MasterAutoscale(Section, frozen=True):
+    """Pods per node by the percentage of its subtasks that miss their deadline."""
+
+    enabled: Annotated[bool, Meta(description="Whether pods are added and removed.")] = False
+    window_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds over which violations are counted.")
+    ] = 10.0
+    above_percent: Annotated[
+        float, Meta(gt=0.0, le=100.0, description="More violations than this: add pods.")
+    ] = 2.0
+    hysteresis: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1.0,
+            description="Below this fraction of above_percent, and idle enough: remove one.",
+        ),
+    ] = 0.25
+    cool_down_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds from a change to the next of that node.")
+    ] = 10.0
+
+
+class MasterClients(Section, frozen=True):
+    """What one client may ask."""
+
+    rate_per_s: Annotated[
+        Positive,
+        Meta(le=1e6, description="Queries per second of one client; the allow-list may differ."),
+    ] = 1_000.0
+    burst_s: Annotated[
+        Positive, Meta(le=3_600.0, description="Seconds of that rate that may come at once.")
+    ] = 2.0
+    most_watches: Annotated[
+        Count, Meta(le=10_000, description="Standing queries that one client may have open.")
+    ] = 100
+
+
+class MasterState(Section, frozen=True):
+    """What survives a restart: services, pools, pods, standing queries."""
+
+    path: Annotated[
+        File, Meta(description="SQLite file (relative: to the config file); empty: none.")
+    ] = "state.sqlite"
+
+
+class MasterIdentity(Section, frozen=True):
+    """Which IAD this master runs."""
+
+    name: Annotated[Name, Meta(description="Name of the IAD; the pool has an entry for it.")]
+
+
+class MasterConfig(Section, frozen=True):
+    """A master's file (`sanderling-master --config`)."""
+
+    iad: MasterIdentity
+    sockets: MasterSockets
+    pool: Annotated[
+        tuple[PoolMember, ...],
+        Meta(
+            max_length=500,
+            description="The IADs of the service `default`, this one included: a fixed pool.",
+        ),
+    ] = ()
+    offers: Annotated[
+        tuple[Offered, ...], Meta(max_length=64, description="What this IAD registers.")
+    ] = ()
+    market: MasterMarket = MasterMarket()
+    pods: MasterPods = MasterPods()
+    autoscale: MasterAutoscale = MasterAutoscale()
+    clients: MasterClients = MasterClients()
+    trust: Trust = Trust()
+    metrics: Metrics = Metrics()
+    state: MasterState = MasterState()
+    scheduling: MasterScheduling = MasterScheduling()
+    liveness: MasterLiveness = MasterLiveness()
+    records: MasterRecords = MasterRecords()
+
+    def __post_init__(self) -> None:
+        names = [member.iad for member in self.pool]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the pool names {name} more than once")
+        if names and self.iad.name not in names:
+            raise ValueError(f"the pool has no entry for this IAD, {self.iad.name}")
+        keyed = bool(self.trust.key)
+        for kind in ("public", "nodes", "operator", "advertise"):
+            if (address := getattr(self.sockets, kind)) or kind in ("public", "operator"):
+                require_usable(address, f"sockets.{kind}", keyed=keyed)
+        for member in self.pool:
+            require_usable(member.address, f"pool.address of {member.iad}", keyed=keyed)
+        for address in self.market.directories:
+            require_usable(address, "market.directories", keyed=keyed)
+        if self.offers and not self.sockets.nodes:
+            raise ValueError("offers need edge nodes: set sockets.nodes")

@@ -1,0 +1,88 @@
+"""Standing queries: periodic, streaming and event-triggered; each round is one query."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import (
+    LONGEST_TIMEOUT_MS,
+    LONGEST_WINDOW_S,
+    Areas,
+    Channels,
+    Count,
+    Form,
+    Identifier,
+    Label,
+    Message,
+    Name,
+    Text,
+)
+from agent.wire.messages import Answer, Slo
+
+Style = Literal["periodic", "streaming", "event"]
+
+
+class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
+    """Ask the same every `interval_s` seconds, for `lasting_s` seconds (absent: until cancelled).
+
+    Round k, from 1, is due k intervals after the master took the watch in. `periodic` asks for the
+    `window_s` seconds (absent: the interval) before it is due; `streaming` for all since the round
+    before, so that every reading comes once; `event` like `periodic`, and only rounds in which
+    `trigger` holds are sent. Sent again by a client that lost its connection, with `after` the last
+    round that it has: the rounds after it follow, none missing and none twice.
+    """
+
+    id: Identifier
+    areas: Areas
+    slo: Slo
+    style: Style
+    interval_s: Annotated[float, Meta(ge=0.05, le=LONGEST_WINDOW_S)]
+    window_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+    lasting_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+    trigger: Text = ""
+    channels: Channels = ()
+    form: Form = "series"
+    timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
+    service: Name = "default"
+    label: Label = ""
+    after: Count | None = None
+
+
+class Acknowledge(Message, frozen=True, tag="acknowledge"):
+    """The client has all rounds up to `round`. No reply."""
+
+    id: Identifier
+    round: Count
+
+
+class Cancel(Message, frozen=True, tag="cancel"):
+    """End a watch. Answered with `watching`, state `cancelled`."""
+
+    id: Identifier
+
+
+class Watching(Message, frozen=True, tag="watching"):
+    """The state of a watch; `next_round` comes next. Refused: `message` says why."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    state: Literal["open", "finished", "cancelled", "refused"]
+    next_round: Count = 1
+    message: Text = ""
+
+
+class Round(Message, frozen=True, tag="round"):
+    """Round `number` of a watch: the answer for the window [`start_ms`, `end_ms`). `fired` are the
+    areas in which the trigger held (event style)."""
+
+    id: Identifier
+    number: Count
+    start_ms: int
+    end_ms: int
+    answer: Answer
+    fired: tuple[str, ...] = ()
+
+
+StandingRequest = Watch | Acknowledge | Cancel
+StandingReply = Watching | Round

@@ -1,0 +1,23 @@
+"""One sample of every message, for golden frames and schema tests."""
+
+from agent.wire import directory as directory_messages
+from agent.wire import messages, unions
+from tests.wire.samples import data_plane, directory, market, operator, standing
+
+SAMPLES = {
+    **data_plane.SAMPLES,
+    **operator.SAMPLES,
+    **market.SAMPLES,
+    **directory.SAMPLES,
+    **standing.SAMPLES,
+}
+UNIONS = (
+    unions.PublicRequest,
+    unions.PublicReply,
+    messages.NodeMessage,
+    messages.MasterMessage,
+    unions.OperatorRequest,
+    unions.OperatorReply,
+    directory_messages.DirectoryRequest,
+    directory_messages.DirectoryReply,
+)
