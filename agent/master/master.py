@@ -9,7 +9,7 @@ from pathlib import Path
 
 import zmq
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.public_plane import Origin, PublicPlane

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.master.public_plane import Origin
 from agent.sockets.router import Router
 from agent.wire.base import Message

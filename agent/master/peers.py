@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 from msgspec import Struct
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.sockets.dealer import dealer
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.sockets.router import Router
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.master.peers import Peers
 from agent.master.public_plane import Origin, PublicPlane
 from agent.scheduling.events import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.master.record_log import RecordLog
 from agent.scheduling.events import WriteRecord
 from agent.wire.master_config import MasterRecords

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.master.board import Board
+from agent.board import Board
 from agent.master.public_plane import Origin, PublicPlane
 from agent.master.query_plane import Here
 from agent.scheduling.events import (

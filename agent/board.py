@@ -1,4 +1,4 @@
-"""The master's loop: which source wakes whom, who performs which instruction, who keeps time."""
+"""A process's loop: which source wakes whom, who performs which instruction, who keeps time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timekeeper(Protocol):
 
 
 class Board:
-    """Connects the planes of a master; knows none of them."""
+    """Connects the parts of a process; knows none of them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
