@@ -4,7 +4,8 @@ Events go in with the monotonic time in seconds, instructions come out; the shel
 `agent.edge.main` carries them out. Opening a socket always succeeds: that nobody answers is seen
 from the silence. A node holds no queue: a subtask that no idle pod can take is answered at once.
 What a pod finishes while the link is cut is held, named in the next hello, and sent after the
-welcome.
+welcome. When the master wants fewer pods, subtasks at work finish first; until then more may run
+than there are pods, and no new one is taken.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from agent.wire.messages import (
     HelloWanted,
     MasterMessage,
     NodeMessage,
+    PodsSet,
     Rejected,
+    SetPods,
     Subtask,
     SubtaskResult,
     Welcome,
@@ -99,6 +102,12 @@ class Execute(NamedTuple):
     subtask: Subtask
 
 
+class Resize(NamedTuple):
+    """Have so many pods from now on; those at work finish first."""
+
+    pods: int
+
+
 class Report(NamedTuple):
     """Tell the operator, in one line; `kind` is for limiting the rate of such lines."""
 
@@ -106,7 +115,7 @@ class Report(NamedTuple):
     line: str
 
 
-Instruction = Open | Close | Send | SendResult | Execute | Report
+Instruction = Open | Close | Send | SendResult | Execute | Resize | Report
 Instructions = list[Instruction]
 
 
@@ -129,7 +138,7 @@ class Link:
     ) -> None:
         self.state = State.NEW
         self.running: set[int] = set()  # subtasks in the pods
-        self.held: list[int] = []  # finished while the link was cut; never more than pods
+        self.held: list[int] = []  # finished while the link was cut: what ran then, no more
         self.wake_at = float("inf")
         self._hello = hello
         self._first_pause_s = first_pause_s
@@ -224,9 +233,19 @@ class Link:
         if event.id in self.running:  # from a master that counts anew after a restart
             return [_refusal(event, f"subtask {event.id} is still at work for somebody else")]
         if len(self.running) >= self._hello.pods:
-            return [_refusal(event, f"all {self._hello.pods} pods are busy")]
+            return [_refusal(event, f"all pods are busy: {self._hello.pods}")]
         self.running.add(event.id)
         return [Execute(event)]
+
+    def _resize(self, event: SetPods, _: float) -> Instructions:
+        if self.state is State.JOINED:
+            self._sleep()
+        answer = Send(PodsSet(self._hello.incarnation, event.count))
+        if event.count == self._hello.pods:
+            return [answer]
+        # A hello after this one says so too.
+        self._hello = replace(self._hello, pods=event.count)
+        return [Resize(event.count), answer]
 
     def _refuse(self, event: Subtask, _: float) -> Instructions:
         return [_refusal(event, "a subtask before the welcome")]
@@ -276,6 +295,8 @@ class Link:
         # It answers something sent before the hello, which is on its way.
         (State.GREETING, HelloWanted): _nothing,
         (State.GREETING, Rejected): _rejected,
+        # From before the hello, which it overtook: what is answered now comes after it.
+        (State.GREETING, SetPods): _resize,
         (State.GREETING, Subtask): _refuse,
         (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
@@ -284,6 +305,7 @@ class Link:
         (State.JOINED, Heartbeat): _hear,
         (State.JOINED, HelloWanted): _greet,
         (State.JOINED, Rejected): _rejected,
+        (State.JOINED, SetPods): _resize,
         (State.JOINED, Subtask): _execute,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,

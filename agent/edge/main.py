@@ -141,6 +141,8 @@ class EdgeNode:
                     self._send(self._results.pop(number))
                 case links.Send(message):
                     self._send(codec.encode(message))
+                case links.Resize(pods):
+                    self._pods.resize(pods)
                 case links.Report(kind, line):
                     self._reporter.complain(kind, line)
                 case links.Open():

@@ -38,7 +38,8 @@ class Done(NamedTuple):
 
 
 class Pods:
-    """`count` pods over one history. `wake` is called, from a pod, when `take` has something new.
+    """`count` pods over one history, until `resize`. `wake` is called, from a pod, when `take` has
+    something new.
 
     `service_time_s` gives the seconds to emulate for a subtask's seed; None emulates nothing.
     """
@@ -57,11 +58,25 @@ class Pods:
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._reader = Reader(history)  # of the thread that submits
         self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"pod-{n}", daemon=True) for n in range(count)
-        ]
-        for thread in self._threads:
+        self._count = 0
+        self._threads: list[threading.Thread] = []
+        self.resize(count)
+
+    def resize(self, count: int) -> None:
+        """Have `count` pods from now on; by the thread that submits.
+
+        Of fewer, idle ones end now and the others when they have finished. A subtask that is handed
+        over while no more than `count` run finds an idle pod at once all the same: those that are
+        to end are counted by as many `None` before it in the queue.
+        """
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for _ in range(self._count, count):
+            thread = threading.Thread(target=self._serve, name="pod", daemon=True)
             thread.start()
+            self._threads.append(thread)
+        for _ in range(count, self._count):
+            self._handed.put(None)
+        self._count = count
 
     def submit(self, received: ReceivedSubtask) -> bool:
         """Hand a subtask to an idle pod; the caller knows that there is one.

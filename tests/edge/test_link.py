@@ -20,6 +20,7 @@ from agent.edge.link import (
     Link,
     Open,
     Report,
+    Resize,
     Send,
     SendResult,
     Start,
@@ -32,7 +33,9 @@ from agent.wire.messages import (
     Heartbeat,
     Hello,
     HelloWanted,
+    PodsSet,
     Rejected,
+    SetPods,
     Subtask,
     SubtaskResult,
     Welcome,
@@ -227,8 +230,47 @@ def test_what_cannot_happen_raises_with_what_happened_before() -> None:
         link.handle(subtask(1), 10.1)
 
 
+def test_the_master_sets_the_number_of_pods() -> None:
+    link = joined()
+    assert link.handle(SetPods(3), 0.1) == [Resize(3), Send(PodsSet("here", 3))]
+    assert link.handle(SetPods(3), 0.2) == [Send(PodsSet("here", 3))]
+    for number in (1, 2, 3):
+        assert kinds(link.handle(subtask(number), 0.3)) == [Execute]
+    assert kinds(link.handle(subtask(4), 0.3)) == [Send]
+    # Setting is a sign of life like any other.
+    assert link.wake_at <= 1.3
+
+
+def test_with_fewer_pods_what_is_at_work_finishes_and_nothing_new_is_taken() -> None:
+    link = joined()
+    link.handle(subtask(1), 0.1)
+    link.handle(subtask(2), 0.1)
+    assert link.handle(SetPods(1), 0.2) == [Resize(1), Send(PodsSet("here", 1))]
+    assert link.running == {1, 2}
+    (refusal,) = link.handle(subtask(3), 0.3)
+    assert isinstance(refusal, Send)
+    assert isinstance(refusal.message, SubtaskResult)
+    assert refusal.message.message == "all pods are busy: 1"
+    assert link.handle(Finished(1), 0.4) == [SendResult(1)]
+    assert kinds(link.handle(subtask(4), 0.5)) == [Send]
+    assert link.handle(Finished(2), 0.6) == [SendResult(2)]
+    assert link.handle(subtask(5), 0.7) == [Execute(subtask(5))]
+
+
+def test_every_later_hello_carries_the_number_of_pods() -> None:
+    link = joined()
+    link.handle(SetPods(5), 0.1)
+    assert link.handle(HelloWanted(), 0.2) == [Send(replace(HELLO, pods=5))]
+    # The master may set them before it welcomes; the answer follows the hello.
+    assert link.handle(SetPods(4), 0.3) == [Resize(4), Send(PodsSet("here", 4))]
+    assert link.state is State.GREETING
+    link.handle(Tick(), 10.0)
+    assert link.handle(Tick(), 20.0) == [Open(), Send(replace(HELLO, pods=4))]
+
+
 class LinkModel(RuleBasedStateMachine):
-    """Random events that can happen; the model is a socket, the pods at work, the results held."""
+    """Random events that can happen; the model is a socket, the number of pods, those at work, the
+    results held."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,6 +280,8 @@ class LinkModel(RuleBasedStateMachine):
         self.greeted = False  # a hello was sent on this socket
         self.at_work: set[int] = set()
         self.held: set[int] = set()
+        self.pods = HELLO.pods
+        self.most = HELLO.pods  # more than `pods` only while those at work finish
         self.heard_at = 0.0
         self.stopped = False
 
@@ -253,7 +297,8 @@ class LinkModel(RuleBasedStateMachine):
                     self.socket_open = False
                 case Send(Hello() as sent):
                     assert self.socket_open
-                    assert sent == replace(HELLO, running=tuple(sorted(self.at_work | self.held)))
+                    at_work = tuple(sorted(self.at_work | self.held))
+                    assert sent == replace(HELLO, pods=self.pods, running=at_work)
                     self.greeted = True
                 case Send(_):
                     assert self.socket_open
@@ -317,11 +362,19 @@ class LinkModel(RuleBasedStateMachine):
         self.heard_at = self.now
         can = (
             self.link.state is State.JOINED
-            and len(self.at_work) < HELLO.pods
+            and len(self.at_work) < self.pods
             and number not in self.at_work
         )
         (instruction,) = self.handle(subtask(number))
         assert isinstance(instruction, Execute if can else Send)
+
+    @rule(count=st.sampled_from([1, 2, 3, 7]))
+    @precondition(lambda self: self.socket_open)
+    def set_pods(self, count: int) -> None:
+        self.heard_at = self.now
+        resize = [Resize(count)] if count != self.pods else []
+        self.pods = count
+        assert self.handle(SetPods(count)) == [*resize, Send(PodsSet("here", count))]
 
     @rule(data=st.data())
     @precondition(lambda self: self.at_work)
@@ -347,7 +400,8 @@ class LinkModel(RuleBasedStateMachine):
         assert self.link.running == self.at_work
         assert set(self.link.held) == self.held
         assert len(self.link.held) == len(self.held)
-        assert len(self.at_work | self.held) <= HELLO.pods
+        self.most = max(self.pods, min(self.most, len(self.at_work | self.held)))
+        assert len(self.at_work | self.held) <= self.most
         assert not self.stopped or self.link.state is State.LEFT
 
 

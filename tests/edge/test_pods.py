@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.edge.groups import Sample
 from agent.edge.history import History
@@ -198,6 +200,109 @@ def test_as_many_subtasks_run_at_once_as_there_are_pods(make_bench: Callable[...
     for number in range(3):
         bench.submit(number)
     assert {result.outcome for result in bench.wait(3)} == {"ok"}
+
+
+class Gate:
+    """An emulation in which every subtask waits, after it has started, until it is let through."""
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self.through = threading.Semaphore(0)
+
+    def __call__(self, _seed: int | None) -> float:
+        self.started.release()
+        assert self.through.acquire(timeout=30)
+        return 0.0
+
+    def await_started(self, n: int) -> None:
+        for _ in range(n):
+            assert self.started.acquire(timeout=30)
+
+
+def test_pods_grow_while_all_are_at_work(make_bench: Callable[..., Bench]) -> None:
+    gate = Gate()
+    bench = make_bench(1, gate)
+    bench.submit(1)
+    gate.await_started(1)
+    bench.pods.resize(3)
+    bench.submit(2)
+    bench.submit(3)
+    gate.await_started(2)
+    gate.through.release(3)
+    assert {result.id for result in bench.wait(3)} == {1, 2, 3}
+
+
+def test_pods_that_are_at_work_finish_before_they_end(make_bench: Callable[..., Bench]) -> None:
+    gate = Gate()
+    bench = make_bench(3, gate)
+    threads = list(bench.pods._threads)
+    for number in (1, 2, 3):
+        bench.submit(number)
+    gate.await_started(3)
+    bench.pods.resize(1)
+    assert all(thread.is_alive() for thread in threads)
+    gate.through.release(3)
+    assert {result.outcome for result in bench.wait(3)} == {"ok"}
+    # The two that end are done when the last one serves on.
+    bench.submit(4)
+    gate.await_started(1)
+    gate.through.release()
+    bench.wait(1)
+    bench.pods.stop()
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@given(
+    steps=st.lists(
+        st.one_of(st.integers(1, 6), st.sampled_from(["submit", "finish"])), max_size=40
+    ),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_subtask_within_the_number_of_pods_never_waits_for_another(
+    steps: list[int | str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However often the number changes: `await_started` would time out."""
+    gate = Gate()
+    bench = Bench(tmp_path_factory.mktemp("pods") / "history.sqlite", 2, gate)
+    count, at_work, number = 2, 0, 0
+    try:
+        for step in [*steps, *["finish"] * len(steps)]:
+            if step == "submit" and at_work < count:
+                number += 1
+                bench.submit(number)
+                gate.await_started(1)
+                at_work += 1
+            elif step == "finish" and at_work:
+                gate.through.release()
+                bench.wait(1)
+                at_work -= 1
+            elif isinstance(step, int):
+                bench.pods.resize(step)
+                count = step
+    finally:
+        gate.through.release(len(steps) + 1)
+        bench.close()
+
+
+def test_pods_that_come_and_go_leave_nothing_behind(
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Semaphore(0)
+    serve = Pods._serve
+
+    def counted(pods: Pods) -> None:
+        serve(pods)
+        ended.release()
+
+    monkeypatch.setattr(Pods, "_serve", counted)
+    bench = make_bench(1)
+    for _ in range(50):
+        bench.pods.resize(4)
+        bench.pods.resize(1)
+        for _ in range(3):
+            assert ended.acquire(timeout=30)
+    # Of the last round some may be on their way out.
+    assert len(bench.pods._threads) <= 7
 
 
 def test_an_unknown_profile_names_the_nearest() -> None:

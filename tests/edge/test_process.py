@@ -27,7 +27,9 @@ from agent.wire.messages import (
     HelloWanted,
     MasterMessage,
     NodeMessage,
+    PodsSet,
     Rejected,
+    SetPods,
     Subtask,
     SubtaskResult,
     Welcome,
@@ -456,3 +458,27 @@ def test_a_history_that_another_agent_has_is_one_line(
     assert (found.returncode, found.stderr.count("\n")) == (1, 1)
     assert found.stderr.startswith("error: history ")
     assert "another agent is using it" in found.stderr
+
+
+def test_the_number_of_pods_changes_while_subtasks_are_at_work(
+    master: Master, start: Starter
+) -> None:
+    release = start.held()
+    master.welcome()
+    window = Window(last_s=3600.0)
+    master.send(Subtask(1, window))
+    master.send(Subtask(2, window))
+    master.send(SetPods(3))
+    assert master.expect(PodsSet).count == 3
+    master.send(Subtask(3, window))
+    master.send(SetPods(1))
+    assert master.expect(PodsSet).count == 1
+    master.send(Subtask(4, window))
+    refused = master.expect(SubtaskResult)
+    assert (refused.id, refused.outcome) == (4, "error")
+    release()
+    results = [master.expect(SubtaskResult) for _ in range(3)]
+    assert {(result.id, result.outcome) for result in results} == {(n, "ok") for n in (1, 2, 3)}
+    master.send(HelloWanted())
+    assert master.expect(Hello).pods == 1
+    assert master.ask(5).outcome == "ok"
