@@ -19,7 +19,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
-from agent.wire import config, edge_config, master_config
+from agent.wire import config, drs_config, edge_config, master_config
 from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.lab import processes
@@ -31,6 +31,9 @@ STOP_PATIENCE_S: Final = 4.0
 LOOK_EVERY_S: Final = 0.1
 ANSWER_S: Final = 2.0
 HOST: Final = "tcp://127.0.0.1"
+# The registration service's name among the processes.
+DRS: Final = "drs"
+CAPABILITIES: Final = ("temperature", "humidity")
 DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
 
 
@@ -58,6 +61,9 @@ class _Sockets(Struct, frozen=True):
 class Testbed:
     """The processes of `plan`, with configurations, logs and records under `directory`.
 
+    Its IADs have a fixed pool, the service `default`; with `market` they register with a DRS
+    instead, and services are set up between them.
+
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
     """
@@ -72,23 +78,28 @@ class Testbed:
         policy: Policy = "edfq",
         liveness: master_config.MasterLiveness = DEFAULT_LIVENESS,
         preload_rows: int = PRELOAD_ROWS,
+        market: bool = False,
     ) -> None:
         self.plan = plan
         self.directory = directory
         self._policy = policy
         self._liveness = liveness
         self._preload_rows = preload_rows
+        self._market = market
         self._children: dict[str, processes.Child] = {}
         self._operators: dict[str, Operator] = {}
 
     def __enter__(self) -> Self:
         self._leash = processes.Leash()
         self.directory.mkdir(parents=True, exist_ok=True)
-        ports = iter(processes.free_ports(3 * len(self.plan.iads)))
+        ports = iter(processes.free_ports(3 * len(self.plan.iads) + 1))
+        self.directory_address = f"{HOST}:{next(ports)}"
         self._sockets = {
             iad.name: _Sockets(*(f"{HOST}:{next(ports)}" for _ in range(3)))
             for iad in self.plan.iads
         }
+        if self._market:
+            self._write(self._folder(DRS) / "config.toml", self._drs_config())
         for iad in self.plan.iads:
             self._write(self._folder(iad.name) / "config.toml", self._master_config(iad))
             for node in iad.nodes:
@@ -105,7 +116,7 @@ class Testbed:
             for operator in self._operators.values():
                 operator.close()
             self._operators.clear()
-            masters = {iad.name for iad in self.plan.iads}
+            masters = {iad.name for iad in self.plan.iads} | {DRS}
             # Nodes first, so that they can say goodbye.
             for some in (self._children.keys() - masters, self._children.keys() & masters):
                 processes.stop([self._children[name] for name in some], STOP_PATIENCE_S)
@@ -137,10 +148,10 @@ class Testbed:
             address
             for sockets in self._sockets.values()
             for address in (sockets.public, sockets.nodes, sockets.operator)
-        ]
+        ] + [self.directory_address] * self._market
 
     def _folder(self, name: str) -> Path:
-        if name in self._sockets:
+        if name in self._sockets or name == DRS:
             return self.directory / name
         return self.directory / self.plan.iad_of(name).name / name
 
@@ -149,6 +160,8 @@ class Testbed:
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Progress]:
         """Start everything and yield how far it is, until every node is live and every master
         reaches the others. `TestbedError` if a process ends or the time is over."""
+        if self._market:
+            self.spawn(DRS)
         for iad in self.plan.iads:
             self.spawn(iad.name)
         give_up_s = time.monotonic() + timeout_s
@@ -192,8 +205,10 @@ class Testbed:
         return f"the fleet is not up in time; waiting for {', '.join(late)}; logs: {self.directory}"
 
     def spawn(self, name: str) -> None:
-        """Start the master of an IAD or a node; one that ended may be started again."""
+        """Start the master of an IAD, a node or the DRS; one that ended may be started again."""
         kind = "sanderling-master" if name in self._sockets else "sanderling-edge"
+        if name == DRS:
+            kind = "sanderling-drs"
         folder = self._folder(name)
         command = [*processes.agent_command(kind), "--config", str(folder / "config.toml")]
         with processes.interrupts_deferred():
@@ -262,6 +277,8 @@ class Testbed:
 
     def _master_config(self, iad: IadPlan) -> master_config.MasterConfig:
         own = self._sockets[iad.name]
+        members = () if self._market else self.plan.iads
+        sold = CAPABILITIES if self._market else ()
         return master_config.MasterConfig(
             iad=master_config.MasterIdentity(name=iad.name),
             sockets=master_config.MasterSockets(
@@ -271,13 +288,22 @@ class Testbed:
                 master_config.PoolMember(
                     iad=other.name, address=self.public(other.name), areas=other.areas
                 )
-                for other in self.plan.iads
+                for other in members
+            ),
+            offers=tuple(
+                master_config.Offered(capability=capability, areas=iad.areas) for capability in sold
+            ),
+            market=master_config.MasterMarket(
+                directories=(self.directory_address,) if self._market else ()
             ),
             scheduling=master_config.MasterScheduling(policy=self._policy),
             liveness=self._liveness,
             # Soon enough that a query's records can be shown right after its answer.
             records=master_config.MasterRecords(flush_s=0.2),
         )
+
+    def _drs_config(self) -> drs_config.DrsConfig:
+        return drs_config.DrsConfig(sockets=drs_config.DrsSockets(public=self.directory_address))
 
     def _edge_config(self, iad: IadPlan, node: NodePlan) -> edge_config.EdgeConfig:
         return edge_config.EdgeConfig(

@@ -7,7 +7,7 @@ asks the same and goes on.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,7 @@ class Arrival(Struct, frozen=True):
     ago_s: float
     slo_ms: float
     emulation_seed: int
+    service: str = "default"
 
     def query(self, run: str) -> Query:
         """The query as it goes on the wire; `run` and the class become its label."""
@@ -66,6 +67,7 @@ class Arrival(Struct, frozen=True):
             areas=self.areas,
             window=Window(last_s=self.last_s, ago_s=self.ago_s),
             slo=Slo(PERCENTILE, self.slo_ms),
+            service=self.service,
             label=f"{run} {self.kind}".strip(),
             emulation_seed=self.emulation_seed,
         )
@@ -78,11 +80,13 @@ def arrivals(
     seed: int,
     classes: tuple[QueryClass, ...] = TABLE_II,
     history_s: float = float(PRELOAD_ROWS),
+    services: Sequence[str] = ("default",),
 ) -> Iterator[Arrival]:
     """An endless trace: Poisson arrivals of `rate_per_s` queries per second over all query
     schedulers, every scheduler with the same rate.
 
-    A window is 1 s to 3 h long (uniform) and lies anywhere within the last `history_s` seconds.
+    A window is 1 s to 3 h long (uniform) and lies anywhere within the last `history_s` seconds. The
+    queries take the `services` in turn.
     A fleet smaller than a class asks for is asked whole.
     """
     draw = random.Random(seed)
@@ -114,10 +118,18 @@ def arrivals(
             ago_s=draw.uniform(0.0, history_s - last_s),
             slo_ms=kind.slo_ms,
             emulation_seed=draw.getrandbits(53),
+            service=services[number % len(services)],
         )
 
 
-def warm_up(plan: FleetPlan, *, seconds: float, rate_per_s: float, seed: int) -> list[Arrival]:
+def warm_up(
+    plan: FleetPlan,
+    *,
+    seconds: float,
+    rate_per_s: float,
+    seed: int,
+    services: Sequence[str] = ("default",),
+) -> list[Arrival]:
     """Queries that make every node's response times known: each node alone, `rate_per_s` times a
     second, windows as in the real load; evenly spaced, because unloaded times are wanted."""
     draw = random.Random(f"warm-up {seed}")
@@ -137,6 +149,7 @@ def warm_up(plan: FleetPlan, *, seconds: float, rate_per_s: float, seed: int) ->
                 ago_s=draw.uniform(0.0, PRELOAD_ROWS - last_s),
                 slo_ms=WARM_UP_SLO_MS,
                 emulation_seed=draw.getrandbits(53),
+                service=services[number % len(services)],
             )
         )
     return trace
