@@ -480,5 +480,5 @@ def test_the_number_of_pods_changes_while_subtasks_are_at_work(
     results = [master.expect(SubtaskResult) for _ in range(3)]
     assert {(result.id, result.outcome) for result in results} == {(n, "ok") for n in (1, 2, 3)}
     master.send(HelloWanted())
-    assert master.expect(Hello).pods == 1
+    assert master.welcome().pods == 1
     assert master.ask(5).outcome == "ok"
