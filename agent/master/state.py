@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 # What a power cut may cost of what is not urgent, such as the cursor of a watch.
 FLUSH_S = 0.5
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
+    "PRIMARY KEY (kind, key)) WITHOUT ROWID"
+)
 
 
 class State:
-    """Documents by (kind, key). `put` and `remove` are written together after half a second, or by
-    `flush`; what must not be lost is flushed before anybody is told.
+    """Documents by (kind, key).
 
-    A path of None keeps nothing. OSError if the file cannot be used.
+    `put` and `remove` are written together after half a second, or by `flush`: what must not be
+    lost is flushed before anybody is told. A disk that refuses to write costs what waits, one line
+    and `lost`; serving goes on. A file that is broken is put aside: the master starts without its
+    services, and says so. A path of None keeps nothing; OSError if the file cannot be used.
     """
 
-    def __init__(self, path: Path | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Callable[[], float],
+        report: Callable[[str], object] = sys.stderr.write,
+    ) -> None:
         self._clock = clock
+        self._report = report
         self._dirty: dict[tuple[str, str], bytes | None] = {}
         self._due: float | None = None
-        self._file: sqlite3.Connection | None = None
         self.lost = 0
-        if path is None:
-            return
+        self._file = None if path is None else self._open(path)
+
+    def _open(self, path: Path) -> sqlite3.Connection:
         try:
-            self._file = sqlite3.connect(path, isolation_level=None)
-            self._file.execute("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = FULL")
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
-                "PRIMARY KEY (kind, key)) WITHOUT ROWID"
-            )
-        except sqlite3.Error as error:
+            return _connected(path)
+        except sqlite3.OperationalError as error:
             raise OSError(f"cannot use {path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            aside = _put_aside(path)
+            self._report(
+                f"{path} is broken ({error}); it is kept as {aside.name}, and this master knows no "
+                "services until their owners send them again\n"
+            )
+            return _connected(path)
 
     @property
     def next_due(self) -> float | None:
@@ -65,31 +79,30 @@ class State:
         self._change(kind, key, None)
 
     def _change(self, kind: str, key: str, body: bytes | None) -> None:
+        if self._file is None:
+            return
         self._dirty[kind, key] = body
         if self._due is None:
             self._due = self._clock() + FLUSH_S
 
     def flush(self) -> None:
-        """Write what waits, in one transaction. A disk that refuses it is told in `lost`."""
+        """Write what waits, in one transaction."""
         dirty, self._dirty, self._due = self._dirty, {}, None
         if self._file is None or not dirty:
             return
         try:
-            self._file.execute("BEGIN IMMEDIATE")
-            for (kind, key), body in dirty.items():
-                if body is None:
-                    self._file.execute(
-                        "DELETE FROM document WHERE kind = ? AND key = ?", (kind, key)
-                    )
-                else:
-                    self._file.execute(
-                        "INSERT OR REPLACE INTO document VALUES (?, ?, ?)", (kind, key, body)
-                    )
-            self._file.execute("COMMIT")
-        except sqlite3.Error:
+            with self._file:
+                self._file.execute("BEGIN IMMEDIATE")
+                self._file.executemany(
+                    "DELETE FROM document WHERE kind = ? AND key = ?", list(dirty)
+                )
+                self._file.executemany(
+                    "INSERT INTO document VALUES (?, ?, ?)",
+                    [(*name, body) for name, body in dirty.items() if body is not None],
+                )
+        except sqlite3.Error as error:
             self.lost += len(dirty)
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
+            self._report(f"state: {len(dirty)} changes could not be written: {error}\n")
 
     def close(self) -> None:
         """Write what waits and close the file."""
@@ -97,3 +110,28 @@ class State:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, isolation_level=None)
+    try:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = FULL")
+        file.execute(TABLE)
+        [(verdict,)] = file.execute("PRAGMA quick_check(1)")
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+def _put_aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return aside

@@ -1,0 +1,118 @@
+"""What a master finds again: against a dict, after restarts, and on a disk that is broken."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.master.state import FLUSH_S, State
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "remove", "flush", "reopen"]),
+        st.sampled_from(["service", "watch"]),
+        st.sampled_from(["a", "b", "ü/'%"]),
+        st.binary(max_size=8),
+    ),
+    max_size=30,
+)
+
+
+@given(operations)
+def test_it_holds_what_a_dict_would(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("state") / "state.sqlite"
+    state, twin = State(path, Clock()), {}
+    for step, kind, key, body in steps:
+        if step == "put":
+            state.put(kind, key, body)
+            twin[kind, key] = body
+        elif step == "remove":
+            state.remove(kind, key)
+            twin.pop((kind, key), None)
+        elif step == "flush":
+            state.flush()
+        else:
+            state.close()
+            state = State(path, Clock())
+        for each in ("service", "watch"):
+            assert state.all(each) == {k: v for (kd, k), v in twin.items() if kd == each}
+    state.close()
+
+
+def test_what_is_not_flushed_waits_half_a_second(tmp_path):
+    clock = Clock()
+    state = State(tmp_path / "s", clock)
+    assert state.next_due is None
+    state.put("watch", "w", b"1")
+    clock.now += 0.1
+    state.put("watch", "w", b"2")
+    assert state.next_due == 100.0 + FLUSH_S
+    other = sqlite3.connect(tmp_path / "s")
+    assert other.execute("SELECT * FROM document").fetchall() == []
+    state.tick(clock.now)
+    assert other.execute("SELECT * FROM document").fetchall() == [("watch", "w", b"2")]
+    assert state.next_due is None
+    other.close()
+    state.close()
+
+
+def test_without_a_path_nothing_is_kept():
+    state = State(None, Clock())
+    state.put("watch", "w", b"1")
+    assert state.next_due is None
+    assert state.all("watch") == {}
+    state.close()
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b""])
+def test_a_broken_file_is_put_aside(tmp_path, content):
+    path = tmp_path / "state.sqlite"
+    path.write_bytes(content)
+    lines = []
+    state = State(path, Clock(), lines.append)
+    state.put("service", "climate", b"1")
+    state.close()
+    if content:
+        assert len(lines) == 1
+        assert "state.sqlite is broken" in lines[0]
+        assert (tmp_path / "state.sqlite.broken-1").read_bytes() == content
+    else:
+        assert lines == []
+    state = State(path, Clock())
+    assert state.all("service") == {"climate": b"1"}
+    state.close()
+
+
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path):
+    with pytest.raises(OSError, match=r"cannot use .*nowhere"):
+        State(tmp_path / "nowhere" / "s", Clock())
+
+
+def test_a_disk_that_refuses_costs_what_waits_and_no_more(tmp_path):
+    path, lines = tmp_path / "s", []
+    state = State(path, Clock(), lines.append)
+    state.put("service", "a", b"1")
+    state.flush()
+    blocker = sqlite3.connect(path, isolation_level=None, timeout=0)
+    blocker.execute("BEGIN IMMEDIATE")
+    state._file.execute("PRAGMA busy_timeout = 0")
+    state.put("service", "b", b"2")
+    state.flush()
+    assert state.lost == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("state: 1 changes could not be written")
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    state.put("service", "c", b"3")
+    assert state.all("service") == {"a": b"1", "c": b"3"}
+    state.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["s"]
