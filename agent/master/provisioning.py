@@ -1,0 +1,139 @@
+"""Pods of the edge nodes: who needs how many, and the one small interface that provides them.
+
+A node's pods are pooled: whichever is idle serves the most urgent subtask of any service. So a node
+has as many as its services need together, or as many as the auto-scaler found necessary if those
+are more; never none, and never more than the configuration allows.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from agent.board import Board
+from agent.master.state import State
+from agent.scheduling.events import PodsWanted
+from agent.scheduling.task import TaskScheduler
+
+KIND = "pods"
+
+
+class Provisioner(Protocol):
+    """Sees to it that nodes have the pods that they need; the rest of the master asks this only."""
+
+    def set_pods(self, node: str, service: str, count: int) -> None:
+        """`service` needs `count` pods on `node` from now on; 0: none any more."""
+
+    def scale(self, node: str, count: int) -> None:
+        """The auto-scaler wants `count` pods on `node`, if its services do not need more."""
+
+    def floor(self, node: str) -> int:
+        """The fewest pods that `node` may have: what its services need together, at least 1."""
+
+    def pods(self, node: str) -> int:
+        """How many pods `node` shall have; 1 for a node that nobody asked anything of."""
+
+
+class NodeNeeds(Struct):
+    """Who needs how many pods of one node; `scaled` is the auto-scaler's number."""
+
+    services: dict[str, int]
+    scaled: int = 0
+
+
+class PodTable:
+    """The needs of all nodes, kept on disk; every operation is O(services of the node).
+
+    A service that a restarted master no longer has must be taken out by whoever knows it:
+    `services` names all that are in the table.
+    """
+
+    def __init__(self, state: State, most: int) -> None:
+        self._state = state
+        self._most = most
+        decode = msgspec.json.Decoder(NodeNeeds).decode
+        self._needs = {node: decode(body) for node, body in state.all(KIND).items()}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes of which somebody needs something."""
+        return tuple(self._needs)
+
+    @property
+    def services(self) -> frozenset[str]:
+        """Services that need pods of some node."""
+        return frozenset(name for needs in self._needs.values() for name in needs.services)
+
+    def floor(self, node: str) -> int:
+        """What the node's services need together, from 1 to `most`."""
+        needs = self._needs.get(node)
+        return self._within(sum(needs.services.values()) if needs else 1)
+
+    def total(self, node: str) -> int:
+        """How many pods the node shall have, from 1 to `most`."""
+        needs = self._needs.get(node)
+        return max(self.floor(node), self._within(needs.scaled)) if needs else 1
+
+    def set_need(self, node: str, service: str, count: int) -> None:
+        """Note what a service needs; 0 takes it out."""
+        needs = self._needs.setdefault(node, NodeNeeds({}))
+        if count > 0:
+            needs.services[service] = count
+        else:
+            needs.services.pop(service, None)
+        self._keep(node, needs)
+
+    def set_scaled(self, node: str, count: int) -> None:
+        """Note what the auto-scaler wants."""
+        needs = self._needs.setdefault(node, NodeNeeds({}))
+        needs.scaled = count
+        self._keep(node, needs)
+
+    def _keep(self, node: str, needs: NodeNeeds) -> None:
+        if needs.services or needs.scaled > 1:
+            self._state.put(KIND, node, msgspec.json.encode(needs))
+        else:
+            del self._needs[node]
+            self._state.remove(KIND, node)
+
+    def _within(self, count: int) -> int:
+        return min(max(1, count), self._most)
+
+
+class LocalProvisioner:
+    """Pods are threads of the edge agents: the task scheduler tells each node how many.
+
+    A node of which nobody needs anything is told nothing: it keeps the number of its own
+    configuration.
+    """
+
+    def __init__(self, board: Board, tasks: TaskScheduler, table: PodTable) -> None:
+        self._board = board
+        self._tasks = tasks
+        self._table = table
+        for node in table.nodes:
+            self._tell(node)
+
+    def set_pods(self, node: str, service: str, count: int) -> None:
+        """As `Provisioner`."""
+        self._table.set_need(node, service, count)
+        self._tell(node)
+
+    def scale(self, node: str, count: int) -> None:
+        """As `Provisioner`."""
+        self._table.set_scaled(node, count)
+        self._tell(node)
+
+    def floor(self, node: str) -> int:
+        """As `Provisioner`."""
+        return self._table.floor(node)
+
+    def pods(self, node: str) -> int:
+        """As `Provisioner`."""
+        return self._table.total(node)
+
+    def _tell(self, node: str) -> None:
+        event = PodsWanted(node, self._table.total(node))
+        self._board.perform(self._tasks.handle(event, self._board.clock()))
