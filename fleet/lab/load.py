@@ -76,7 +76,9 @@ class LoadGenerator:
                 arrived = open_arrivals.pop(answer.id, None)
                 if arrived is not None:
                     latency_ms = (latency_s - arrived.at_s) * 1e3
-                    outcomes[arrived.number] = _outcome(arrived, answer.status, latency_ms)
+                    reasons = {str(gap.reason) for gap in answer.missing}
+                    gaps = tuple(sorted(reasons)) if answer.reason is None else (answer.reason,)
+                    outcomes[arrived.number] = _outcome(arrived, answer.status, latency_ms, gaps)
             now_s = time.monotonic() - started_s
             tick(now_s, len(outcomes))
             if now_s > give_up_s:
@@ -93,5 +95,7 @@ class LoadGenerator:
             yield self._of_socket[socket].receive(0)
 
 
-def _outcome(arrival: Arrival, status: str, latency_ms: float | None) -> Outcome:
-    return Outcome(arrival.number, arrival.kind, arrival.slo_ms, status, latency_ms)
+def _outcome(
+    arrival: Arrival, status: str, latency_ms: float | None, gaps: tuple[str, ...] = ()
+) -> Outcome:
+    return Outcome(arrival.number, arrival.kind, arrival.slo_ms, status, latency_ms, gaps)

@@ -10,13 +10,15 @@ from msgspec import Struct
 
 class Outcome(Struct, frozen=True):
     """How one query of a trace ended. `latency_ms` counts from its arrival in the trace, so a load
-    generator that is late cannot hide it; None if no answer came at all."""
+    generator that is late cannot hide it; None if no answer came at all. `gaps` are the reasons why
+    areas are missing, or why it was refused."""
 
     number: int
     kind: str
     slo_ms: float
     status: str
     latency_ms: float | None
+    gaps: tuple[str, ...] = ()
 
     @property
     def within_slo(self) -> bool:
