@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from agent.wire.base import (
     Address,
+    Area,
     Areas,
     Channel,
     Count,
@@ -23,10 +24,14 @@ from agent.wire.base import (
 )
 
 MOST_OFFERINGS = 64
+MOST_AREAS = 4_096
 MOST_CANDIDATES = 10_000
 
 Lease = Annotated[float, Meta(ge=1.0, le=86_400.0)]
 AccountKind = Literal["iad", "csp"]
+DeniedReason = Literal[
+    "unknown", "read_only", "not_authorised", "malformed", "overloaded", "not_ready"
+]
 
 
 class Offering(Part, frozen=True):
@@ -42,17 +47,19 @@ Offerings = Annotated[tuple[Offering, ...], Meta(max_length=MOST_OFFERINGS)]
 class Candidate(Part, frozen=True):
     """An IAD that may sell: where its master is, its keys, and the areas it offers of those asked.
 
-    `areas` are what the IAD registered, as far as they overlap the asked ones.
+    `areas` are what the IAD registered, as far as they overlap the asked ones; all that it
+    registered in the reply to `look_up`, so that a scheduling-only IAD has none.
     """
 
     iad: Name
     address: Address
     keys: PublicKeys
-    areas: Areas
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_AREAS)]
 
 
 class Account(Part, frozen=True):
-    """A party of the market: an IAD (seller) or a CSP (buyer), and its keys."""
+    """A party of the market: an IAD (seller) or a CSP (buyer), and its keys. It stays until the
+    party leaves: that a lease ends does not close it."""
 
     name: Name
     kind: AccountKind
@@ -64,7 +71,7 @@ class Account(Part, frozen=True):
 
 class Register(Message, frozen=True, tag="register"):
     """An IAD's record, new or changed; it lasts `lease_s` unless renewed. No offerings: a
-    scheduling-only IAD."""
+    scheduling-only IAD. At most 4,096 areas in all."""
 
     id: Identifier
     iad: Name
@@ -144,7 +151,7 @@ class Registered(Message, frozen=True, tag="registered"):
 
 class Found(Message, frozen=True, tag="found"):
     """The matching IADs by name; `uncovered` are the asked areas that nobody covers in part or
-    whole. `age_s` is how old a mirror's copy is; 0 from the primary."""
+    whole. `age_s` is how old a mirror's copy is, at least; 0 from the primary."""
 
     id: Identifier
     candidates: Annotated[tuple[Candidate, ...], Meta(max_length=MOST_CANDIDATES)]
@@ -161,12 +168,14 @@ class Accounts(Message, frozen=True, tag="accounts"):
 
 
 class DirectoryEntry(Part, frozen=True):
-    """One change for a mirror: an IAD's record or an account, or that it is gone."""
+    """A party as the change of that version left it: an IAD with its record, an account alone
+    (no address), or gone. `lease_s` is what the record's leases last; 0 without a record."""
 
     version: Count
     account: Account
     address: str = ""
     offerings: Offerings = ()
+    lease_s: float = 0.0
     gone: bool = False
 
 
@@ -182,10 +191,11 @@ class Changes(Message, frozen=True, tag="changes"):
 
 class Denied(Message, frozen=True, tag="denied"):
     """The DRS did not do it. `unknown`: no such record (register again); `read_only`: a mirror;
-    `not_authorised`: the key is another party's; `malformed`."""
+    `not_authorised`: the key or the name is another party's; `malformed`; `overloaded`: the
+    directory is full; `not_ready`: it cannot now, such as a mirror before its first copy."""
 
     id: Annotated[str, Meta(max_length=64)]
-    reason: Literal["unknown", "read_only", "not_authorised", "malformed", "overloaded"]
+    reason: DeniedReason
     message: Text
 
 

@@ -31,7 +31,7 @@ SAMPLES: dict[str, Message] = {
         whole=False,
         entries=(
             d.DirectoryEntry(
-                42, d.Account("iad3", "iad", (KEY,)), "tcp://127.0.0.1:5700", (OFFERING,)
+                42, d.Account("iad3", "iad", (KEY,)), "tcp://127.0.0.1:5700", (OFFERING,), 60.0
             ),
             d.DirectoryEntry(43, d.Account("acme", "csp", ()), gone=True),
         ),

@@ -1,0 +1,64 @@
+"""A mirror's link to its primary: one DEALER, and the questions that `agent.market.mirror` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from agent.board import Board
+from agent.market.directory import Edit
+from agent.market.mirror import Mirror
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.directory import DirectoryReply
+
+
+class PrimaryLink:
+    """Carries out what a mirror decides. `keep(edit, now)` writes and applies an edit."""
+
+    def __init__(
+        self,
+        board: Board,
+        socket: zmq.Socket[bytes],
+        mirror: Mirror,
+        keep: Callable[[Edit, float], bool],
+    ) -> None:
+        self._board = board
+        self._socket = socket
+        self._mirror = mirror
+        self._keep = keep
+        self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
+        self.malformed = 0
+        board.listen(socket, self._turn)
+        board.keeps_time(self)
+
+    @property
+    def next_due(self) -> float | None:
+        """When to ask the primary."""
+        return self._mirror.next_due
+
+    def tick(self, now: float) -> None:
+        """Ask what has changed."""
+        if (question := self._mirror.tick(now)) is None:
+            return
+        try:
+            self._socket.send(encode(question), zmq.NOBLOCK)
+        except zmq.Again:
+            self._mirror.undelivered(now)
+
+    def _turn(self) -> None:
+        try:
+            frame = self._socket.recv(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        while self._socket.getsockopt(zmq.RCVMORE):
+            self._socket.recv()
+            frame = b""
+        try:
+            reply, _codec = self._decoder.decode(frame)
+        except WireError:
+            self.malformed += 1
+            return
+        now = self._board.clock()
+        if (edit := self._mirror.received(reply, now)) is not None:
+            self._keep(edit, now)

@@ -1,0 +1,128 @@
+"""The registration service: sockets and disk around the directory; decides nothing itself."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+
+from agent.board import Board
+from agent.drs.link import PrimaryLink
+from agent.drs.store import Store
+from agent.market.directory import Edit
+from agent.market.mirror import Mirror
+from agent.market.primary import Primary
+from agent.market.requests import denied, tag
+from agent.process import StopSignal
+from agent.sockets.dealer import dealer
+from agent.sockets.router import router
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
+from agent.wire.drs_config import DrsConfig
+
+
+class Server:
+    """A primary, or a mirror if its configuration names a primary."""
+
+    def __init__(
+        self, config: DrsConfig, folder: Path, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._board = Board(clock)
+        self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest)
+        self.counters: Counter[str] = Counter()
+        self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
+        if self._store.said:
+            sys.stderr.write(f"{self._store.said}\n")
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            self._connect(config, clock())
+        except OSError:
+            self.close()
+            raise
+
+    def _connect(self, config: DrsConfig, now: float) -> None:
+        directory, mirror = self._store.load(), config.mirror
+        # Who may connect, and as what: the allow-list's file, and the keys of `accounts`.
+        self._router = router(self._context, config.sockets.public)
+        self._board.listen(self._router.socket, self._turn)
+        self._rules: Primary | Mirror
+        if mirror.primary:
+            self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
+            socket = dealer(self._context, mirror.primary, MAX_RESULT_BYTES)
+            PrimaryLink(self._board, socket, self._rules, self._keep)
+        else:
+            self._rules = Primary(
+                directory, longest_lease_s=config.directory.longest_lease_s, now=now
+            )
+            self._board.keeps_time(_Expiry(self._rules, self._keep))
+
+    def serve(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        self._board.serve(stop)
+
+    def close(self) -> None:
+        """Close the sockets and the file."""
+        self._context.destroy()
+        self._store.close()
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The parties and their keys, of which the allow-list is made."""
+        return self._rules.directory.accounts
+
+    def _turn(self) -> None:
+        # One request a turn: polling again costs no more than finding the socket empty.
+        received = self._router.receive()
+        if received is None:
+            return
+        identity, frame = received
+        try:
+            request, codec = self._decoder.decode(frame)
+        except WireError as error:
+            self._reply(identity, Denied(error.sender_id, "malformed", str(error)), error.codec)
+            return
+        self.counters[tag(request)] += 1
+        now = self._board.clock()
+        outcome = self._rules.handle(request, self._router.sender(identity), now)
+        reply = outcome.reply
+        if outcome.edit is not None and not self._keep(outcome.edit, now):
+            reply = denied(request, "not_ready", "the directory's disk takes nothing now")
+        self._reply(identity, reply, codec)
+
+    def _reply(self, identity: bytes, reply: DirectoryReply, codec: bytes) -> None:
+        if isinstance(reply, Denied):
+            self.counters[f"denied_{reply.reason}"] += 1
+        self._router.send(identity, encode(reply, codec))
+
+    def _keep(self, edit: Edit, now: float) -> bool:
+        """Write and apply; False if the disk does not take it, and nothing has changed."""
+        try:
+            self._store.write(edit)
+        except sqlite3.Error:
+            self.counters["failed_writes"] += 1
+            return False
+        self._rules.applied(edit, now)
+        return True
+
+
+class _Expiry:
+    """Wakes the primary when a lease ends."""
+
+    def __init__(self, primary: Primary, keep: Callable[[Edit, float], bool]) -> None:
+        self._primary = primary
+        self._keep = keep
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next lease ends."""
+        return self._primary.next_due
+
+    def tick(self, now: float) -> None:
+        """End the leases that are due."""
+        if (edit := self._primary.expire(now)) is not None:
+            self._keep(edit, now)

@@ -1,0 +1,203 @@
+"""The directory on disk: SQLite, so that whatever was answered is found after a restart."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agent.market.directory import Directory, Edit
+from agent.wire.directory import DirectoryEntry
+
+SCHEMA_VERSION: Final = 1  # the schema names it again
+APPLICATION_ID: Final = 0x53414452  # "SADR"; the schema names it again
+# A primary makes its epoch with the file. A mirror has none before its first copy.
+SCHEMA: Final = """
+BEGIN IMMEDIATE;
+PRAGMA application_id = 0x53414452;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE entry (name TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
+INSERT INTO meta VALUES ('schema', 1), ('role', ''), ('epoch', ''), ('version', 0);
+COMMIT;
+"""
+# These say that the file cannot be used now, not that it is broken.
+OUT_OF_REACH: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+DAMAGE: Final = (sqlite3.Error, msgspec.MsgspecError, UnicodeError, OverflowError)
+
+
+class _Broken(Exception):
+    """The file is no directory that can be used; the text says why."""
+
+
+class Store:
+    """The directory's file, kept from other processes while it is open.
+
+    A broken file is put aside, and `said` is the line for the operator. OSError if the file cannot
+    be used.
+    """
+
+    def __init__(self, path: Path, *, mirror: bool) -> None:
+        self.said = ""
+        self._holder = _hold(path)
+        try:
+            self._file, self._loaded = self._open_or_rebuild(
+                path, "mirror" if mirror else "primary"
+            )
+        except (OSError, _Broken, *DAMAGE) as error:
+            os.close(self._holder)
+            raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+
+    def load(self) -> Directory:
+        """What the file held when it was opened."""
+        return Directory(self._loaded.epoch, self._loaded.version, self._loaded.entries)
+
+    def write(self, edit: Edit) -> None:
+        """Put `edit` on disk, whole or not at all; sqlite3.Error if it cannot be."""
+        file = self._file
+        try:
+            file.execute("BEGIN IMMEDIATE")
+            if edit.whole:
+                file.execute("DELETE FROM entry")
+            for entry in edit.entries:
+                if entry.gone:
+                    file.execute("DELETE FROM entry WHERE name = ?", (entry.account.name,))
+                else:
+                    file.execute(
+                        "INSERT OR REPLACE INTO entry VALUES (?, ?)",
+                        (entry.account.name, msgspec.msgpack.encode(entry)),
+                    )
+            _set_meta(file, epoch=edit.epoch, version=edit.version)
+            file.execute("COMMIT")
+        except sqlite3.Error:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the file and let others have it."""
+        self._file.close()
+        os.close(self._holder)
+
+    def _open_or_rebuild(self, path: Path, role: str) -> tuple[sqlite3.Connection, Edit]:
+        try:
+            return _open(path, role)
+        except _Broken as error:
+            aside = _put_aside(path)
+            self.said = f"directory {path} was broken ({error}); kept as {aside.name}, started anew"
+            return _open(path, role)
+
+
+def _hold(path: Path) -> int:
+    """A lock that ends with the process, however that ends."""
+    try:
+        holder = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise OSError(f"cannot use {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(holder)
+        raise OSError(f"cannot use {path}: another registration service is using it") from None
+    return holder
+
+
+def _open(path: Path, role: str) -> tuple[sqlite3.Connection, Edit]:
+    file = sqlite3.connect(path, isolation_level=None)
+    try:
+        file.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
+        file.execute("PRAGMA synchronous = FULL")
+        if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            file.executescript(SCHEMA)
+        _check(file)
+        _take_role(file, role)
+        return file, _read(file)
+    except DAMAGE as error:
+        file.close()
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        # A read beyond the end of the file is damage, though its code is that of a failing device.
+        if code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH:
+            raise
+        raise _Broken(" ".join(str(error).split())) from None
+    except (_Broken, OSError):
+        file.close()
+        raise
+
+
+def _check(file: sqlite3.Connection) -> None:
+    if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise _Broken("it is not a Sanderling directory")
+    (problem,) = file.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != "ok":
+        raise _Broken(" ".join(str(problem).split()))
+    schema = _meta(file).get("schema")
+    if not isinstance(schema, int):
+        raise _Broken("the version of its schema is missing")
+    if schema > SCHEMA_VERSION:
+        raise OSError(
+            f"written by a newer version of Sanderling (format {schema}, this one reads "
+            f"{SCHEMA_VERSION}); it is left as it is"
+        )
+
+
+def _take_role(file: sqlite3.Connection, role: str) -> None:
+    """A file made by a mirror that is a primary from now on counts its own versions: in the old
+    epoch the primary before may go on counting."""
+    meta = _meta(file)
+    if meta.get("role") == role:
+        return
+    epoch = os.urandom(16).hex() if role == "primary" else meta.get("epoch", "")
+    with file:
+        file.execute("BEGIN IMMEDIATE")
+        _set_meta(file, role=role, epoch=epoch)
+
+
+def _read(file: sqlite3.Connection) -> Edit:
+    meta = _meta(file)
+    epoch, version = meta.get("epoch"), meta.get("version")
+    if not isinstance(epoch, str) or len(epoch) > 64 or not isinstance(version, int):
+        raise _Broken("its epoch or version is missing")
+    decode = msgspec.msgpack.Decoder(DirectoryEntry).decode
+    entries = tuple(decode(body) for (body,) in file.execute("SELECT body FROM entry"))
+    if any(entry.gone or not 0 < entry.version <= version for entry in entries):
+        raise _Broken("an entry contradicts the rest")
+    return Edit(epoch, version, entries)
+
+
+def _meta(file: sqlite3.Connection) -> dict[str, object]:
+    return dict(file.execute("SELECT key, value FROM meta"))
+
+
+def _set_meta(file: sqlite3.Connection, **values: object) -> None:
+    file.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename the file, with its log, to a name that says when; the new path."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    aside = first = path.with_name(f"{path.name}.broken-{stamp}")
+    n = 1
+    while aside.exists():
+        n += 1
+        aside = first.with_name(f"{first.name}-{n}")
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
