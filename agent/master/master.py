@@ -20,9 +20,10 @@ from agent.master.task_plane import TaskPlane
 from agent.process import StopSignal
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import PolicyChanged
-from agent.scheduling.query import Member, QueryScheduler
+from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.router import router
+from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
 
@@ -112,11 +113,14 @@ def _schedulers(
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
+    pool = [Member(m.iad, m.address, m.areas, m.keys) for m in config.pool]
     queries = QueryScheduler(
         iad,
-        [Member(member.iad, member.areas) for member in config.pool],
+        pool,
         run=run,
         timeout_factor=scheduling.timeout_factor,
+        client_rate_per_s=config.clients.rate_per_s,
+        client_burst_s=config.clients.burst_s,
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
     )

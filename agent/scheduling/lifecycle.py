@@ -22,20 +22,21 @@ SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("queued", "dispatched"): "a pod is idle and this is the most urgent",
     ("dispatched", "returned"): "result received",
     ("dispatched", "queued"): "the node says that no pod runs it",
-    ("queued", "expired"): "answer timeout, or the node left",
-    ("dispatched", "abandoned"): "answer timeout, or the node left; the pod may still be busy",
+    ("queued", "expired"): "answer timeout, the node left, or the task was cancelled",
+    ("dispatched", "abandoned"): "the same; the pod may still be busy",
     ("abandoned", "returned"): "late result, it frees the pod and nobody wants it",
     ("abandoned", "forgotten"): "the node says that no pod runs it, or left",
 }
 TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "refused"): "SLO infeasible even unloaded, or overloaded",
+    ("new", "refused"): "not authorised, over the rate, overloaded, or infeasible even unloaded",
     ("new", "open"): "subtasks enqueued",
     ("new", "partial"): "no node to ask",
     ("open", "complete"): "last subtask returned, nothing missing",
     ("open", "partial"): "last subtask returned, or answer timeout",
+    ("open", "cancelled"): "its sender wants no result any more",
 }
 QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "refused"): "unknown service, or overloaded",
+    ("new", "refused"): "not authorised, over the rate, unknown service, malformed, or overloaded",
     ("new", "open"): "tasks sent",
     ("new", "partial"): "no IAD covers the areas",
     ("open", "complete"): "last task result, nothing missing",

@@ -1,20 +1,27 @@
-"""Query scheduler: area matching, task budgets, fan-out to IADs and gathering (DSSP Eq. 2)."""
+"""Query scheduler: services and their pools, task budgets, fan-out to IADs and gathering."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from msgspec import Struct
-from msgspec.structs import replace
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 
 from _core.orderstats import task_percentile
-from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.admission import (
+    AgreedRate,
+    ClientRates,
+    Refused,
+    may_query,
+    refusal_counters,
+)
+from agent.scheduling.answers import gather, refusal, within
 from agent.scheduling.events import (
     Instruction,
-    Peer,
     QueryArrived,
     QueryEvent,
     SendAnswer,
+    SendCancel,
     SendTask,
     ServiceChanged,
     ServiceRemoved,
@@ -23,23 +30,15 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
+from agent.scheduling.first_answers import FirstAnswers
+from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
-from agent.wire.areas import covers, matching, overlaps
 from agent.wire.base import LONGEST_TIMEOUT_MS
-from agent.wire.messages import (
-    Answer,
-    AreaResult,
-    Coverage,
-    Missing,
-    Query,
-    Refusal,
-    Status,
-    Task,
-    TaskReport,
-    TaskResult,
-)
+from agent.wire.market import Member, Service
+from agent.wire.messages import Answer, Query, Task, TaskResult
+from agent.wire.senders import Sender
 
 # Share of the answer timeout kept back for a partial task result to travel home, and its cap.
 RETURN_SHARE = 0.05
@@ -48,19 +47,17 @@ MOST_OPEN_QUERIES = 10_000
 OVERLOADED = f"{MOST_OPEN_QUERIES} queries are open here; try again later"
 
 
-class Member(Struct, frozen=True):
-    """An IAD of the pool and the areas that it offers."""
-
-    iad: str
-    areas: tuple[str, ...]
-
-
 class QueryScheduler:
     """Splits queries into one task per matched IAD and gathers their results into answers.
 
+    `pool` is that of the service `default`, which is not known if it is empty; other services come
+    with events. A query keeps the pool that it started with.
+
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation, and
-    decides nothing; without one they take no time. `run` makes task ids unique across restarts.
+    decides nothing; without one they take no time. `run` is a secret of this start, from which the
+    task ids are made. A client without a rate of its own may ask `client_rate_per_s`, and
+    `client_burst_s` seconds of it at once.
     """
 
     def __init__(
@@ -70,19 +67,28 @@ class QueryScheduler:
         *,
         run: str,
         timeout_factor: float = 4.0,
+        client_rate_per_s: float = math.inf,
+        client_burst_s: float = 1.0,
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self._iad = iad
         self._stopwatch = stopwatch
-        self._pool = tuple(pool)
-        self._run = run
+        self._pools: dict[str, Pool] = {}
+        if pool:
+            self._pools[DEFAULT] = Pool(Service(DEFAULT, iad, 0, tuple(pool)), None)
+        self._task_ids = _unguessable(run)
         self._timeout_factor = timeout_factor
         self._wall_offset_s = wall_offset_s
-        self._task_count = 0
+        self._clients = ClientRates(client_rate_per_s, client_burst_s)
         self._open: dict[str, tuple[QueryEntry, Share]] = {}
         self._timers: Timers[QueryEntry] = Timers()
-        self.counters = {"queries": 0, "late_or_unknown_task_results": 0}
+        self.counters = {
+            "queries": 0,
+            "late_or_unknown_task_results": 0,
+            "tasks_cancelled": 0,
+            **refusal_counters(),
+        }
 
     @property
     def open_queries(self) -> int:
@@ -98,74 +104,129 @@ class QueryScheduler:
         """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
         match event:
             case QueryArrived():
-                return self._arrived(event.client, event.query, now)
+                return self._arrived(event, now)
             case TaskReturned():
                 return self._returned(event.iad, event.result, now)
             case TaskUndeliverable():
                 return self._undeliverable(event.iad, event.task_id, now)
-            case ServiceChanged() | ServiceRemoved():
-                raise NotImplementedError(event)
+            case ServiceChanged():
+                return self._service_changed(event.service, now)
+            case ServiceRemoved():
+                return self._service_removed(event.service_id)
             case Tick():
                 return [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
 
-    def _arrived(self, client: Peer, query: Query, now: float) -> list[Instruction]:
+    # --- services ----------------------------------------------------------------------------
+
+    def _service_changed(self, service: Service, now: float) -> list[Instruction]:
+        if service.id == DEFAULT:
+            return []
+        rate = None
+        if service.terms is not None:
+            known = self._pools.get(service.id)
+            rate = None if known is None else known.rate
+            # An instance with the same rate goes on with what has been used of it.
+            if rate is None or rate.rate_per_s != service.terms.rate_per_s:
+                rate = AgreedRate(service.terms.rate_per_s, "queries", now)
+        self._pools[service.id] = Pool(service, rate)
+        return []
+
+    def _service_removed(self, service_id: str) -> list[Instruction]:
+        if service_id != DEFAULT:
+            self._pools.pop(service_id, None)
+        return []
+
+    # --- from query to tasks -----------------------------------------------------------------
+
+    def _arrived(self, event: QueryArrived, now: float) -> list[Instruction]:
         self.counters["queries"] += 1
-        entry = QueryEntry(client, query, now)
-        if query.service != "default":
-            return self._refuse(
-                entry, "unknown_service", f"no service {query.service!r} here; use 'default'", now
-            )
-        if self.open_queries >= MOST_OPEN_QUERIES:
-            return self._refuse(entry, "overloaded", OVERLOADED, now)
-        areas = list(dict.fromkeys(query.areas))
-        matched = []
-        for member in self._pool:
-            asked = [a for a in areas if any(overlaps(a, d) for d in member.areas)]
-            if asked:
-                matched.append((member, asked))
-        covered = {area for _, asked in matched for area in asked}
-        entry.unmatched = [a for a in areas if a not in covered]
-        if not matched:
+        query = event.query
+        entry = QueryEntry(event.client, event.sender, query, now)
+        pool = self._pools.get(query.service)
+        refused = self._refused(event.sender, query, pool, now)
+        if refused is not None:
+            return self._refuse(entry, refused, now)
+        assert pool is not None
+        fanout = pool.fanout(query.areas)
+        entry.unmatched = fanout.unmatched
+        if not fanout.matches:
             return self._answer(entry, now)
 
         timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
         timeout_s = min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
-        entry.task_percentile = task_percentile(query.slo.percentile, len(matched))
+        entry.task_percentile = task_percentile(query.slo.percentile, fanout.k_q)
+        capability = pool.service.capability
+        channels = query.channels or ((capability,) if capability else ())
         instructions: list[Instruction] = []
-        for member, asked in matched:
-            self._task_count += 1
+        own: list[Instruction] = []
+        for match in fanout.matches:
             task = Task(
-                id=f"{self._run}-{self._task_count}",
-                areas=tuple(asked),
+                id=next(self._task_ids),
+                areas=match.asked,
                 window=query.window,
                 percentile=entry.task_percentile,
                 budget_ms=query.slo.latency_ms,
                 timeout_ms=(timeout_s - min(RETURN_SHARE * timeout_s, LONGEST_RETURN_S)) * 1e3,
-                channels=query.channels,
+                channels=channels,
                 form=query.form,
                 service=query.service,
                 label=query.label,
                 emulation_seed=query.emulation_seed,
+                origin=self._iad,
             )
-            share = Share(member.iad, task, _expected_areas(asked, member.areas))
+            share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
             self._open[task.id] = (entry, share)
-            instructions.append(SendTask(member.iad, task))
+            # This IAD may refuse its own task as soon as that is sent: the others' come before it,
+            # so that no cancellation overtakes its task.
+            (own if match.iad == self._iad else instructions).append(SendTask(match.iad, task))
+        if pool.service.redundant:
+            entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
         entry.become("open")
-        return instructions
+        return instructions + own
+
+    def _refused(
+        self, sender: Sender, query: Query, pool: Pool | None, now: float
+    ) -> Refused | None:
+        """Why the query is not served: what costs least is looked at first, and what is shared
+        with other clients is used last."""
+        refused = may_query(sender, query.service) or self._clients.refused(sender, now)
+        if refused is not None:
+            return refused
+        if pool is None:
+            return Refused(
+                "unknown_service",
+                f"no service {query.service} here, {len(self._pools)} others: "
+                "see `fleet service list`",
+            )
+        capability = pool.service.capability
+        if capability and any(channel != capability for channel in query.channels):
+            return Refused("malformed", f"service {query.service} gives {capability} and no more")
+        if self.open_queries >= MOST_OPEN_QUERIES:
+            return Refused("overloaded", OVERLOADED)
+        if pool.rate is not None:
+            refused = pool.rate.refused(query.service, now)
+            if refused is None:
+                pool.rate.take()
+        return refused
+
+    # --- from results to an answer -----------------------------------------------------------
 
     def _returned(self, iad: str, result: TaskResult, now: float) -> list[Instruction]:
         entry, share = self._open.get(result.id, (None, None))
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
-        share.result = result if iad == self._iad else _within(result, share.asked)
         if result.status == "refused":
-            self._close(entry)
-            return self._refuse(entry, result.reason or "malformed", result.message, now)
+            share.refusal = result
+            entry.refused.append(share)
+        else:
+            share.result = result if iad == self._iad else within(result, share.asked)
+            if entry.firsts is not None:
+                entry.firsts.take(share, share.result)
         return self._settled(entry, share, now)
 
     def _undeliverable(self, iad: str, task_id: str, now: float) -> list[Instruction]:
@@ -178,71 +239,52 @@ class QueryScheduler:
     def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
         del self._open[share.task_id]
         entry.pending -= 1
-        if entry.pending:
+        if (refusing := self._refusing(entry)) is not None:
+            cancels = self._close(entry)
+            refused = Refused(refusing.reason or "malformed", refusing.message)
+            return self._refuse(entry, refused, now) + cancels
+        if entry.pending and (entry.firsts is None or entry.firsts.open):
             return []
-        self._close(entry)
-        return self._answer(entry, now)
+        cancels = self._close(entry)
+        return self._answer(entry, now) + cancels
+
+    def _refusing(self, entry: QueryEntry) -> TaskResult | None:
+        """The refused task that refuses the query: any, unless other IADs were asked for the same
+        areas and may still answer or have."""
+        for share in entry.refused:
+            waiting = (s for s in entry.shares if s.task_id in self._open)
+            if entry.firsts is None or entry.firsts.beyond(share, waiting):
+                return share.refusal
+        return None
 
     def _timed_out(self, entry: QueryEntry, now: float) -> list[Instruction]:
         entry.timer = -1
-        self._close(entry)
-        return self._answer(entry, now)
+        cancels = self._close(entry, late=True)
+        return self._answer(entry, now) + cancels
 
-    def _close(self, entry: QueryEntry) -> None:
+    def _close(self, entry: QueryEntry, *, late: bool = False) -> list[Instruction]:
+        """Nothing more is waited for: what is still out is cancelled. Unless it is `late`, in which
+        case it is missing."""
         if entry.timer >= 0:
             self._timers.cancel(entry.timer)
             entry.timer = -1
+        cancels: list[Instruction] = []
         for share in entry.shares:
-            self._open.pop(share.task_id, None)
+            if self._open.pop(share.task_id, None) is not None:
+                share.cancelled = not late
+                cancels.append(SendCancel(share.iad, share.task_id))
+        self.counters["tasks_cancelled"] += len(cancels)
+        return cancels
 
     def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
-        results: list[AreaResult] = []
-        missing = [Missing(area, "no_node") for area in entry.unmatched]
-        reports = []
-        for share in entry.shares:
-            gaps, coverage, total_ms = _accounted(share, (now - entry.received_s) * 1e3)
-            missing.extend(gaps)
-            if share.result is not None:
-                results.extend(share.result.results)
-            reports.append(
-                TaskReport(
-                    share.iad,
-                    entry.task_percentile,
-                    entry.query.slo.latency_ms,
-                    coverage,
-                    total_ms,
-                )
-            )
-        merged = merge_results(results)
-        unanswered = merge_missing(missing, merged)
-        status: Status = "partial" if unanswered else "complete"
-        entry.become(status)
-        elapsed_ms = (self._read(now) - entry.received_s) * 1e3
-        answer = Answer(
-            id=entry.query.id,
-            status=status,
-            elapsed_ms=elapsed_ms,
-            slo_met=status == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
-            coverage=Coverage(len(merged), len(merged) + len(unanswered)),
-            results=merged,
-            missing=unanswered,
-            tasks=tuple(reports),
-        )
+        answer = gather(entry, now, self._read)
+        entry.become(answer.status)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
-    def _refuse(
-        self, entry: QueryEntry, reason: Refusal, message: str, now: float
-    ) -> list[Instruction]:
+    def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
+        self.counters[f"refused_{refused.reason}"] += 1
         entry.become("refused")
-        answer = Answer(
-            id=entry.query.id,
-            status="refused",
-            elapsed_ms=(self._read(now) - entry.received_s) * 1e3,
-            slo_met=False,
-            coverage=Coverage(0, len(entry.query.areas)),
-            reason=reason,
-            message=message,
-        )
+        answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _read(self, now: float) -> float:
@@ -260,33 +302,11 @@ class QueryScheduler:
             waiting = [s for s in entry.shares if s.task_id in self._open]
             assert entry.pending == len(waiting) > 0
             assert all(s.result is None for s in waiting)
+            assert entry.firsts is None or entry.firsts.open
 
 
-def _within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
-    """A result without what nobody asked that IAD: it speaks for no other."""
-    return replace(
-        result,
-        results=tuple(r for r in result.results if any(covers(a, r.area) for a in asked)),
-        missing=tuple(g for g in result.missing if any(overlaps(a, g.area) for a in asked)),
-    )
-
-
-def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:
-    """What one IAD left missing, its coverage, and its total time in milliseconds."""
-    result = share.result
-    if result is None:
-        gaps = [Missing(area, share.gap) for area in share.areas]
-        return gaps, Coverage(0, len(gaps)), waited_ms
-    answered = [r.area for r in result.results]
-    known = answered + [gap.area for gap in result.missing]
-    # The IAD declares areas for which no node ever said hello.
-    gaps = [*result.missing, *(Missing(a, "no_node") for a in unaccounted(share.areas, known))]
-    asked = len(answered) + len(merge_missing(gaps, result.results))
-    return gaps, Coverage(len(answered), asked), result.total_ms
-
-
-def _expected_areas(asked: Sequence[str], declared: Sequence[str]) -> list[str]:
-    """What an IAD that stays silent leaves unanswered: its declared areas below the asked ones,
-    and asked areas finer than any it declared."""
-    below = matching(asked, declared)
-    return below + [a for a in asked if a not in below and not matching([a], declared)]
+def _unguessable(run: str) -> Iterator[str]:
+    """Task ids from which another IAD learns neither how many tasks there were nor the next."""
+    key = blake2b(run.encode()).digest()
+    for number in itertools.count():
+        yield blake2b(number.to_bytes(8), key=key, digest_size=12).hexdigest()

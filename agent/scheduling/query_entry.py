@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
 from agent.wire.messages import Gap, Query, Task, TaskResult
+from agent.wire.senders import Sender
+
+if TYPE_CHECKING:
+    from agent.scheduling.first_answers import FirstAnswers
 
 
 class Share:
-    """One IAD's task of an open query."""
+    """One IAD's task of an open query. `areas` is what is missing as long as it is silent."""
 
-    __slots__ = ("areas", "asked", "gap", "iad", "result", "task_id")
+    __slots__ = ("areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task_id")
 
     def __init__(self, iad: str, task: Task, areas: list[str]) -> None:
         self.iad = iad
@@ -20,23 +26,30 @@ class Share:
         self.result: TaskResult | None = None
         # Why its areas are missing as long as there is no result.
         self.gap: Gap = "timeout"
+        # Where another IAD may still answer for its areas, a refusal is not the end of the query.
+        self.refusal: TaskResult | None = None
+        # The query did not wait for it.
+        self.cancelled = False
 
 
 class QueryEntry:
-    """A query from arrival to answer."""
+    """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
-        "client", "evaluated_s", "pending", "query", "received_s", "shares", "state",
-        "task_percentile", "timer", "unmatched",
+        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "sender",
+        "shares", "state", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
-    def __init__(self, client: Peer, query: Query, received_s: float) -> None:
+    def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
         self.client = client
+        self.sender = sender
         self.query = query
         self.received_s = received_s
         self.evaluated_s: float | None = None
         self.state = "new"
         self.shares: list[Share] = []
+        self.firsts: FirstAnswers | None = None
+        self.refused: list[Share] = []
         self.pending = 0
         self.unmatched: list[str] = []
         self.task_percentile = query.slo.percentile

@@ -31,6 +31,7 @@ def query_record(iad: str, entry: QueryEntry, answer: Answer, wall_offset_s: flo
         task_percentile=entry.task_percentile,
         evaluated_ms=None if entry.evaluated_s is None else (entry.evaluated_s - start_s) * 1e3,
         aggregated_ms=answer.elapsed_ms,
+        client=entry.sender.name if entry.sender.role == "client" else "",
     )
 
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from agent.wire.messages import Gap, Refusal, Status
 
-SubtaskOutcome = Literal["ok"] | Gap
+TaskStatus = Status | Literal["cancelled"]
+SubtaskOutcome = Literal["ok", "cancelled"] | Gap
 
 
 class Record(Struct, frozen=True, gc=False, tag_field="record"):
@@ -26,7 +27,8 @@ class Record(Struct, frozen=True, gc=False, tag_field="record"):
 
 
 class QueryRecord(Record, frozen=True, tag="query"):
-    """One query, written by the query scheduler that received it."""
+    """One query, written by the query scheduler that received it. `client` is the name of its key
+    in the allow-list; empty for a client without a key."""
 
     query: str
     service: str
@@ -43,12 +45,14 @@ class QueryRecord(Record, frozen=True, tag="query"):
     task_percentile: float
     evaluated_ms: float | None
     aggregated_ms: float
+    client: str = ""
 
 
 class TaskRecord(Record, frozen=True, tag="task"):
     """One task, written by the IAD that served it.
 
-    `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5).
+    `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5); `origin` is the
+    IAD that sent it. A cancelled task counts what had been answered by then.
     """
 
     task: str
@@ -60,12 +64,13 @@ class TaskRecord(Record, frozen=True, tag="task"):
     fanout: int
     unloaded_ms: float | None
     queueing_budget_ms: float | None
-    status: Status
+    status: TaskStatus
     reason: Refusal | None
     answered: int
     asked: int
     evaluated_ms: float
     aggregated_ms: float
+    origin: str = ""
 
 
 class SubtaskRecord(Record, frozen=True, tag="subtask"):

@@ -19,18 +19,21 @@ from agent.scheduling.events import (
     NodeJoined,
     QueryArrived,
     SendAnswer,
+    SendCancel,
     SendTask,
     SendTaskResult,
     SendToNode,
     SubtaskReturned,
     TaskArrived,
+    TaskCancelled,
     TaskReturned,
     Tick,
 )
-from agent.scheduling.query import Member, QueryScheduler
+from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.wire.base import Policy
 from agent.wire.emulation import PROFILES, service_time_s
+from agent.wire.market import Member
 from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, SubtaskResult
 from agent.wire.packed import Int64Column
 from fleet.lab.measures import Outcome
@@ -107,7 +110,7 @@ class VirtualFleet:
         self._outcomes: list[Outcome] = []
         self._open: dict[str, Arrival] = {}
         self._progress: Callable[[int], None] = lambda _answered: None
-        pool = [Member(iad.name, iad.areas) for iad in plan.iads]
+        pool = [Member(iad.name, "virtual", iad.areas) for iad in plan.iads]
         self._queries = {
             iad.name: _Plane(iad.name, QueryScheduler(iad.name, pool, run=iad.name))
             for iad in plan.iads
@@ -192,6 +195,10 @@ class VirtualFleet:
                 case SendTask(iad=iad, task=task):
                     at_s = now + delays.task_evaluation_s
                     self._push(at_s, self._tasks[iad], TaskArrived(plane.iad, task))
+                case SendCancel(iad=iad, task_id=task_id):
+                    # It takes as long as the task did, and so comes after it.
+                    at_s = now + delays.task_evaluation_s
+                    self._push(at_s, self._tasks[iad], TaskCancelled(plane.iad, task_id))
                 case SendTaskResult(origin=iad, result=result):
                     at_s = now + delays.aggregation_s
                     self._push(at_s, self._queries[iad], TaskReturned(plane.iad, result))

@@ -14,14 +14,15 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.query import Member, QueryScheduler
+from agent.scheduling.query import QueryScheduler
 from agent.wire import messages as m
+from agent.wire.market import Member
 from tests.scheduling.oracle import aggregate
 
 POOL = (
-    Member("iad1", ("b1/f7/r717", "b1/f7/r719")),
-    Member("iad3", ("b1/f4",)),
-    Member("iad4", ("b1/f6/r621", "b1/f7/r752")),
+    Member("iad1", "inproc://1", ("b1/f7/r717", "b1/f7/r719")),
+    Member("iad3", "inproc://3", ("b1/f4",)),
+    Member("iad4", "inproc://4", ("b1/f6/r621", "b1/f7/r752")),
 )
 
 
@@ -32,7 +33,7 @@ class Rig:
     """A query scheduler and what came out of it."""
 
     def __init__(self):
-        self.scheduler = QueryScheduler("iad1", POOL, run="run")
+        self.scheduler = QueryScheduler("iad2", POOL, run="run")
         self.answers: list[m.Answer] = []
         self.tasks: list[tuple[str, m.Task]] = []
         self.records = []

@@ -1,0 +1,174 @@
+"""Who is refused before anything is queued, and why: rights and rates (docs/admission.md)."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Container
+from typing import Final, NamedTuple, get_args
+
+from agent.wire.messages import Refusal, Task
+from agent.wire.senders import Sender
+
+# An agreed rate is topped up this much faster than agreed: without headroom any finite bucket of
+# Poisson arrivals runs empty again and again.
+HEADROOM: Final = 1.1
+# How often an arrival of Poisson traffic at exactly the agreed rate may be refused.
+UNLUCKY: Final = 1e-9
+# A client's bucket holds at least so many, however slow its rate.
+LEAST_BURST: Final = 10.0
+# Clients whose rates are remembered; the one that was silent longest is forgotten first.
+MOST_CLIENTS: Final = 10_000
+# A token that is there but for rounding is there: who waits as long as told is served.
+NEARLY: Final = 1e-9
+
+
+class Refused(NamedTuple):
+    """Why something is not served, for the program and for people."""
+
+    reason: Refusal
+    message: str
+
+
+def refusal_counters() -> dict[str, int]:
+    """A counter for every reason of a refusal, at zero."""
+    return {f"refused_{reason}": 0 for reason in get_args(Refusal)}
+
+
+class TokenBucket:
+    """Lets `burst` through at once and `rate_per_s` in the long run. Everything is O(1)."""
+
+    __slots__ = ("_at_s", "_burst", "_tokens", "rate_per_s")
+
+    def __init__(self, rate_per_s: float, burst: float, now: float) -> None:
+        self.rate_per_s = rate_per_s
+        self._burst = burst
+        self._tokens = burst
+        self._at_s = now
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until there is a token; 0 if there is one."""
+        if now > self._at_s:
+            since_s = now - self._at_s
+            self._tokens = min(self._burst, self._tokens + since_s * self.rate_per_s)
+            self._at_s = now
+        lacking = 1.0 - self._tokens
+        if lacking <= NEARLY:
+            return 0.0
+        return lacking / self.rate_per_s if self.rate_per_s > 0 else math.inf
+
+    def take(self) -> None:
+        """Use the token that `wait_s` found."""
+        self._tokens -= 1.0
+
+
+def burst_for(headroom: float, unlucky: float) -> float:
+    """How many tokens a bucket needs that is topped up `headroom` times as fast as Poisson arrivals
+    take from it, so that one of them finds no token with a probability of at most `unlucky`.
+
+    What is missing from the bucket is the work in an M/D/1 queue (an arrival brings 1, the server
+    does `headroom` per mean gap). Kingman's bound: an arrival finds more than w with a probability
+    of at most e^(−θw), θ the positive root of e^θ − 1 = headroom · θ. It is refused if that leaves
+    less than one token.
+    """
+    root = 2.0 * (headroom - 1.0)
+    for _ in range(64):
+        root -= (math.expm1(root) - headroom * root) / (math.exp(root) - headroom)
+    return 1.0 - math.log(unlucky) / root
+
+
+AGREED_BURST: Final = burst_for(HEADROOM, UNLUCKY)
+
+
+class AgreedRate:
+    """The rate that a service was negotiated for, with the allowance that random arrivals need."""
+
+    __slots__ = ("_bucket", "_what", "rate_per_s")
+
+    def __init__(self, rate_per_s: float, what: str, now: float) -> None:
+        self.rate_per_s = rate_per_s
+        self._what = what
+        self._bucket = TokenBucket(rate_per_s * HEADROOM, AGREED_BURST, now)
+
+    def refused(self, service: str, now: float) -> Refused | None:
+        """Why there is no room for one more now; uses nothing up."""
+        wait_s = self._bucket.wait_s(now)
+        if not wait_s:
+            return None
+        return Refused(
+            "over_rate",
+            f"service {service} has an agreed rate of {self.rate_per_s:g} {self._what}/s; "
+            f"try again in {wait_s:.3g} s",
+        )
+
+    def take(self) -> None:
+        """Count one that was accepted."""
+        self._bucket.take()
+
+
+class ClientRates:
+    """How much each client may ask, at most; a client is told apart by its sender's name."""
+
+    def __init__(self, rate_per_s: float, burst_s: float) -> None:
+        self._rate_per_s = rate_per_s
+        self._burst_s = burst_s
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def refused(self, sender: Sender, now: float) -> Refused | None:
+        """Why this client may not ask now; what it may ask is counted. O(1)."""
+        rate_per_s = self._rate_per_s if sender.rate_per_s is None else sender.rate_per_s
+        if rate_per_s == math.inf:
+            return None
+        key = (sender.role, sender.name)
+        bucket = self._buckets.get(key)
+        if bucket is None or bucket.rate_per_s != rate_per_s:
+            burst = max(LEAST_BURST, rate_per_s * self._burst_s)
+            bucket = self._buckets[key] = TokenBucket(rate_per_s, burst, now)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        if wait_s := bucket.wait_s(now):
+            return Refused(
+                "over_rate",
+                f"this client may ask {rate_per_s:g} queries/s; try again in {wait_s:.3g} s",
+            )
+        bucket.take()
+        return None
+
+
+def may_query(sender: Sender, service: str) -> Refused | None:
+    """Whether this party may query that service. Loopback without keys is believed."""
+    if sender.role == "anyone":
+        return None
+    if sender.role != "client":
+        return Refused(
+            "not_authorised", f"a key of role {sender.role} may not query; use a client's key"
+        )
+    if sender.services is not None and service not in sender.services:
+        return Refused(
+            "not_authorised",
+            f"{sender.name} may not query service {service}; ask this IAD's operator",
+        )
+    return None
+
+
+def may_send(sender: Sender, task: Task, members: Container[str]) -> Refused | None:
+    """Whether this party may send that task to an IAD of a service whose pool is `members`."""
+    if sender.role == "anyone":
+        return None
+    if sender.role not in ("iad", "csp"):
+        return Refused(
+            "not_authorised", f"a key of role {sender.role} may not send tasks; only masters do"
+        )
+    if sender.name not in members:
+        return Refused(
+            "not_authorised", f"{sender.name} is not in the pool of service {task.service}"
+        )
+    if task.origin not in ("", sender.name):
+        return Refused(
+            "not_authorised", f"the task says that {task.origin} sent it, its key {sender.name}"
+        )
+    return None
