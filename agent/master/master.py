@@ -132,6 +132,7 @@ def _schedulers(
     tasks = TaskScheduler(
         iad,
         estimator,
+        pool=pool,
         policy=scheduling.policy,
         heartbeat_s=config.liveness.heartbeat_s,
         lost_after=config.liveness.lost_after,

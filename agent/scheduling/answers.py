@@ -22,7 +22,7 @@ from agent.wire.messages import (
 
 
 def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
-    """The answer with what is there at `now`; `read(now)` is the time when it is made. O(results)."""
+    """The answer with what is there at `now`; `read(now)` is when it is made. O(results)."""
     waited_ms = (now - entry.received_s) * 1e3
     results: list[AreaResult] = []
     missing: list[Missing] = []

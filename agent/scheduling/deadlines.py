@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
 
 from msgspec import Struct
 
 from _core.orderstats import UnloadedModel
+
+MEAN_POINTS: Final = 64
+# The middles of as many equal shares of the distribution.
+MEAN_PERCENTILES: Final = tuple(100.0 * (i + 0.5) / MEAN_POINTS for i in range(MEAN_POINTS))
 
 
 class Deadline(Struct, frozen=True):
@@ -32,6 +38,7 @@ class DeadlineEstimator:
         self._model = UnloadedModel(
             max_count=window_samples, max_age_s=window_s, prior_mean_s=cold_start_s
         )
+        self._cold_start_s = cold_start_s
         # observe(column, unloaded_s, now): one unloaded response time of a node, in seconds, from
         # dispatch to an idle pod to result received. Called for every subtask: no step between.
         self.observe = self._model.observe
@@ -43,6 +50,16 @@ class DeadlineEstimator:
     def samples(self, column: int) -> int:
         """How many response times the node's window holds."""
         return self._model.node_count(column)
+
+    def mean_s(self, column: int) -> float:
+        """Mean unloaded response time of a node, in seconds, within some 2 %: the mean of
+        `MEAN_POINTS` quantiles. What is assumed before anything was measured if there is no sample.
+        """
+        if not self.samples(column):
+            return self._cold_start_s
+        node = self._model.node_set([column])
+        # A time before the last observation counts as that.
+        return fmean(self._model.quantile(node, p, 0.0) for p in MEAN_PERCENTILES)
 
     def deadline(
         self, columns: Sequence[int], percentile: float, budget_s: float, now: float

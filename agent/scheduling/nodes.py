@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from _core.edf import EdfQueue
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
@@ -20,12 +22,24 @@ REMEMBERED_COVERINGS = 1_024
 LONGEST_REMEMBERED = 32
 
 
+class NodeResource(Struct, frozen=True):
+    """What an edge node can give to a service: its areas among those asked, its pods, and the mean
+    of its unloaded response times over `samples` of them (a guess if there are none)."""
+
+    node: str
+    areas: tuple[str, ...]
+    pods: int
+    mean_s: float
+    samples: int
+    live: bool
+
+
 class Node:
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "beat_s", "busy", "column", "displaced", "hello", "name", "peer", "queue", "seen_s",
-        "state", "strangers", "watched",
+        "beat_s", "busy", "column", "displaced", "hello", "name", "peer", "pods", "queue",
+        "seen_s", "state", "strangers", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -36,6 +50,7 @@ class Node:
         self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
+        self.pods = 0
         self.seen_s = 0.0
         self.beat_s = 0.0
         self.watched = False
@@ -55,10 +70,11 @@ class Node:
 
     @property
     def idle_pods(self) -> int:
-        """Pods that serve nothing; none while the node is not live."""
+        """Pods that serve nothing; none while the node is not live. Negative while more are at work
+        than the node shall have."""
         if self.state != "live":
             return 0
-        return self.hello.pods - len(self.busy) - len(self.strangers)
+        return self.pods - len(self.busy) - len(self.strangers)
 
     def areas_within(self, asked: Iterable[str]) -> list[str]:
         """This node's areas that some asked area covers, each once."""
@@ -71,8 +87,8 @@ class Node:
             node=self.name,
             state=self.state,  # type: ignore[arg-type]  # narrowed by the assert above
             areas=self.hello.areas,
-            pods=self.hello.pods,
-            idle_pods=self.idle_pods,
+            pods=self.pods,
+            idle_pods=max(0, self.idle_pods),
             queued=len(self.queue),
             unloaded_samples=unloaded_samples,
             emulates=self.hello.emulates,
@@ -113,6 +129,7 @@ class NodeTable:
         forgotten."""
         self.unbind(node)
         node.hello = hello
+        node.pods = hello.pods
         node.peer = peer
         self._by_name[node.name] = node
         self._by_peer[peer] = node

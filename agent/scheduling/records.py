@@ -35,11 +35,25 @@ def query_record(iad: str, entry: QueryEntry, answer: Answer, wall_offset_s: flo
     )
 
 
-def task_record(iad: str, entry: TaskEntry, result: TaskResult, wall_offset_s: float) -> TaskRecord:
-    """A task that was answered or refused."""
+def task_record(
+    iad: str,
+    entry: TaskEntry,
+    result: TaskResult | None,
+    ended_s: float,
+    wall_offset_s: float,
+) -> TaskRecord:
+    """A task that was answered or refused, or that was cancelled: then it has no result."""
     task = entry.task
     deadline = entry.deadline
-    answered = len(result.results)
+    if result is None:
+        areas = {r.area for r in entry.results}
+        answered = len(areas)
+        areas.update(gap.area for gap in entry.missing)
+        areas.update(area for subtask in entry.pending for area in subtask.areas)
+        asked = len(areas)
+    else:
+        answered = len(result.results)
+        asked = answered + len(result.missing)
     return TaskRecord(
         iad=iad,
         wall_ms=round((entry.received_s + wall_offset_s) * 1e3),
@@ -53,12 +67,13 @@ def task_record(iad: str, entry: TaskEntry, result: TaskResult, wall_offset_s: f
         fanout=entry.fanout,
         unloaded_ms=None if deadline is None else deadline.unloaded_s * 1e3,
         queueing_budget_ms=None if deadline is None else deadline.queueing_budget_s * 1e3,
-        status=result.status,
-        reason=result.reason,
+        status="cancelled" if result is None else result.status,
+        reason=None if result is None else result.reason,
         answered=answered,
-        asked=answered + len(result.missing),
+        asked=asked,
         evaluated_ms=(entry.evaluated_s - entry.received_s) * 1e3,
-        aggregated_ms=result.total_ms,
+        aggregated_ms=(ended_s - entry.received_s) * 1e3,
+        origin=entry.iad,
     )
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from _core.policy import POLICIES, policy_key
+from agent.scheduling.admission import Refused, refusal_counters
 from agent.scheduling.aggregation import merge_missing, merge_results
+from agent.scheduling.contracts import Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.dispatch import Dispatcher
+from agent.scheduling.evaluation import Evaluator
 from agent.scheduling.events import (
     Instruction,
     NodeAlive,
     NodeJoined,
     NodeLeft,
     NodePods,
+    Peer,
+    PodsWanted,
     PolicyChanged,
     SendTaskResult,
     SendToNode,
+    ServiceChanged,
+    ServiceRemoved,
     SubtaskReturned,
     TaskArrived,
     TaskCancelled,
@@ -25,34 +31,26 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.nodes import Node, NodeTable
+from agent.scheduling.links import Links
+from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
 from agent.wire.base import Policy
+from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
     Gap,
-    Heartbeat,
     HelloWanted,
-    Missing,
-    Refusal,
-    Rejected,
     Status,
-    Subtask,
     SubtaskResult,
     TaskResult,
-    Welcome,
 )
 from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskOutcome
 
-# One in so many infeasible tasks is served.
-PROBE_EVERY = 10
-MOST_NODES = 10_000
 MOST_OPEN_TASKS = 10_000
 OVERLOADED = f"{MOST_OPEN_TASKS} tasks are open here; try again later"
-INFEASIBLE = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
 
 
 class TaskScheduler:
@@ -62,9 +60,11 @@ class TaskScheduler:
     urgent by the policy. The queueing deadline orders the queue and nothing else; only the answer
     timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
 
-    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation, and
-    decides nothing; without one they take no time. `first_subtask_id` differs from start to start,
-    so that a node's result for a master that is gone is not taken for an answer to its successor.
+    `pool` are the IADs that may send tasks of the service `default`; other services come with
+    events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation,
+    and decides nothing; without one they take no time. `first_subtask_id` differs from start to
+    start, so that a node's result for a master that is gone is not taken for an answer to its
+    successor.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class TaskScheduler:
         iad: str,
         estimator: DeadlineEstimator,
         *,
+        pool: Sequence[Member] = (),
         policy: Policy = "edfq",
         heartbeat_s: float = 1.0,
         lost_after: int = 3,
@@ -81,47 +82,50 @@ class TaskScheduler:
     ) -> None:
         self._iad = iad
         self._estimator = estimator
-        self._policy: Policy = policy
-        self._policy_code = POLICIES[policy]
-        self._heartbeat_s = heartbeat_s
-        self._silence_s = heartbeat_s * lost_after
+        self._dispatcher = Dispatcher(policy, first_subtask_id)
+        self._links = Links(
+            estimator,
+            self._dispatcher,
+            self._give_up,
+            heartbeat_s=heartbeat_s,
+            lost_after=lost_after,
+        )
+        self._contracts = Contracts(iad, pool)
+        self._evaluator = Evaluator(self._contracts, self._links.nodes, estimator, self._read)
         self._wall_offset_s = wall_offset_s
-        self._nodes = NodeTable()
         self._stopwatch = stopwatch
-        self._infeasible_count = 0
-        self._next_subtask_id = first_subtask_id
-        self._open: dict[TaskEntry, None] = {}
+        self._open: dict[tuple[Peer, str], TaskEntry] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
-        self._silences: Timers[Node] = Timers()
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
+            TaskCancelled: self._task_cancelled,
             SubtaskReturned: self._subtask_returned,
-            NodeJoined: self._node_joined,
-            NodeAlive: self._node_alive,
-            NodeLeft: self._node_left,
+            NodeJoined: self._links.joined,
+            NodeAlive: self._links.alive,
+            NodeLeft: self._links.left,
+            NodePods: self._links.pods,
+            PodsWanted: self._links.pods_wanted,
             PolicyChanged: self._policy_changed,
+            ServiceChanged: self._service_changed,
+            ServiceRemoved: self._service_removed,
             Tick: self._tick,
-            TaskCancelled: self._not_yet,
-            NodePods: self._not_yet,
         }
-        self.counters = {
+        self._counters = {
             "tasks": 0,
+            "cancelled": 0,
             "subtasks": 0,
             "deadlines_missed": 0,
             "duplicate_or_unknown_results": 0,
             "late_results": 0,
-            "redispatched": 0,
+            **refusal_counters(),
         }
-
-    def _not_yet(self, _event: Any, _now: float) -> list[Instruction]:
-        return []
 
     # --- what the shell asks -----------------------------------------------------------------
 
     @property
     def policy(self) -> Policy:
         """The policy that orders the queues now."""
-        return self._policy
+        return self._dispatcher.policy
 
     @property
     def open_tasks(self) -> int:
@@ -129,111 +133,99 @@ class TaskScheduler:
         return len(self._open)
 
     @property
+    def counters(self) -> dict[str, int]:
+        """Counts since the start."""
+        return self._counters | {"redispatched": self._links.redispatched}
+
+    @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        due = [t for t in (self._timeouts.next_due(), self._silences.next_due()) if t is not None]
+        due = [t for t in (self._timeouts.next_due(), self._links.next_tick) if t is not None]
         return min(due, default=None)
 
     def node_statuses(self) -> tuple[NodeStatus, ...]:
         """Every node that ever said hello, for the operator."""
-        return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
+        return tuple(n.status(self._estimator.samples(n.column)) for n in self._links.nodes)
+
+    def resources(self, areas: Iterable[str]) -> list[NodeResource]:
+        """The nodes that cover these areas and have not left. O(nodes)."""
+        asked = tuple(areas)
+        return [
+            NodeResource(
+                node=node.name,
+                areas=tuple(own),
+                pods=node.pods,
+                mean_s=self._estimator.mean_s(node.column),
+                samples=self._estimator.samples(node.column),
+                live=node.state == "live",
+            )
+            for node in self._links.nodes
+            if node.state != "left" and (own := node.areas_within(asked))
+        ]
 
     def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
         """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
         return self._handlers[type(event)](event, now)
 
-    # --- tasks -------------------------------------------------------------------------------
+    # --- from task to subtasks ---------------------------------------------------------------
 
     def _task_arrived(self, event: TaskArrived, now: float) -> list[Instruction]:
-        self.counters["tasks"] += 1
-        task = event.task
-        entry = TaskEntry(task, event.origin, self._policy, now)
-        if len(self._open) >= MOST_OPEN_TASKS:
-            return self._refuse(entry, "overloaded", OVERLOADED, now)
-        asked: list[tuple[Node, list[str]]] = []
-        covering = self._nodes.covering(task.areas)
-        for node, areas in covering.nodes:
-            if node.state == "live":
-                asked.append((node, areas))
-            else:
-                entry.missing.extend(Missing(area, "node_down") for area in areas)
-        entry.missing.extend(Missing(area, "no_node") for area in covering.unmatched)
+        self._counters["tasks"] += 1
+        task, sender = event.task, event.sender
+        iad = sender.name if sender.role in ("iad", "csp") else task.origin
+        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
+        asked = self._no_room(entry) or self._evaluator.evaluate(entry, sender, now)
+        if isinstance(asked, Refused):
+            return self._refuse(entry, asked, now)
         if not asked:
             return self._finish(entry, now)
-
-        budget_s = task.budget_ms / 1e3
-        deadline = self._estimator.deadline(
-            [node.column for node, _ in asked], task.percentile, budget_s, now
-        )
-        t_0 = self._read(now)
-        entry.deadline = deadline
-        entry.deadline_s = t_0 + deadline.queueing_budget_s
-        entry.evaluated_s = t_0
-        entry.fanout = len(asked)
-        if deadline.infeasible and not self._is_probe():
-            return self._refuse(entry, "infeasible", INFEASIBLE, now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
-        self._open[entry] = None
+        self._open[entry.origin, task.id] = entry
         entry.timer = self._timeouts.set(now + task.timeout_ms / 1e3, entry)
-        key = policy_key(self._policy_code, t_0, budget_s, entry.deadline_s)
+        key = self._dispatcher.key(entry)
+        serve = self._dispatcher.serve
         instructions: list[Instruction] = []
         for node, areas in asked:
             subtask = SubtaskEntry(entry, node, areas)
             entry.pending.add(subtask)
             subtask.handle = node.queue.push(key, subtask)
-            self._serve(node, t_0, instructions)
+            serve(node, entry.evaluated_s, instructions)
         return instructions
 
-    def _is_probe(self) -> bool:
-        """Whether an infeasible task is served all the same: now and then, since a window that gets
-        no samples would never learn that its nodes have recovered."""
-        self._infeasible_count += 1
-        return self._infeasible_count % PROBE_EVERY == 0
+    def _no_room(self, entry: TaskEntry) -> Refused | None:
+        if (entry.origin, entry.task.id) in self._open:
+            return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
+        if len(self._open) >= MOST_OPEN_TASKS:
+            return Refused("overloaded", OVERLOADED)
+        return None
 
-    def _refuse(
-        self, entry: TaskEntry, reason: Refusal, message: str, now: float
-    ) -> list[Instruction]:
-        entry.become("refused")
-        result = TaskResult(
-            id=entry.task.id,
-            status="refused",
-            total_ms=(self._read(now) - entry.received_s) * 1e3,
-            reason=reason,
-            message=message,
-        )
-        return self._send(entry, result)
+    # --- from subtasks to a result -----------------------------------------------------------
 
-    def _finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        if entry.timer >= 0:
-            self._timeouts.cancel(entry.timer)
-            entry.timer = -1
-        self._open.pop(entry, None)
-        results = merge_results(entry.results)
-        missing = merge_missing(entry.missing, results)
-        status: Status = "partial" if missing else "complete"
-        entry.become(status)
-        result = TaskResult(
-            id=entry.task.id,
-            status=status,
-            total_ms=(self._read(now) - entry.received_s) * 1e3,
-            results=results,
-            missing=missing,
-        )
-        return self._send(entry, result)
-
-    def _send(self, entry: TaskEntry, result: TaskResult) -> list[Instruction]:
-        record = task_record(self._iad, entry, result, self._wall_offset_s)
-        return [SendTaskResult(entry.origin, result), WriteRecord(record)]
-
-    def _timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        entry.timer = -1
+    def _subtask_returned(self, event: SubtaskReturned, now: float) -> list[Instruction]:
+        node = self._links.nodes.on(event.peer)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        result = event.result
         instructions: list[Instruction] = []
-        for subtask in sorted(entry.pending, key=lambda s: s.node.name):
-            reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
-            if subtask.state == "queued":
-                subtask.node.queue.remove(subtask.handle)
-            self._give_up(subtask, reason, now, instructions)
+        self._links.heard(node, now, instructions)
+        subtask = node.busy.pop(result.id, None)
+        if subtask is None:
+            node.strangers.discard(result.id)
+            self._counters["duplicate_or_unknown_results"] += 1
+            self._dispatcher.serve(node, now, instructions)
+            return instructions
+        late = subtask.state == "abandoned"
+        subtask.become("returned")
+        assert subtask.dispatched_s is not None
+        if subtask.unbroken and result.outcome != "error":
+            self._estimator.observe(node.column, now - subtask.dispatched_s, now)
+        if node.queue:
+            self._dispatcher.serve(node, now, instructions)
+        if late:
+            self._counters["late_results"] += 1
+            return instructions
+        self._settle(subtask, _collect(subtask, result), now, result, instructions)
         return instructions
 
     def _give_up(
@@ -253,190 +245,120 @@ class TaskScheduler:
         instructions: list[Instruction],
     ) -> None:
         """Record a subtask's end, and end its task if it was the last."""
-        record = subtask_record(subtask, outcome, result, now)
-        self.counters["subtasks"] += 1
-        self.counters["deadlines_missed"] += record.missed_deadline
-        instructions.append(WriteRecord(record))
+        self._record(subtask, outcome, now, result, instructions)
         entry = subtask.parent
         entry.pending.discard(subtask)
         if not entry.pending:
             instructions += self._finish(entry, now)
 
-    def _read(self, now: float) -> float:
-        return now if self._stopwatch is None else self._stopwatch()
+    def _record(
+        self,
+        subtask: SubtaskEntry,
+        outcome: SubtaskOutcome,
+        now: float,
+        result: SubtaskResult | None,
+        instructions: list[Instruction],
+    ) -> None:
+        record = subtask_record(subtask, outcome, result, now)
+        self._counters["subtasks"] += 1
+        self._counters["deadlines_missed"] += record.missed_deadline
+        instructions.append(WriteRecord(record))
 
-    # --- subtasks ----------------------------------------------------------------------------
-
-    def _serve(self, node: Node, now: float, instructions: list[Instruction]) -> None:
-        """Dispatch from the node's queue while it has an idle pod."""
-        while node.queue and node.idle_pods > 0:
-            subtask = node.queue.pop()
-            subtask.become("dispatched")
-            subtask.id = self._next_subtask_id
-            self._next_subtask_id += 1
-            subtask.dispatched_s = now
-            subtask.dispatches += 1
-            subtask.unbroken = True
-            node.busy[subtask.id] = subtask
-            task = subtask.parent.task
-            instructions.append(
-                SendToNode(
-                    node.peer,
-                    Subtask(subtask.id, task.window, task.channels, task.form, task.emulation_seed),
-                )
-            )
-
-    def _subtask_returned(self, event: SubtaskReturned, now: float) -> list[Instruction]:
-        node = self._nodes.on(event.peer)
-        if node is None:
-            return [SendToNode(event.peer, HelloWanted())]
-        result = event.result
-        instructions: list[Instruction] = []
-        self._heard(node, now)
-        subtask = node.busy.pop(result.id, None)
-        if subtask is None:
-            node.strangers.discard(result.id)
-            self.counters["duplicate_or_unknown_results"] += 1
-            self._serve(node, now, instructions)
-            return instructions
-        late = subtask.state == "abandoned"
-        subtask.become("returned")
-        assert subtask.dispatched_s is not None
-        if subtask.unbroken and result.outcome != "error":
-            self._estimator.observe(node.column, now - subtask.dispatched_s, now)
-        if node.queue:
-            self._serve(node, now, instructions)
-        if late:
-            self.counters["late_results"] += 1
-            return instructions
-        self._settle(subtask, _collect(subtask, result), now, result, instructions)
-        return instructions
-
-    # --- nodes -------------------------------------------------------------------------------
-
-    def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
-        hello, peer = event.hello, event.peer
-        instructions: list[Instruction] = []
-        speaker = self._nodes.on(peer)
-        if speaker is not None and speaker.name != hello.node:
-            return [SendToNode(peer, Rejected(f"this link speaks for {speaker.name}"))]
-        node = self._nodes.named(hello.node)
-        if node is None:
-            if len(self._nodes) >= MOST_NODES:
-                return [SendToNode(peer, Rejected(f"this master has {MOST_NODES} nodes already"))]
-            node = Node(hello.node, self._estimator.add_node())
-        else:
-            if node.hello.incarnation != hello.incarnation:
-                if hello.incarnation in node.displaced and node.state == "live":
-                    text = f"another node named {hello.node} is at work here"
-                    return [SendToNode(peer, Rejected(text))]
-                node.displaced.append(node.hello.incarnation)
-            if node.hello.areas != hello.areas:
-                # What waits for it asks for readings that it no longer stands for.
-                self._give_up_all(node, now, instructions)
-        self._nodes.bind(node, hello, peer)
-        node.become("live")
-        self._reconcile(node, set(hello.running), before_s=math.inf)
-        for subtask in node.busy.values():
-            # Its response time will hold the cut: not an unloaded one.
-            subtask.unbroken = False
-        self._heard(node, now)
-        instructions.append(SendToNode(peer, Welcome(hello.incarnation, self._heartbeat_s)))
-        self._serve(node, now, instructions)
-        return instructions
-
-    def _reconcile(self, node: Node, running: set[int], before_s: float) -> None:
-        """Compare with what the node says that its pods run. What it was sent before `before_s` and
-        does not run was lost on the way: it goes back to its queue, in its place."""
-        for subtask_id, subtask in list(node.busy.items()):
-            assert subtask.dispatched_s is not None
-            if subtask_id in running or subtask.dispatched_s >= before_s:
-                continue
-            del node.busy[subtask_id]
-            if subtask.state == "abandoned":
-                subtask.become("forgotten")
-                continue
-            self.counters["redispatched"] += 1
-            subtask.become("queued")
-            subtask.handle = node.queue.push(self._key(subtask), subtask)
-        node.strangers = running.difference(node.busy)
-
-    def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
-        """Settle all that waits for the node or runs there."""
-        while node.queue:
-            self._give_up(node.queue.pop(), "node_down", now, instructions)
-        for subtask in node.busy.values():
-            if subtask.state == "dispatched":
-                self._give_up(subtask, "node_down", now, instructions)
-
-    def _key(self, subtask: SubtaskEntry) -> float:
-        entry = subtask.parent
-        return policy_key(
-            self._policy_code, entry.evaluated_s, entry.task.budget_ms / 1e3, entry.deadline_s
+    def _finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        self._close(entry)
+        results = merge_results(entry.results)
+        missing = merge_missing(entry.missing, results)
+        status: Status = "partial" if missing else "complete"
+        entry.become(status)
+        ended_s = self._read(now)
+        result = TaskResult(
+            id=entry.task.id,
+            status=status,
+            total_ms=(ended_s - entry.received_s) * 1e3,
+            results=results,
+            missing=missing,
         )
+        return self._end(entry, result, ended_s)
 
-    def _node_alive(self, event: NodeAlive, now: float) -> list[Instruction]:
-        node = self._nodes.on(event.peer)
-        if node is None or node.hello.incarnation != event.incarnation:
-            return [SendToNode(event.peer, HelloWanted())]
-        instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
-        self._heard(node, now)
-        if event.running is not None:
-            # What was dispatched since the last heartbeat may not have reached the node yet.
-            self._reconcile(node, set(event.running), before_s=node.beat_s)
-            node.beat_s = now
-        self._serve(node, now, instructions)
-        return instructions
+    def _refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
+        self._counters[f"refused_{refused.reason}"] += 1
+        entry.become("refused")
+        ended_s = self._read(now)
+        result = TaskResult(
+            id=entry.task.id,
+            status="refused",
+            total_ms=(ended_s - entry.received_s) * 1e3,
+            reason=refused.reason,
+            message=refused.message,
+        )
+        return self._end(entry, result, ended_s)
 
-    def _node_left(self, event: NodeLeft, now: float) -> list[Instruction]:
+    def _end(self, entry: TaskEntry, result: TaskResult, ended_s: float) -> list[Instruction]:
+        record = task_record(self._iad, entry, result, ended_s, self._wall_offset_s)
+        return [SendTaskResult(entry.origin, result), WriteRecord(record)]
+
+    def _timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        entry.timer = -1
         instructions: list[Instruction] = []
-        node = self._nodes.on(event.peer)
-        if node is not None and node.hello.incarnation == event.incarnation:
-            node.become("left")
-            self._nodes.unbind(node)
-            self._give_up_all(node, now, instructions)
-            self._reconcile(node, set(), before_s=math.inf)
+        for subtask in _by_node(entry):
+            reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
+            if subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+            self._give_up(subtask, reason, now, instructions)
         return instructions
 
-    def _heard(self, node: Node, now: float) -> None:
-        """The node spoke. One silence timer per node is enough: it looks at `seen_s`."""
-        if node.state == "lost":
-            node.become("live")
-        if not node.watched:
-            node.watched = True
-            self._silences.set(now + self._silence_s, node)
-        node.seen_s = now
+    def _task_cancelled(self, event: TaskCancelled, now: float) -> list[Instruction]:
+        """Stop serving a task of that origin; pods that work on it finish for nobody."""
+        entry = self._open.get((event.origin, event.task_id))
+        if entry is None:
+            return []
+        self._counters["cancelled"] += 1
+        self._close(entry)
+        entry.become("cancelled")
+        instructions: list[Instruction] = []
+        for subtask in _by_node(entry):
+            if subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+                subtask.become("expired")
+            else:
+                subtask.become("abandoned")
+            self._record(subtask, "cancelled", now, None, instructions)
+        record = task_record(self._iad, entry, None, self._read(now), self._wall_offset_s)
+        entry.pending.clear()
+        return [*instructions, WriteRecord(record)]
 
-    def _silence(self, node: Node, now: float) -> None:
-        due = node.seen_s + self._silence_s
-        if node.state != "live":
-            node.watched = False
-        elif due > now:
-            self._silences.set(due, node)
-        else:
-            node.watched = False
-            node.become("lost")
+    def _close(self, entry: TaskEntry) -> None:
+        if entry.timer >= 0:
+            self._timeouts.cancel(entry.timer)
+            entry.timer = -1
+        self._open.pop((entry.origin, entry.task.id), None)
 
     # --- the rest ----------------------------------------------------------------------------
 
     def _policy_changed(self, event: PolicyChanged, _now: float) -> list[Instruction]:
-        self._policy = event.policy
-        self._policy_code = POLICIES[event.policy]
-        for entry in self._open:
-            for subtask in entry.pending:
-                if subtask.state == "queued":
-                    subtask.node.queue.rekey(subtask.handle, self._key(subtask))
+        self._dispatcher.reorder(event.policy, self._open.values())
+        return []
+
+    def _service_changed(self, event: ServiceChanged, now: float) -> list[Instruction]:
+        self._contracts.changed(event.service, now)
+        return []
+
+    def _service_removed(self, event: ServiceRemoved, now: float) -> list[Instruction]:
+        self._contracts.removed(event.service_id, now)
         return []
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
-        for node in self._silences.due(now):
-            self._silence(node, now)
+        self._links.tick(now)
         return [i for entry in self._timeouts.due(now) for i in self._timed_out(entry, now)]
+
+    def _read(self, now: float) -> float:
+        return now if self._stopwatch is None else self._stopwatch()
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         queued = dispatched = 0
-        for entry in self._open:
+        for (origin, task_id), entry in self._open.items():
+            assert (origin, task_id) == (entry.origin, entry.task.id)
             assert entry.state == "open"
             assert entry.pending
             for subtask in entry.pending:
@@ -447,14 +369,20 @@ class TaskScheduler:
                 assert (subtask.node.busy.get(subtask.id) is subtask) == (
                     subtask.state == "dispatched"
                 )
+        nodes = self._links.nodes
         assert len(self._open) == len(self._timeouts)
-        assert queued == sum(len(node.queue) for node in self._nodes)
-        for node in self._nodes:
+        assert queued == sum(len(node.queue) for node in nodes)
+        for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"
-            assert (self._nodes.on(node.peer) is node) == (node.peer is not None)
+            assert (nodes.on(node.peer) is node) == (node.peer is not None)
             dispatched -= sum(s.state == "dispatched" for s in node.busy.values())
             assert all(s.state in ("dispatched", "abandoned") for s in node.busy.values())
         assert dispatched == 0
+
+
+def _by_node(entry: TaskEntry) -> list[SubtaskEntry]:
+    """The pending subtasks in an order that does not depend on addresses in memory."""
+    return sorted(entry.pending, key=lambda subtask: subtask.node.name)
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:

@@ -23,16 +23,22 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 
 class TaskEntry:
-    """A task being served: what is still pending and what has come back."""
+    """A task being served: what is still pending and what has come back. `origin` is where its
+    result goes, `iad` who that is; `channels` are those that its service gives."""
 
     __slots__ = (
-        "deadline", "deadline_s", "evaluated_s", "fanout", "heading", "missing", "origin",
-        "pending", "policy", "received_s", "results", "state", "task", "timer",
+        "channels", "deadline", "deadline_s", "evaluated_s", "fanout", "heading", "iad",
+        "missing", "origin", "pending", "policy", "received_s", "results", "state", "task",
+        "timer",
     )  # fmt: skip
 
-    def __init__(self, task: Task, origin: Peer, policy: Policy, received_s: float) -> None:
+    def __init__(
+        self, task: Task, origin: Peer, iad: str, policy: Policy, received_s: float
+    ) -> None:
         self.task = task
         self.origin = origin
+        self.iad = iad
+        self.channels = task.channels
         self.policy = policy
         self.received_s = received_s
         self.evaluated_s = received_s

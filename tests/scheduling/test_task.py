@@ -352,7 +352,7 @@ def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
 
 
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.task.MOST_NODES", 1)
+    monkeypatch.setattr("agent.scheduling.links.MOST_NODES", 1)
     rig.join("n1")
     rig.join("n2")
     assert isinstance(rig.replies[-1][1], m.Rejected)

@@ -298,7 +298,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def every_queue_is_in_the_order_of_the_policy(self):
         if not hasattr(self, "scheduler"):
             return
-        for node in self.scheduler._nodes:
+        for node in self.scheduler._links.nodes:
             waiting = []
             while node.queue:
                 waiting.append((node.queue.peek_key(), node.queue.pop()))
@@ -337,7 +337,7 @@ TestTaskScheduler.settings = settings(max_examples=300, stateful_step_count=60, 
 
 
 def test_an_arrow_that_the_table_lacks_raises_with_the_item():
-    entry = TaskEntry(task(1), "client", "edfq", 0.0)
+    entry = TaskEntry(task(1), "client", "iad2", "edfq", 0.0)
     entry.become("open")
     with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
         entry.become("open")

@@ -1,0 +1,86 @@
+"""Evaluation of a task: may it come, which nodes does it go to, and by when (DSSP Eqs. 3–6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from agent.scheduling.admission import Refused
+from agent.scheduling.contracts import Contract, Contracts
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.nodes import Node, NodeTable
+from agent.scheduling.task_entry import TaskEntry
+from agent.wire.messages import Missing
+from agent.wire.senders import Sender
+
+# One in so many infeasible tasks is served.
+PROBE_EVERY: Final = 10
+INFEASIBLE: Final = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
+
+# The nodes that a task goes to, each with its areas among those asked.
+Asked = list[tuple[Node, list[str]]]
+
+
+class Evaluator:
+    """Decides on a task as it comes, before anything is queued."""
+
+    def __init__(
+        self,
+        contracts: Contracts,
+        nodes: NodeTable,
+        estimator: DeadlineEstimator,
+        read: Callable[[float], float],
+    ) -> None:
+        self._contracts = contracts
+        self._nodes = nodes
+        self._estimator = estimator
+        self._read = read
+        self._infeasible_count = 0
+
+    def evaluate(self, entry: TaskEntry, sender: Sender, now: float) -> Asked | Refused:
+        """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
+        task is refused. What costs least is looked at first; only an accepted task uses up some of
+        its service's rate."""
+        task = entry.task
+        contract = self._contracts.of(task.service, now)
+        if contract is None:
+            return Refused("unknown_service", f"this IAD does not serve {task.service}")
+        refused = contract.refused(sender, task, now)
+        if refused is not None:
+            return refused
+        entry.channels = contract.channels(task)
+        asked = self._asked(entry, contract)
+        if asked:
+            deadline = self._estimator.deadline(
+                [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
+            )
+            t_0 = self._read(now)
+            entry.deadline = deadline
+            entry.deadline_s = t_0 + deadline.queueing_budget_s
+            entry.evaluated_s = t_0
+            entry.fanout = len(asked)
+            if deadline.infeasible and not self._is_probe():
+                return Refused("infeasible", INFEASIBLE)
+        if contract.rate is not None:
+            contract.rate.take()
+        return asked
+
+    def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
+        """The live nodes that cover the task's areas; what nobody can be asked for is missing."""
+        asked: Asked = []
+        within = contract.within(entry.task.areas)
+        covering = self._nodes.covering(within.areas)
+        for node, areas in covering.nodes:
+            if node.state == "live":
+                asked.append((node, areas))
+            else:
+                entry.missing.extend(Missing(area, "node_down") for area in areas)
+        entry.missing.extend(Missing(area, "no_node") for area in covering.unmatched)
+        entry.missing.extend(Missing(area, "no_node") for area in within.outside)
+        return asked
+
+    def _is_probe(self) -> bool:
+        """Whether an infeasible task is served all the same: now and then, since a window that gets
+        no samples would never learn that its nodes have recovered."""
+        self._infeasible_count += 1
+        return self._infeasible_count % PROBE_EVERY == 0

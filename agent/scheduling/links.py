@@ -1,0 +1,212 @@
+"""The links of edge nodes to their task scheduler: who is there, how many pods, what they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.dispatch import Dispatcher
+from agent.scheduling.events import (
+    Instruction,
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    NodePods,
+    PodsWanted,
+    SendToNode,
+)
+from agent.scheduling.nodes import Node, NodeTable
+from agent.scheduling.task_entry import SubtaskEntry
+from agent.scheduling.timers import Timers
+from agent.wire.messages import Gap, Heartbeat, HelloWanted, Rejected, SetPods, Welcome
+
+MOST_NODES = 10_000
+
+# (subtask, why, now, instructions): settle what its node will not answer any more.
+GiveUp = Callable[[SubtaskEntry, Gap, float, list[Instruction]], None]
+
+
+class Links:
+    """Takes the nodes' own messages; what follows for tasks goes through `give_up`.
+
+    A node that is silent for `silence_s` is lost until it speaks again. Who speaks under which name
+    is settled by the key of the link, where there is one, and then by who came last.
+    """
+
+    def __init__(
+        self,
+        estimator: DeadlineEstimator,
+        dispatcher: Dispatcher,
+        give_up: GiveUp,
+        *,
+        heartbeat_s: float,
+        lost_after: int,
+    ) -> None:
+        self._estimator = estimator
+        self._dispatcher = dispatcher
+        self._give_up = give_up
+        self._heartbeat_s = heartbeat_s
+        self._silence_s = heartbeat_s * lost_after
+        self._silences: Timers[Node] = Timers()
+        self._wanted_pods: dict[str, int] = {}
+        self.nodes = NodeTable()
+        self.redispatched = 0
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `tick` is due next."""
+        return self._silences.next_due()
+
+    def tick(self, now: float) -> None:
+        """Nodes that fell silent are lost."""
+        for node in self._silences.due(now):
+            due = node.seen_s + self._silence_s
+            if node.state == "live" and due > now:
+                self._silences.set(due, node)
+                continue
+            node.watched = False
+            if node.state == "live":
+                node.become("lost")
+
+    def heard(self, node: Node, now: float, instructions: list[Instruction]) -> None:
+        """The node spoke. One silence timer per node is enough: it looks at `seen_s`."""
+        if node.state == "lost":
+            node.become("live")
+            self._set_pods(node, instructions)
+        if not node.watched:
+            node.watched = True
+            self._silences.set(now + self._silence_s, node)
+        node.seen_s = now
+
+    # --- what nodes say ----------------------------------------------------------------------
+
+    def joined(self, event: NodeJoined, now: float) -> list[Instruction]:
+        """A hello: the node is new, came back, or has a new link."""
+        hello, peer = event.hello, event.peer
+        node = self.nodes.named(hello.node)
+        objection = self._objection(event, node)
+        if objection:
+            return [SendToNode(peer, Rejected(objection))]
+        instructions: list[Instruction] = []
+        if node is None:
+            node = Node(hello.node, self._estimator.add_node())
+        else:
+            if node.hello.incarnation != hello.incarnation:
+                node.displaced.append(node.hello.incarnation)
+            if node.hello.areas != hello.areas:
+                # What waits for it asks for readings that it no longer stands for.
+                self._give_up_all(node, now, instructions)
+        self.nodes.bind(node, hello, peer)
+        node.become("live")
+        self._reconcile(node, set(hello.running), before_s=math.inf)
+        for subtask in node.busy.values():
+            # Its response time will hold the cut: not an unloaded one.
+            subtask.unbroken = False
+        self.heard(node, now, instructions)
+        instructions.append(SendToNode(peer, Welcome(hello.incarnation, self._heartbeat_s)))
+        self._set_pods(node, instructions)
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _objection(self, event: NodeJoined, node: Node | None) -> str:
+        """Why this hello is not taken; empty if it is."""
+        hello, sender = event.hello, event.sender
+        if sender.role != "anyone" and (sender.role, sender.name) != ("node", hello.node):
+            return f"this key is that of {sender.role} {sender.name}, not of node {hello.node}"
+        speaker = self.nodes.on(event.peer)
+        if speaker is not None and speaker.name != hello.node:
+            return f"this link speaks for {speaker.name}"
+        if node is None:
+            if len(self.nodes) >= MOST_NODES:
+                return f"this master has {MOST_NODES} nodes already"
+        elif (
+            node.hello.incarnation != hello.incarnation
+            and hello.incarnation in node.displaced
+            and node.state == "live"
+        ):
+            return f"another node named {hello.node} is at work here"
+        return ""
+
+    def alive(self, event: NodeAlive, now: float) -> list[Instruction]:
+        """A heartbeat."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
+        self.heard(node, now, instructions)
+        if event.running is not None:
+            # What was dispatched since the last heartbeat may not have reached the node yet.
+            self._reconcile(node, set(event.running), before_s=node.beat_s)
+            node.beat_s = now
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def left(self, event: NodeLeft, now: float) -> list[Instruction]:
+        """A goodbye."""
+        instructions: list[Instruction] = []
+        node = self._speaking(event)
+        if node is not None:
+            node.become("left")
+            self.nodes.unbind(node)
+            self._give_up_all(node, now, instructions)
+            self._reconcile(node, set(), before_s=math.inf)
+        return instructions
+
+    def pods(self, event: NodePods, now: float) -> list[Instruction]:
+        """The node has another number of pods; with fewer than are at work nothing is dispatched
+        until enough have finished."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = []
+        self.heard(node, now, instructions)
+        node.pods = event.count
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _speaking(self, event: NodeAlive | NodeLeft | NodePods) -> Node | None:
+        node = self.nodes.on(event.peer)
+        if node is None or node.hello.incarnation != event.incarnation:
+            return None
+        return node
+
+    # --- what it wants of them ---------------------------------------------------------------
+
+    def pods_wanted(self, event: PodsWanted, _now: float) -> list[Instruction]:
+        """The node shall have so many pods, now or when it comes."""
+        self._wanted_pods[event.node] = event.count
+        instructions: list[Instruction] = []
+        if (node := self.nodes.named(event.node)) is not None:
+            self._set_pods(node, instructions)
+        return instructions
+
+    def _set_pods(self, node: Node, instructions: list[Instruction]) -> None:
+        wanted = self._wanted_pods.get(node.name, node.pods)
+        if node.state == "live" and wanted != node.pods:
+            instructions.append(SendToNode(node.peer, SetPods(wanted)))
+
+    # --- what they run -----------------------------------------------------------------------
+
+    def _reconcile(self, node: Node, running: set[int], before_s: float) -> None:
+        """Compare with what the node says that its pods run. What it was sent before `before_s` and
+        does not run was lost on the way: it goes back to its queue, in its place."""
+        for subtask_id, subtask in list(node.busy.items()):
+            assert subtask.dispatched_s is not None
+            if subtask_id in running or subtask.dispatched_s >= before_s:
+                continue
+            del node.busy[subtask_id]
+            if subtask.state == "abandoned":
+                subtask.become("forgotten")
+                continue
+            self.redispatched += 1
+            self._dispatcher.put_back(subtask)
+        node.strangers = running.difference(node.busy)
+
+    def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
+        """Settle all that waits for the node or runs there."""
+        while node.queue:
+            self._give_up(node.queue.pop(), "node_down", now, instructions)
+        for subtask in node.busy.values():
+            if subtask.state == "dispatched":
+                self._give_up(subtask, "node_down", now, instructions)
