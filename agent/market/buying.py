@@ -1,0 +1,553 @@
+"""A buyer: sets services up in four steps, and changes the pools that it owns.
+
+Pure: `Buyer.handle(event, now)` returns what to do. Discover the candidates, negotiate with them
+(`negotiation`), hand the pool to everybody (`delivery`), report to people. One change of a service
+at a time; nothing waits longer than its time, but for deliveries, which go on in the background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.market.delivery import (
+    Acknowledged,
+    Contact,
+    ForgetOwned,
+    KeepOwned,
+    Owned,
+    Pools,
+    Send,
+    numbered,
+)
+from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted
+from agent.market.pools import Event, Instruction, Origin, Tick, common_areas, in_words
+from agent.wire.areas import covers
+from agent.wire.directory import Candidate, Found
+from agent.wire.market import MOST_MEMBERS, Joined, Member, Offer, Service
+from agent.wire.operator import (
+    AddIad,
+    CreateService,
+    DropService,
+    RemoveIad,
+    ServiceReport,
+    Step,
+)
+
+# How long people wait for the end of a change of a running pool.
+CHANGE_S = 10.0
+
+ServiceRequest = CreateService | AddIad | RemoveIad | DropService
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Requested(Event, frozen=True):
+    """People want a service set up or changed."""
+
+    origin: Origin
+    request: ServiceRequest
+
+
+class Discovered(Event, frozen=True):
+    """The registration service answered `Find` or `LookUpIads`; `found` None: it did not."""
+
+    ticket: str
+    found: Found | None
+    message: str = ""
+
+
+class Offered(Event, frozen=True):
+    iad: str
+    offer: Offer
+
+
+class MemberReplied(Event, frozen=True):
+    iad: str
+    joined: Joined
+
+
+BuyerEvent = Requested | Discovered | Offered | MemberReplied | Tick
+
+# --- instructions --------------------------------------------------------------------------------
+
+
+class Find(Instruction, frozen=True):
+    """Ask the registration service who offers this."""
+
+    ticket: str
+    capability: str
+    areas: tuple[str, ...]
+
+
+class LookUpIads(Instruction, frozen=True):
+    """Ask the registration service for these records."""
+
+    ticket: str
+    iads: tuple[str, ...]
+
+
+class Report(Instruction, frozen=True):
+    origin: Origin
+    report: ServiceReport
+
+
+BuyerInstruction = Find | LookUpIads | Report | Contact | Send | KeepOwned | ForgetOwned
+
+
+class _Change(Struct):
+    """A request under way; `negotiation` while there is one."""
+
+    origin: Origin
+    request: ServiceRequest
+    started_s: float
+    until_s: float
+    steps: list[Step] = []
+    uncovered: list[str] = []
+    found_ticket: str = ""
+    look_up_ticket: str = ""
+    found: Found | None = None
+    schedulers: list[Member] | None = None
+    negotiation: Negotiation | None = None
+    joining: bool = False
+
+
+class Buyer:
+    """One master's side of the market as a buyer.
+
+    `own` is this master as a member that only schedules. `taken(service_id)`: whether this master
+    serves that already. `run` differs from start to start. `wall_offset_s`: see `Pools`.
+    """
+
+    def __init__(
+        self,
+        own: Member,
+        *,
+        run: str,
+        taken: Callable[[str], bool],
+        wall_offset_s: float = 0.0,
+    ) -> None:
+        self._own = own
+        self._new_id = numbered(run)
+        self._taken = taken
+        self._pools = Pools(own.iad, self._new_id, wall_offset_s)
+        self._changes: dict[str, _Change] = {}
+
+    # --- what the shell asks -----------------------------------------------------------------
+
+    @property
+    def owned(self) -> dict[str, Owned]:
+        """The pools that this master owns, dropped ones excepted."""
+        return self._pools.living
+
+    @property
+    def partners(self) -> set[str]:
+        """IADs that this master has something to say to."""
+        return self._pools.partners
+
+    @property
+    def next_due(self) -> float | None:
+        """When `Tick` is due next."""
+        dues = [self._pools.next_due]
+        for change in self._changes.values():
+            dues.append(change.until_s)
+            if change.negotiation is not None:
+                dues.append(change.negotiation.next_due)
+        return min((due for due in dues if due is not None), default=None)
+
+    def load(self, kept: Iterable[Owned], now: float) -> list[Instruction]:
+        """Go on where the process before left off: what waits for acknowledgement is sent again,
+        a set-up that had not ended is undone."""
+        return self._pools.load(kept, now)
+
+    def handle(self, event: BuyerEvent, now: float) -> list[Instruction]:
+        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        match event:
+            case Requested():
+                return self._requested(event.origin, event.request, now)
+            case Discovered():
+                return self._discovered(event, now)
+            case Offered():
+                return self._offered(event.iad, event.offer, now)
+            case MemberReplied():
+                return self._replied(event.iad, event.joined, now)
+            case Tick():
+                return self._tick(now)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def _requested(self, origin: Origin, request: ServiceRequest, now: float) -> list[Instruction]:
+        service_id = request.service
+        create = isinstance(request, CreateService)
+        wait_s = request.timeout_ms / 1e3 if isinstance(request, CreateService) else CHANGE_S
+        change = _Change(origin, request, now, now + wait_s)
+        if service_id in self._changes:
+            return self._fail(change, f"{service_id} is being changed; try again later", now)
+        if create and (self._taken(service_id) or service_id in self._pools):
+            return self._fail(change, f"the name {service_id} is taken; choose another", now)
+        if not create and service_id not in self._pools.living:
+            text = f"{self._own.iad} does not own a service {service_id}; ask the master that does"
+            return self._fail(change, text, now)
+        self._changes[service_id] = change
+        match request:
+            case CreateService():
+                return self._create(change, request)
+            case AddIad():
+                return self._add(change, request, now)
+            case RemoveIad():
+                return self._remove(change, request, now)
+            case DropService():
+                change.joining = True
+                return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
+
+    def _create(self, change: _Change, request: CreateService) -> list[Instruction]:
+        change.found_ticket = self._new_id()
+        done: list[Instruction] = [Find(change.found_ticket, request.capability, request.areas)]
+        others = tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
+        if others:
+            change.look_up_ticket = self._new_id()
+            done.append(LookUpIads(change.look_up_ticket, others))
+        else:
+            change.schedulers = []
+        return done
+
+    def _add(self, change: _Change, request: AddIad, now: float) -> list[Instruction]:
+        owned = self._pools[request.service]
+        member = _named(owned.service, request.iad)
+        if member is not None and member.areas:
+            return self._fail(change, f"{request.iad} is in the pool already", now)
+        if member is None and len(owned.service.members) >= MOST_MEMBERS:
+            return self._fail(change, f"a pool has at most {MOST_MEMBERS} IADs", now)
+        change.found_ticket, change.look_up_ticket = self._new_id(), self._new_id()
+        return [
+            Find(change.found_ticket, owned.request.capability, owned.request.areas),
+            LookUpIads(change.look_up_ticket, (request.iad,)),
+        ]
+
+    def _remove(self, change: _Change, request: RemoveIad, now: float) -> list[Instruction]:
+        service = self._pools[request.service].service
+        member = _named(service, request.iad)
+        if member is None:
+            return self._fail(change, f"{request.iad} is not in the pool", now)
+        if member.areas and sum(bool(m.areas) for m in service.members) == 1:
+            text = f"{request.iad} is the last that serves {service.id}; drop the service instead"
+            return self._fail(change, text, now)
+        if member.iad == self._own.iad and not member.areas:
+            text = f"{request.iad} owns {service.id} and schedules for it; drop the service instead"
+            return self._fail(change, text, now)
+        change.joining = True
+        return [
+            *self._pools.remove(service.id, [request.iad], now),
+            *self._settled(service.id, now),
+        ]
+
+    # --- discovery ---------------------------------------------------------------------------
+
+    def _discovered(self, event: Discovered, now: float) -> list[Instruction]:
+        for change in self._changes.values():
+            if event.ticket in (change.found_ticket, change.look_up_ticket):
+                break
+        else:
+            return []
+        if change.joining or change.negotiation is not None:
+            return []
+        if event.found is None:
+            return self._fail(change, event.message or "the registration service is silent", now)
+        if event.ticket == change.found_ticket:
+            change.found = event.found
+        else:
+            change.schedulers = [
+                Member(c.iad, c.address, keys=c.keys) for c in event.found.candidates
+            ]
+        if change.found is None or change.schedulers is None:
+            return []
+        if isinstance(change.request, AddIad):
+            return self._negotiate_addition(change, change.request, now)
+        assert isinstance(change.request, CreateService)
+        return self._negotiate(change, change.request, now)
+
+    def _negotiate(self, change: _Change, request: CreateService, now: float) -> list[Instruction]:
+        found, schedulers = change.found, change.schedulers
+        assert found is not None
+        assert schedulers is not None
+        registered = {member.iad for member in schedulers} | {self._own.iad}
+        if strangers := [name for name in request.schedulers if name not in registered]:
+            return self._fail(change, f"no IAD {', '.join(strangers)} is registered", now)
+        sellers = [
+            seller
+            for candidate in found.candidates
+            if (not request.only or candidate.iad in request.only)
+            and candidate.iad not in request.schedulers
+            and (seller := self._seller(candidate, request.areas)).areas
+        ]
+        offering = f"{_counted(len(sellers))} {request.capability} there"
+        change.steps.append(Step("discover", "", offering))
+        if missing := sorted(set(request.only) - {s.iad for s in sellers}):
+            change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
+        covered = [area for seller in sellers for area in seller.areas]
+        offered = {a for c in found.candidates for a in common_areas(request.areas, c.areas)}
+        change.uncovered += found.uncovered
+        change.uncovered += [a for a in offered if not any(covers(c, a) for c in covered)]
+        if len(sellers) < request.fewest:
+            return self._fail(change, f"{offering}, of {request.fewest} wanted", now)
+        if len(sellers) + len(schedulers) >= MOST_MEMBERS:
+            text = f"{offering}; a pool has at most {MOST_MEMBERS}: ask fewer areas, or use only"
+            return self._fail(change, text, now)
+        wanted = _wanted(request, request.fewest)
+        return self._start(change, wanted, sellers, {}, now)
+
+    def _negotiate_addition(
+        self, change: _Change, request: AddIad, now: float
+    ) -> list[Instruction]:
+        assert change.found is not None
+        owned = self._pools[request.service]
+        service = owned.service
+        candidate = next((c for c in change.found.candidates if c.iad == request.iad), None)
+        new = self._seller(candidate, owned.request.areas) if candidate else None
+        if new is None or not new.areas:
+            return self._add_scheduler(change, request, now)
+        present = [member for member in service.members if member.areas]
+        # With one more IAD every task's percentile is stricter: all are asked, all must accept.
+        wanted = _wanted(owned.request, len(present) + 1)
+        if service.terms is not None:
+            wanted = replace(wanted, latency_ms=service.terms.budget_ms)
+        rates = {member.iad: member.rate_per_s for member in present}
+        change.steps.append(Step("discover", request.iad, f"offers {wanted.capability} there"))
+        return self._start(change, wanted, [*present, new], rates, now)
+
+    def _add_scheduler(self, change: _Change, request: AddIad, now: float) -> list[Instruction]:
+        owned, schedulers = self._pools[request.service], change.schedulers
+        if _named(owned.service, request.iad) is not None:
+            text = f"{request.iad} is in the pool, and offers no {owned.request.capability} there"
+            return self._fail(change, text, now)
+        if not schedulers:
+            return self._fail(change, f"no IAD {request.iad} is registered", now)
+        change.steps.append(Step("discover", request.iad, "offers nothing there: it schedules"))
+        change.joining = True
+        terms = owned.service.terms
+        return [
+            *self._pools.add(request.service, schedulers[0], terms, now),
+            *self._settled(request.service, now),
+        ]
+
+    def _seller(self, candidate: Candidate, asked: Iterable[str]) -> Member:
+        areas = common_areas(asked, candidate.areas)
+        if candidate.iad == self._own.iad:
+            return replace(self._own, areas=areas)
+        return Member(candidate.iad, candidate.address, areas, candidate.keys)
+
+    # --- negotiation -------------------------------------------------------------------------
+
+    def _start(
+        self,
+        change: _Change,
+        wanted: Wanted,
+        sellers: list[Member],
+        rates: dict[str, float],
+        now: float,
+    ) -> list[Instruction]:
+        change.negotiation = Negotiation(
+            wanted,
+            sellers,
+            rates,
+            round_s=min(LONGEST_ROUND_S, ROUND_SHARE * (change.until_s - change.started_s)),
+            new_id=self._new_id,
+        )
+        contacts = [Contact(s.iad, s.address, s.keys) for s in sellers]
+        return [*contacts, *change.negotiation.start(now)]
+
+    def _offered(self, iad: str, offer: Offer, now: float) -> list[Instruction]:
+        for change in list(self._changes.values()):
+            if change.negotiation is not None and not change.joining:
+                sends = change.negotiation.offered(iad, offer, now)
+                if sends is not None:
+                    return [*sends, *self._negotiated(change, now)]
+        return []
+
+    def _negotiated(self, change: _Change, now: float) -> list[Instruction]:
+        """Form the pool if all agree; give up if too few are left."""
+        negotiation = change.negotiation
+        assert negotiation is not None
+        if not negotiation.enough:
+            text = "too few IADs accept these terms; relax them, or ask fewer areas"
+            return [*negotiation.release(), *self._fail(change, text, now)]
+        if not negotiation.agreed:
+            return []
+        change.steps += negotiation.steps
+        change.joining = True
+        request = change.request
+        if isinstance(request, AddIad):
+            return self._agreed_addition(negotiation, request, now)
+        assert isinstance(request, CreateService)
+        assert change.schedulers is not None
+        change.uncovered += negotiation.uncovered
+        members = [*negotiation.members, *change.schedulers]
+        if all(member.iad != self._own.iad for member in members):
+            members.append(self._own)
+        service = Service(
+            id=request.service,
+            owner=self._own.iad,
+            version=self._pools.version(now),
+            members=tuple(members),
+            capability=request.capability,
+            terms=negotiation.terms,
+            redundant=request.redundant,
+        )
+        return [*self._pools.form(request, service, now), *self._settled(service.id, now)]
+
+    def _agreed_addition(
+        self, negotiation: Negotiation, request: AddIad, now: float
+    ) -> list[Instruction]:
+        [new] = [member for member in negotiation.members if member.iad == request.iad]
+        return [
+            *self._pools.add(request.service, new, negotiation.terms, now),
+            *self._settled(request.service, now),
+        ]
+
+    # --- the pool ----------------------------------------------------------------------------
+
+    def _replied(self, iad: str, joined: Joined, now: float) -> list[Instruction]:
+        said, done = self._pools.joined(iad, joined, now)
+        if said is None:
+            return []
+        change = self._changes.get(said.service_id)
+        if change is not None:
+            outcome = f"refused: {said.refusal}" if said.refusal else _taken_as(said)
+            change.steps.append(Step("provision", iad, outcome[:512]))
+        if said.refusal and not said.delivery.leave:
+            done += self._without(said.service_id, [iad], now)
+        return [*done, *self._settled(said.service_id, now)]
+
+    def _without(self, service_id: str, iads: list[str], now: float) -> list[Instruction]:
+        """Go on without members that do not serve; or undo everything where that cannot be."""
+        owned, change = self._pools[service_id], self._changes.get(service_id)
+        left = [m for m in owned.service.members if m.areas and m.iad not in iads]
+        own = _named(owned.service, self._own.iad)
+        lonely = own is not None and not own.areas and own.iad in iads
+        if owned.forming:
+            if lonely or len(left) < owned.request.fewest:
+                assert change is not None
+                done = self._pools.drop(service_id, now)
+                return [*done, *self._fail(change, "too few IADs joined; all is undone", now)]
+        elif lonely or not left:
+            return []  # The owner, and the last that serves, are asked again and again.
+        lost = {a for m in owned.service.members if m.iad in iads for a in m.areas}
+        done = self._pools.remove(service_id, iads, now)
+        if change is not None:
+            change.uncovered += sorted(lost - {a for m in left for a in m.areas})
+            if isinstance(change.request, AddIad) and change.request.iad in iads:
+                text = f"{change.request.iad} did not join; it is left out"
+                done += self._fail(change, text, now)
+        return done
+
+    def _settled(self, service_id: str, now: float) -> list[Instruction]:
+        """Report once everybody has taken the change."""
+        change = self._changes.get(service_id)
+        if change is None or not change.joining or self._pools.waiting(service_id):
+            return []
+        return self._succeed(change, now)
+
+    def _tick(self, now: float) -> list[Instruction]:
+        done = self._pools.tick(now)
+        for change in list(self._changes.values()):
+            if now >= change.until_s:
+                done += self._out_of_time(change, now)
+            elif change.negotiation is not None and not change.joining:
+                done += change.negotiation.tick(now)
+                done += self._negotiated(change, now)
+        return done
+
+    def _out_of_time(self, change: _Change, now: float) -> list[Instruction]:
+        service_id = change.request.service
+        if not change.joining:
+            released: list[Instruction] = []
+            text = "the registration service did not answer in time"
+            if change.negotiation is not None:
+                released += change.negotiation.release()
+                text = "the negotiation did not end in time; allow more"
+            return [*released, *self._fail(change, text, now)]
+        waiting = [d.member.iad for d in self._pools.waiting(service_id)]
+        if isinstance(change.request, CreateService):
+            change.steps += [Step("provision", iad, "no answer") for iad in waiting]
+            done = self._without(service_id, waiting, now)
+        elif isinstance(change.request, AddIad) and change.request.iad in waiting:
+            done = self._without(service_id, [change.request.iad], now)
+        else:
+            later = "no answer; it is told when it can be reached"
+            change.steps += [Step("provision", iad, later) for iad in waiting]
+            done = []
+        if service_id in self._changes:
+            done += self._succeed(change, now)
+        return done
+
+    # --- reports -----------------------------------------------------------------------------
+
+    def _succeed(self, change: _Change, now: float) -> list[Instruction]:
+        service_id = change.request.service
+        done: list[Instruction] = []
+        services: tuple[Service, ...] = ()
+        if (owned := self._pools.living.get(service_id)) is not None:
+            if owned.forming:
+                done += self._pools.formed(service_id)
+            services = (owned.service,)
+            change.steps.append(Step("pool", "", _pool_in_words(owned.service)))
+        return [*done, self._report(change, True, services, "", now)]
+
+    def _fail(self, change: _Change, message: str, now: float) -> list[Instruction]:
+        if change.negotiation is not None and not change.joining:
+            change.steps += change.negotiation.steps
+        return [self._report(change, False, (), message, now)]
+
+    def _report(
+        self, change: _Change, ok: bool, services: tuple[Service, ...], message: str, now: float
+    ) -> Report:
+        request = change.request
+        if self._changes.get(request.service) is change:
+            del self._changes[request.service]
+        report = ServiceReport(
+            id=request.id,
+            ok=ok,
+            services=services,
+            steps=tuple(change.steps),
+            uncovered=tuple(sorted(set(change.uncovered))),
+            message=message[:512],
+            elapsed_ms=(now - change.started_s) * 1e3,
+        )
+        return Report(change.origin, report)
+
+
+def _wanted(request: CreateService, fewest: int) -> Wanted:
+    return Wanted(
+        request.service,
+        request.capability,
+        request.rate_per_s,
+        request.slo.percentile,
+        request.slo.latency_ms,
+        fewest,
+        request.relax,
+    )
+
+
+def _named(service: Service, iad: str) -> Member | None:
+    return next((member for member in service.members if member.iad == iad), None)
+
+
+def _counted(sellers: int) -> str:
+    return "1 IAD offers" if sellers == 1 else f"{sellers or 'no'} IADs offer"
+
+
+def _taken_as(said: Acknowledged) -> str:
+    if said.delivery.leave:
+        return "has left"
+    return "serves" if said.delivery.member.areas else "schedules"
+
+
+def _pool_in_words(service: Service) -> str:
+    serving = sum(bool(member.areas) for member in service.members)
+    only = len(service.members) - serving
+    text = f"{serving} serve" if serving != 1 else "1 serves"
+    if only:
+        text += f", {only} only schedule" + ("s" if only == 1 else "")
+    return f"{text}: {in_words(service.terms)}" if service.terms else text

@@ -1,0 +1,244 @@
+"""One buyer's negotiation with all candidates of a service: rounds of proposals until everybody who
+is left has accepted, or too few are left.
+
+Each round asks for the task percentile that goes with the number of candidates left (DSSP Eq. 2):
+with fewer IADs it relaxes. A candidate that refuses or stays silent is left out. A counter-offer
+gets another round under the new percentile if somebody was left out; else it is taken if it lies
+within what the buyer would relax, and its candidate left out if it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from _core.orderstats import task_percentile
+from agent.market.delivery import Retry, Send
+from agent.market.pools import in_words
+from agent.wire.areas import covers
+from agent.wire.market import Member, Offer, Propose, Release, Terms
+from agent.wire.operator import Step
+
+# A round waits for a fourth of the set-up's time, and not longer than this.
+LONGEST_ROUND_S = 2.0
+ROUND_SHARE = 0.25
+# Counter-offers of one IAD that are taken; after that it only wastes the buyer's time.
+MOST_COUNTERS = 3
+
+
+class Wanted(Struct, frozen=True):
+    """What the buyer asks of everybody: λ, and the SLO (p_q, x_q) that gives the budget."""
+
+    service: str
+    capability: str
+    rate_per_s: float
+    percentile: float
+    latency_ms: float
+    fewest: int
+    relax: float
+
+
+class _Candidate:
+    """A candidate: what it was asked last, and what it said."""
+
+    __slots__ = ("asked", "base", "counters", "member", "message_id", "offer", "retry")
+
+    def __init__(self, member: Member, base: Terms) -> None:
+        self.member = member
+        # What it shall be asked, but for the percentile: its own counter-offer once that is taken.
+        self.base = base
+        self.asked = base
+        self.counters = 0
+        self.message_id = ""
+        self.offer: Offer | None = None
+        self.retry: Retry
+
+
+class Negotiation:
+    """Proposals to `members`, whose areas are what each shall serve. `rates` are what some have
+    agreed to already, in place of the wanted rate."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        members: Iterable[Member],
+        rates: dict[str, float],
+        *,
+        round_s: float,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._wanted = wanted
+        self._round_s = round_s
+        self._new_id = new_id
+        self._candidates = {
+            member.iad: _Candidate(
+                member,
+                Terms(
+                    rates.get(member.iad, wanted.rate_per_s), wanted.percentile, wanted.latency_ms
+                ),
+            )
+            for member in members
+        }
+        self._out: dict[str, _Candidate] = {}
+        self._until_s = 0.0
+        self.steps: list[Step] = []
+
+    # --- how it stands -----------------------------------------------------------------------
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many are left as the buyer needs."""
+        return len(self._candidates) >= self._wanted.fewest
+
+    @property
+    def agreed(self) -> bool:
+        """Whether all who are left have accepted."""
+        return all(
+            c.offer is not None and c.offer.verdict == "accepted" for c in self._candidates.values()
+        )
+
+    @property
+    def members(self) -> list[Member]:
+        """Who is left, with the rate that it agreed to."""
+        return [replace(c.member, rate_per_s=c.asked.rate_per_s) for c in self._candidates.values()]
+
+    @property
+    def terms(self) -> Terms:
+        """The pool's terms: the slowest rate, the longest budget that somebody asked for."""
+        asked = [c.asked for c in self._candidates.values()]
+        return Terms(
+            min(terms.rate_per_s for terms in asked),
+            self._percentile(),
+            max(terms.budget_ms for terms in asked),
+        )
+
+    @property
+    def uncovered(self) -> list[str]:
+        """Areas of those left out that nobody left covers."""
+        kept = [area for c in self._candidates.values() for area in c.member.areas]
+        lost = {area for c in self._out.values() for area in c.member.areas}
+        return sorted(a for a in lost if not any(covers(k, a) for k in kept))
+
+    # --- what happens ------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Send]:
+        """The first round."""
+        for candidate in self._candidates.values():
+            self._ask(candidate, now)
+        self._until_s = now + self._round_s
+        return self._send_due(now)
+
+    def offered(self, iad: str, offer: Offer, now: float) -> list[Send] | None:
+        """Somebody answered; None if that is no answer to what was asked last."""
+        candidate = self._candidates.get(iad)
+        if candidate is None or candidate.message_id != offer.id or candidate.offer is not None:
+            return None
+        candidate.offer = offer
+        self.steps.append(_step(candidate))
+        return self._conclude(now)
+
+    @property
+    def next_due(self) -> float | None:
+        """When `tick` is due next."""
+        dues = [c.retry.due_s for c in self._candidates.values() if c.offer is None]
+        return min([*dues, self._until_s]) if dues else None
+
+    def tick(self, now: float) -> list[Send]:
+        """Ask again who has not answered; who has not by the end of the round is left out."""
+        return self._conclude(now) if now >= self._until_s else self._send_due(now)
+
+    def release(self) -> list[Send]:
+        """Give back what anybody may hold."""
+        return [
+            self._release(c)
+            for c in self._candidates.values()
+            if c.offer is None or c.offer.verdict == "accepted"
+        ]
+
+    # --- rounds ------------------------------------------------------------------------------
+
+    def _conclude(self, now: float) -> list[Send]:
+        silent = [c for c in self._candidates.values() if c.offer is None]
+        if silent and now < self._until_s:
+            return []
+        self.steps += [_step(c) for c in silent]
+        out = silent + [
+            c for c in self._candidates.values() if c.offer and c.offer.verdict == "refused"
+        ]
+        countered = [
+            c for c in self._candidates.values() if c.offer and c.offer.verdict == "countered"
+        ]
+        if not out:
+            out = [c for c in countered if not self._take(c)]
+        # Who was silent may hold pods all the same.
+        sends = [self._release(c) for c in out if c.offer is None]
+        for candidate in out:
+            del self._candidates[candidate.member.iad]
+            self._out[candidate.member.iad] = candidate
+        if not self.enough:
+            return sends
+        again = [c for c in countered if c not in out]
+        for candidate in again:
+            self._ask(candidate, now)
+        self._until_s = now + self._round_s
+        return [*sends, *self._send_due(now)]
+
+    def _take(self, candidate: _Candidate) -> bool:
+        """Whether a counter-offer lies within what the buyer relaxes: then it is asked next."""
+        assert candidate.offer is not None
+        counter, wanted = candidate.offer.counter, self._wanted
+        if counter is None or counter.percentile < candidate.asked.percentile:
+            return False
+        # A hair's breadth for what was rounded on its way.
+        relax = wanted.relax * (1.0 + 1e-9)
+        if counter.rate_per_s * relax < wanted.rate_per_s:
+            return False
+        if counter.budget_ms > wanted.latency_ms * relax:
+            return False
+        if candidate.counters == MOST_COUNTERS:
+            return False
+        candidate.counters += 1
+        candidate.base = counter
+        return True
+
+    def _ask(self, candidate: _Candidate, now: float) -> None:
+        candidate.asked = replace(candidate.base, percentile=self._percentile())
+        candidate.message_id = self._new_id()
+        candidate.offer = None
+        candidate.retry = Retry(now)
+
+    def _percentile(self) -> float:
+        return task_percentile(self._wanted.percentile, len(self._candidates))
+
+    def _send_due(self, now: float) -> list[Send]:
+        sends = []
+        for candidate in self._candidates.values():
+            if candidate.offer is None and candidate.retry.due_s <= now:
+                candidate.retry.sent(now)
+                propose = Propose(
+                    candidate.message_id,
+                    self._wanted.service,
+                    self._wanted.capability,
+                    candidate.member.areas,
+                    candidate.asked,
+                )
+                sends.append(Send(candidate.member.iad, propose))
+        return sends
+
+    def _release(self, candidate: _Candidate) -> Send:
+        return Send(candidate.member.iad, Release(candidate.message_id, self._wanted.service))
+
+
+def _step(candidate: _Candidate) -> Step:
+    offer = candidate.offer
+    if offer is None:
+        outcome = "no answer"
+    elif offer.verdict == "accepted":
+        outcome = "accepted"
+    elif offer.counter is not None and offer.verdict == "countered":
+        outcome = f"counter-offer: {in_words(offer.counter)}"
+    else:
+        outcome = f"refused: {offer.message or 'no reason given'}"
+    return Step("negotiate", candidate.member.iad, outcome[:512], candidate.asked)

@@ -1,0 +1,411 @@
+"""A seller: answers proposals, holds pods for those it accepted, serves the services it joined.
+
+Pure: `Seller.handle(event, now)` returns what to do. What it must find again after a restart is one
+`Membership` a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.market.estimation import (
+    Demand,
+    affordable,
+    counter_offer,
+    demand,
+    fewest_pods,
+    shares,
+)
+from agent.market.pools import (
+    Event,
+    Instruction,
+    Origin,
+    Tick,
+    in_words,
+    may_trade,
+    no_harder,
+    own_terms,
+    speaks_for,
+)
+from agent.wire.areas import covers
+from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
+from agent.wire.senders import Sender
+
+# How long a member that left goes on serving: others may not know yet.
+DRAIN_S = 10.0
+MOST_HOLDS = 1_000
+MOST_SERVICES = 1_000
+# Versions of services left, so that a late Join does not revive one.
+MOST_REMEMBERED = 1_000
+
+# Areas → the live edge nodes that cover them, each with its mean execution time in seconds.
+Resources = Callable[[Sequence[str]], Mapping[str, float]]
+
+
+class Membership(Struct, frozen=True):
+    """A service that this IAD is a member of, as it is kept on disk.
+
+    `terms` are what it sold (None: it only schedules), `means_s` its nodes with the mean execution
+    times that the sale was reckoned with. `leaving`: it is out of the pool and drains.
+    """
+
+    service: Service
+    terms: Terms | None = None
+    means_s: dict[str, float] = {}
+    leaving: bool = False
+
+
+class _Hold(Struct, frozen=True):
+    id: str
+    buyer: Sender
+    terms: Terms
+    areas: tuple[str, ...]
+    means_s: Mapping[str, float]
+    until_s: float
+
+
+Message = Propose | Release | Join | Leave
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Arrived(Event, frozen=True):
+    """A message of a buyer."""
+
+    origin: Origin
+    sender: Sender
+    message: Message
+
+
+SellerEvent = Arrived | Tick
+
+# --- instructions --------------------------------------------------------------------------------
+
+
+class Reply(Instruction, frozen=True):
+    origin: Origin
+    message: Offer | Joined
+
+
+class SetPods(Instruction, frozen=True):
+    """The service accounts for so many pods of the node; a node's services add up."""
+
+    node: str
+    service_id: str
+    count: int
+
+
+class KeepMembership(Instruction, frozen=True):
+    """On disk before the next instruction."""
+
+    membership: Membership
+
+
+class ForgetMembership(Instruction, frozen=True):
+    service_id: str
+
+
+class Serve(Instruction, frozen=True):
+    """The service is new or changed: for the schedulers and the links to its members."""
+
+    service: Service
+
+
+class Retire(Instruction, frozen=True):
+    """The service is served here no more."""
+
+    service_id: str
+
+
+class Seller:
+    """One IAD's side of the market. An IAD that sells nothing still joins pools to schedule.
+
+    `offers` are areas by capability; `most_pods` is the limit of a node. `reserved` are service ids
+    that the market may not use.
+    """
+
+    def __init__(
+        self,
+        iad: str,
+        offers: Mapping[str, Sequence[str]],
+        resources: Resources,
+        *,
+        most_pods: int,
+        hold_s: float,
+        reserved: Collection[str] = (),
+    ) -> None:
+        self._iad = iad
+        self._offers = offers
+        self._resources = resources
+        self._most = most_pods
+        self._hold_s = hold_s
+        self._reserved = reserved
+        self._holds: dict[str, _Hold] = {}
+        self._members: dict[str, Membership] = {}
+        self._drained_s: dict[str, float] = {}
+        self._left: dict[str, int] = {}
+        self._means_s: dict[str, float] = {}
+        self._pods: dict[tuple[str, str], int] = {}
+
+    # --- what the shell asks -----------------------------------------------------------------
+
+    @property
+    def services(self) -> dict[str, Service]:
+        """The services that this IAD is a member of, those that it leaves excepted."""
+        return {i: m.service for i, m in self._members.items() if not m.leaving}
+
+    @property
+    def next_due(self) -> float | None:
+        """When `Tick` is due next."""
+        holds = (hold.until_s for hold in self._holds.values())
+        return min([*holds, *self._drained_s.values()], default=None)
+
+    def load(self, memberships: Iterable[Membership], now: float) -> list[Instruction]:
+        """Go on where the process before left off; what is kept needs no keeping again."""
+        done: list[Instruction] = []
+        for membership in memberships:
+            service = membership.service
+            self._members[service.id] = membership
+            self._means_s.update(membership.means_s)
+            if membership.leaving:
+                self._drained_s[service.id] = now + DRAIN_S
+            done.append(Serve(service))
+        return done + self._set_pods()
+
+    def handle(self, event: SellerEvent, now: float) -> list[Instruction]:
+        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        if isinstance(event, Tick):
+            return self._tick(now)
+        sender, message = event.sender, event.message
+        match message:
+            case Propose():
+                offer = self._proposed(sender, message, now)
+                return [Reply(event.origin, offer)]
+            case Release():
+                self._release(sender, message)
+                return []
+            case Join():
+                refusal, done = self._join(sender, message.service, now)
+            case Leave():
+                refusal, done = self._leave(sender, message, now)
+        joined = Joined(message.id, ok=not refusal, message=refusal)
+        return [*done, Reply(event.origin, joined)]
+
+    # --- proposals ---------------------------------------------------------------------------
+
+    def _proposed(self, buyer: Sender, propose: Propose, now: float) -> Offer:
+        refusal = self._unfit(buyer, propose.service, propose.capability, propose.areas)
+        if refusal:
+            return Offer(propose.id, "refused", message=refusal)
+        means_s = self._look(propose.areas)
+        if not means_s:
+            return Offer(propose.id, "refused", message="no edge node is live in these areas now")
+        # A new proposal takes the place of the buyer's former one.
+        self._holds.pop(propose.service, None)
+        sold = self._sold(propose.service)
+        if affordable(propose.terms, means_s, sold, self._most):
+            self._holds[propose.service] = _Hold(
+                propose.id, buyer, propose.terms, propose.areas, means_s, now + self._hold_s
+            )
+            return Offer(propose.id, "accepted", hold_s=self._hold_s)
+        counter = counter_offer(propose.terms, means_s, sold, self._most)
+        if counter is None:
+            text = f"cannot keep {in_words(propose.terms)}, nor anything near it, at this time"
+            return Offer(propose.id, "refused", message=text)
+        text = f"would keep {in_words(counter)}"
+        return Offer(propose.id, "countered", counter=counter, message=text)
+
+    def _unfit(self, buyer: Sender, service: str, capability: str, areas: Sequence[str]) -> str:
+        """Why a proposal is not even reckoned, or nothing."""
+        if not may_trade(buyer):
+            return f"a {buyer.role}'s key may not negotiate"
+        if not self._offers:
+            return f"{self._iad} sells nothing"
+        if not self._has(capability, areas):
+            return f"{self._iad} does not offer {capability} in these areas"
+        if service in self._reserved:
+            return f"the name {service} is taken; choose another"
+        membership, hold = self._members.get(service), self._holds.get(service)
+        if membership is not None and not speaks_for(buyer, membership.service.owner):
+            return f"the name {service} is taken; choose another"
+        if hold is not None and not speaks_for(buyer, hold.buyer.name):
+            return f"the name {service} is taken; choose another"
+        if hold is None and len(self._holds) >= MOST_HOLDS:
+            return f"{MOST_HOLDS} acceptances are held here; try again later"
+        return ""
+
+    def _release(self, buyer: Sender, release: Release) -> None:
+        hold = self._holds.get(release.service)
+        # By its id: a late release of a former proposal frees nothing.
+        if hold is not None and hold.id == release.id and speaks_for(buyer, hold.buyer.name):
+            del self._holds[release.service]
+
+    # --- membership --------------------------------------------------------------------------
+
+    def _join(self, sender: Sender, service: Service, now: float) -> tuple[str, list[Instruction]]:
+        known = self._members.get(service.id)
+        if refusal := self._not_the_owner(sender, service.owner, service.id):
+            return refusal, []
+        if known is not None and service.version <= known.service.version:
+            return f"{self._iad} has left {service.id}" if known.leaving else "", []
+        if service.version <= self._left.get(service.id, -1):
+            return f"{self._iad} has left {service.id}", []
+        if known is None and len(self._members) >= MOST_SERVICES:
+            return f"{self._iad} is a member of {MOST_SERVICES} services already", []
+        areas = next((m.areas for m in service.members if m.iad == self._iad), None)
+        if areas is None:
+            return f"{self._iad} is not in the pool that it was sent", []
+        terms = own_terms(service, self._iad)
+        means_s: dict[str, float] = {}
+        if areas:
+            if terms is None or terms.rate_per_s <= 0.0:
+                return f"{service.id} has no terms for {self._iad}", []
+            refusal, means_s = self._nodes_for(service, terms, areas, now)
+            if refusal:
+                return refusal, []
+        self._holds.pop(service.id, None)
+        self._drained_s.pop(service.id, None)
+        membership = Membership(service, terms, means_s)
+        self._members[service.id] = membership
+        return "", [KeepMembership(membership), Serve(service), *self._set_pods()]
+
+    def _nodes_for(
+        self, service: Service, terms: Terms, areas: tuple[str, ...], now: float
+    ) -> tuple[str, dict[str, float]]:
+        """Why the terms cannot be kept, or the nodes that keep them."""
+        known, hold = self._members.get(service.id), self._holds.get(service.id)
+        if (
+            hold is not None
+            and hold.until_s > now
+            and no_harder(terms, hold.terms)
+            and hold.areas == areas
+        ):
+            # A promise is kept, even if its nodes have become slower since.
+            return "", dict(hold.means_s)
+        if not self._has(service.capability, areas):
+            return f"{self._iad} does not offer {service.capability} in these areas", {}
+        means_s = self._look(areas)
+        if known is not None and known.terms is not None and known.means_s:
+            same_nodes = means_s.keys() <= known.means_s.keys()
+            if same_nodes and (not means_s or no_harder(terms, known.terms)):
+                # Sold already. Or they are all away, after a restart for one: what they had stays.
+                return "", known.means_s
+        if not means_s:
+            return "no edge node is live in these areas now", {}
+        if not affordable(terms, means_s, self._sold(service.id), self._most):
+            return f"cannot keep {in_words(terms)}", {}
+        return "", means_s
+
+    def _leave(self, sender: Sender, leave: Leave, now: float) -> tuple[str, list[Instruction]]:
+        known = self._members.get(leave.service)
+        if known is None:
+            if may_trade(sender):
+                self._remember(leave.service, leave.version)
+            return "", []
+        service = known.service
+        if refusal := self._not_the_owner(sender, service.owner, leave.service):
+            return refusal, []
+        if known.leaving or leave.version <= service.version:
+            return "", []
+        membership = replace(known, service=replace(service, version=leave.version), leaving=True)
+        self._members[leave.service] = membership
+        self._holds.pop(leave.service, None)
+        self._drained_s[leave.service] = now + DRAIN_S
+        return "", [KeepMembership(membership)]
+
+    def _not_the_owner(self, sender: Sender, owner: str, service_id: str) -> str:
+        known = self._members.get(service_id)
+        if service_id in self._reserved:
+            return f"the name {service_id} is taken; choose another"
+        if known is not None and known.service.owner != owner:
+            return f"{service_id} belongs to {known.service.owner}"
+        if not may_trade(sender) or not speaks_for(sender, owner):
+            return f"only {owner} may change {service_id}"
+        return ""
+
+    def _tick(self, now: float) -> list[Instruction]:
+        self._holds = {s: hold for s, hold in self._holds.items() if hold.until_s > now}
+        done: list[Instruction] = []
+        for service_id in [s for s, at in self._drained_s.items() if at <= now]:
+            del self._drained_s[service_id]
+            membership = self._members.pop(service_id)
+            self._remember(service_id, membership.service.version)
+            done += [Retire(service_id), ForgetMembership(service_id)]
+        return done + self._set_pods() if done else []
+
+    def _remember(self, service_id: str, version: int) -> None:
+        self._left[service_id] = max(version, self._left.pop(service_id, -1))
+        if len(self._left) > MOST_REMEMBERED:
+            del self._left[next(iter(self._left))]
+
+    # --- resources ---------------------------------------------------------------------------
+
+    def _has(self, capability: str, areas: Sequence[str]) -> bool:
+        offered = self._offers.get(capability, ())
+        return all(any(covers(o, area) for o in offered) for area in areas)
+
+    def _look(self, areas: Sequence[str]) -> dict[str, float]:
+        found = dict(self._resources(areas))
+        self._means_s.update(found)
+        return found
+
+    def _sold(self, without: str) -> dict[str, Demand]:
+        """What all other services ask of each node; a member's new, held terms count beside its
+        old ones, whichever asks more."""
+        sold: dict[str, Demand] = {}
+        for service_id in (self._members.keys() | self._holds.keys()) - {without}:
+            asked: dict[str, Demand] = {}
+            for part in (self._members.get(service_id), self._holds.get(service_id)):
+                if part is not None and part.terms is not None:
+                    one = demand(part.terms, len(part.means_s))
+                    asked |= {n: asked[n] | one if n in asked else one for n in part.means_s}
+            for node, one in asked.items():
+                sold[node] = sold[node] + one if node in sold else one
+        return sold
+
+    def _set_pods(self) -> list[Instruction]:
+        """Share every node's pods out among its services anew; what changed is said."""
+        demands: dict[str, dict[str, Demand]] = {}
+        for service_id, membership in self._members.items():
+            if membership.terms is not None:
+                one = demand(membership.terms, len(membership.means_s))
+                for node in membership.means_s:
+                    demands.setdefault(node, {})[service_id] = one
+        pods: dict[tuple[str, str], int] = {}
+        for node, asked in demands.items():
+            counts = shares(self._means_s[node], list(asked.values()), self._most)
+            pods |= {(node, s): c for s, c in zip(asked, counts, strict=True)}
+        before, self._pods = self._pods, pods
+        gone = [SetPods(node, s, 0) for node, s in before if (node, s) not in pods]
+        changed = [SetPods(*key, c) for key, c in pods.items() if before.get(key) != c]
+        return [*gone, *changed]
+
+    # --- for tests ---------------------------------------------------------------------------
+
+    def check_invariants(self, means_s: Mapping[str, float] | None = None) -> None:
+        """What must hold between any two events; with `means_s`, the nodes' true and constant
+        means, also that every promise can be kept."""
+        totals: dict[str, int] = {}
+        for (node, service_id), count in self._pods.items():
+            assert service_id in self._members
+            totals[node] = totals.get(node, 0) + count
+        assert all(0 <= total <= self._most for total in totals.values())
+        assert self._drained_s.keys() == {s for s, m in self._members.items() if m.leaving}
+        if means_s is not None:
+            for promised in (self._members, self._members | self._holds):
+                self._check_promises(promised.values(), means_s)
+
+    def _check_promises(
+        self, promises: Iterable[Membership | _Hold], means_s: Mapping[str, float]
+    ) -> None:
+        totals: dict[str, Demand] = {}
+        for promise in promises:
+            if promise.terms is not None:
+                for node in promise.means_s:
+                    one = demand(promise.terms, len(promise.means_s))
+                    totals[node] = totals[node] + one if node in totals else one
+        for node, total in totals.items():
+            assert fewest_pods(means_s[node], total, self._most) is not None, (node, total)

@@ -1,0 +1,279 @@
+"""The market at a master: proposals, pools and services between sockets and the pure seller and
+buyer of `agent.market`. What it negotiates with itself takes the same way, without a socket."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from agent.board import Board
+from agent.market import buying, selling
+from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Owned, Send
+from agent.market.pools import Instruction, Tick
+from agent.master.directory_link import DirectoryLink
+from agent.master.links import Links
+from agent.master.operator_plane import OperatorPlane
+from agent.master.peers import Peers
+from agent.master.public_plane import Origin, PublicPlane
+from agent.master.query_plane import HERE
+from agent.master.state import State
+from agent.scheduling.events import ServiceChanged, ServiceRemoved
+from agent.scheduling.query import QueryScheduler
+from agent.scheduling.task import TaskScheduler
+from agent.wire.directory import Found
+from agent.wire.market import Join, Joined, Leave, Member, Offer, Propose, Release, Service
+from agent.wire.master_config import MasterConfig
+from agent.wire.operator import (
+    AddIad,
+    CreateService,
+    DropService,
+    ListServices,
+    RemoveIad,
+    ServiceReport,
+)
+from agent.wire.senders import Sender
+
+# Kinds of documents in the state.
+SERVICE = "service"
+OWNED = "owned"
+# The fixed pool's name.
+DEFAULT = "default"
+NO_MARKET = "this master has no market; set market.directories"
+
+T = TypeVar("T")
+
+
+class Pods(Protocol):
+    """Who provides pods."""
+
+    def set_pods(self, node: str, service: str, count: int) -> None:
+        """`service` needs `count` pods on `node` from now on; 0: none any more."""
+
+
+class ControlPlane:
+    """Moves messages between operators, other masters, the registration service and the market.
+
+    `run` differs from start to start; `keys` are this master's own public keys. Services and pools
+    are loaded from `state`, told to both schedulers, and their members connected.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        config: MasterConfig,
+        state: State,
+        public: PublicPlane,
+        peers: Peers,
+        operator: OperatorPlane,
+        directory: DirectoryLink | None,
+        queries: QueryScheduler,
+        tasks: TaskScheduler,
+        pods: Pods,
+        *,
+        run: str,
+        keys: Sequence[str] = (),
+    ) -> None:
+        self._board = board
+        self._state = state
+        self._public = public
+        self._peers = peers
+        self._operator = operator
+        self._directory = directory
+        self._queries = queries
+        self._tasks = tasks
+        self._pods = pods
+        self._iad = config.iad.name
+        self._sender = Sender(config.market.role, self._iad)
+        self._seller = _seller(config, tasks)
+        address = config.sockets.advertise or config.sockets.public
+        self._buyer = buying.Buyer(
+            Member(self._iad, address, keys=tuple(keys)),
+            run=run,
+            taken=lambda name: name == DEFAULT or name in self._seller.services,
+            wall_offset_s=time.time() - board.clock(),
+        )
+        fixed = {member.iad for member in config.pool}
+        self._links = Links(board, peers, fixed=fixed, needed=self._partners)
+        self._queue: deque[Instruction] = deque()
+        self._at_work = False
+        self._take_messages()
+        self._load()
+        board.keeps_time(self)
+
+    def _take_messages(self) -> None:
+        for request in (Propose, Release, Join, Leave):
+            self._public.takes(request, self._arrived)
+        self._peers.takes(Offer, self._offered)
+        self._peers.takes(Joined, self._member_replied)
+        for change in (CreateService, AddIad, RemoveIad, DropService):
+            self._operator.takes(change, self._requested)
+        self._operator.takes(ListServices, self._list)
+
+    def _load(self) -> None:
+        now = self._board.clock()
+        self._run(self._seller.load(self._kept(SERVICE, selling.Membership), now))
+        self._run(self._buyer.load(self._kept(OWNED, Owned), now))
+
+    def _kept(self, kind: str, of: type[T]) -> list[T]:
+        found = []
+        for key, body in self._state.all(kind).items():
+            try:
+                found.append(msgspec.json.decode(body, type=of))
+            except msgspec.MsgspecError as error:
+                sys.stderr.write(f"{kind} {key} on disk cannot be read and is left out: {error}\n")
+        return found
+
+    # --- for the board -------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When the seller or the buyer wants its tick."""
+        dues = (self._seller.next_due, self._buyer.next_due)
+        return min((due for due in dues if due is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Serve what is due."""
+        self._run(self._seller.handle(Tick(), now))
+        self._run(self._buyer.handle(Tick(), now))
+
+    # --- what arrives --------------------------------------------------------------------------
+
+    def _arrived(self, origin: Origin, message: selling.Message, now: float) -> None:
+        event = selling.Arrived(origin, origin.sender, message)
+        self._run(self._seller.handle(event, now))
+
+    def _offered(self, iad: str, offer: Offer, now: float) -> None:
+        self._run(self._buyer.handle(buying.Offered(iad, offer), now))
+
+    def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
+        self._run(self._buyer.handle(buying.MemberReplied(iad, joined), now))
+
+    def _requested(self, origin: Origin, request: buying.ServiceRequest, now: float) -> None:
+        self._run(self._buyer.handle(buying.Requested(origin, request), now))
+
+    def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
+        owned = {name: pool.service for name, pool in self._buyer.owned.items()}
+        services = self._seller.services | owned
+        listed = tuple(services[name] for name in sorted(services))
+        self._operator.reply(origin, ServiceReport(request.id, ok=True, services=listed))
+
+    def _found(self, ticket: str, found: Found | None, now: float) -> None:
+        self._run(self._buyer.handle(buying.Discovered(ticket, found), now))
+
+    # --- what is to be done --------------------------------------------------------------------
+
+    def _run(self, instructions: Iterable[Instruction]) -> None:
+        # One after the other: what this master says to itself must not overtake the rest.
+        self._queue.extend(instructions)
+        if self._at_work:
+            return
+        self._at_work = True
+        try:
+            while self._queue:
+                self._perform(self._queue.popleft())
+        finally:
+            self._at_work = False
+
+    def _perform(self, instruction: Instruction) -> None:
+        match instruction:
+            case Send(iad, message):
+                self._send(iad, message)
+            case Contact(iad, address, keys):
+                if iad != self._iad:
+                    self._links.connect(iad, address, keys)
+            case buying.Find() | buying.LookUpIads():
+                self._ask_directory(instruction)
+            case buying.Report(origin, report):
+                self._operator.reply(origin, report)
+            case selling.Reply(origin, reply):
+                self._reply(origin, reply)
+            case selling.SetPods(node, service_id, count):
+                self._pods.set_pods(node, service_id, count)
+            case selling.Serve(service):
+                self._serve(service)
+            case selling.Retire(service_id):
+                self._tell_schedulers(ServiceRemoved(service_id))
+            case _:
+                self._keep(instruction)
+
+    def _keep(self, instruction: Instruction) -> None:
+        state = self._state
+        match instruction:
+            case selling.KeepMembership(membership):
+                state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
+                state.flush()
+            case selling.ForgetMembership(service_id):
+                state.remove(SERVICE, service_id)
+            case KeepOwned(owned, urgent):
+                state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
+                if urgent:
+                    state.flush()
+            case ForgetOwned(service_id):
+                state.remove(OWNED, service_id)
+            case _:
+                raise NotImplementedError(instruction)
+
+    def _send(self, iad: str, message: selling.Message) -> None:
+        if iad == self._iad:
+            event = selling.Arrived(HERE, self._sender, message)
+            self._run(self._seller.handle(event, self._board.clock()))
+        else:
+            # What nobody takes is sent again.
+            self._peers.send(iad, message)
+
+    def _reply(self, origin: object, reply: Offer | Joined) -> None:
+        if isinstance(origin, Origin):
+            self._public.reply(origin, reply)
+        elif isinstance(reply, Offer):
+            self._offered(self._iad, reply, self._board.clock())
+        else:
+            self._member_replied(self._iad, reply, self._board.clock())
+
+    def _serve(self, service: Service) -> None:
+        for member in service.members:
+            # Tasks go to those with areas only.
+            if member.areas and member.iad != self._iad:
+                self._links.connect(member.iad, member.address, member.keys)
+        self._tell_schedulers(ServiceChanged(service))
+
+    def _tell_schedulers(self, event: ServiceChanged | ServiceRemoved) -> None:
+        now = self._board.clock()
+        self._board.perform(self._queries.handle(event, now))
+        self._board.perform(self._tasks.handle(event, now))
+
+    def _ask_directory(self, wanted: buying.Find | buying.LookUpIads) -> None:
+        done = partial(self._found, wanted.ticket)
+        if self._directory is None:
+            event = buying.Discovered(wanted.ticket, None, NO_MARKET)
+            self._run(self._buyer.handle(event, self._board.clock()))
+        elif isinstance(wanted, buying.Find):
+            self._directory.discover(wanted.capability, wanted.areas, done)
+        else:
+            self._directory.look_up(wanted.iads, done)
+
+    def _partners(self) -> set[str]:
+        """IADs to which a link is needed."""
+        served = self._seller.services.values()
+        needed = {member.iad for service in served for member in service.members}
+        return needed | self._buyer.partners
+
+
+def _seller(config: MasterConfig, tasks: TaskScheduler) -> selling.Seller:
+    offers: dict[str, tuple[str, ...]] = {}
+    if config.market.sell and config.market.role == "iad":
+        for offered in config.offers:
+            offers[offered.capability] = offers.get(offered.capability, ()) + offered.areas
+    return selling.Seller(
+        config.iad.name,
+        offers,
+        lambda areas: {r.node: r.mean_s for r in tasks.resources(areas) if r.live},
+        most_pods=config.pods.most,
+        hold_s=config.market.hold_s,
+        reserved={DEFAULT},
+    )
