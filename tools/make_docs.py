@@ -91,6 +91,8 @@ def states() -> str:
         ("Task, at the task scheduler", lifecycle.TASK_TRANSITIONS),
         ("Subtask, at the task scheduler", lifecycle.SUBTASK_TRANSITIONS),
         ("Edge node, as its master sees it", lifecycle.NODE_TRANSITIONS),
+        ("Watch, at the master that took it in", lifecycle.WATCH_TRANSITIONS),
+        ("Round of a watch", lifecycle.ROUND_TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]
         for (before, after), why in table.items():

@@ -43,6 +43,30 @@ QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("open", "partial"): "last task result, or answer timeout",
     ("open", "refused"): "an IAD refused its task",
 }
+WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "attached"): "watch",
+    ("new", "detached"): "found on disk",
+    ("detached", "attached"): "watch again",
+    ("attached", "attached"): "watch again",
+    ("attached", "finished"): "its last round was acknowledged, or did not fire",
+    ("finished", "attached"): "watch again",
+    ("finished", "finished"): "its client does not know it yet",
+    ("attached", "cancelled"): "cancel",
+    ("detached", "cancelled"): "cancel",
+    ("finished", "cancelled"): "cancel",
+    ("attached", "expired"): "nothing heard of its client for too long",
+    ("detached", "expired"): "nothing heard of its client for too long",
+    ("finished", "expired"): "nothing heard of its client for too long",
+}
+ROUND_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "asked"): "its window has ended, and few rounds before it are open",
+    ("asked", "waiting"): "refused for now: over the rate, or overloaded",
+    ("waiting", "asked"): "no pause, or it is over",
+    ("asked", "answered"): "the answer is there",
+    ("answered", "passed"): "its trigger does not hold",
+    ("answered", "sent"): "all rounds before it were sent",
+    ("sent", "waiting"): "the client came back without it",
+}
 
 
 class InvalidTransition(AssertionError):

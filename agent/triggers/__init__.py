@@ -1,1 +1,1 @@
-"""Trigger expressions: when a round of readings is worth a message (pure)."""
+"""Trigger expressions, pure: text to a condition that holds or not for what an area answered."""

@@ -9,6 +9,7 @@ from msgspec import Meta
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
+    Area,
     Areas,
     Channels,
     Count,
@@ -18,6 +19,7 @@ from agent.wire.base import (
     Message,
     Name,
     Text,
+    WallMs,
 )
 from agent.wire.messages import Answer, Slo
 
@@ -27,8 +29,8 @@ Style = Literal["periodic", "streaming", "event"]
 class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     """Ask the same every `interval_s` seconds, for `lasting_s` seconds (absent: until cancelled).
 
-    Round k, from 1, is due k intervals after the master took the watch in. `periodic` asks for the
-    `window_s` seconds (absent: the interval) before it is due; `streaming` for all since the round
+    Round k, from 1, covers a window that ends k intervals after the master took the watch in:
+    `periodic` the `window_s` seconds (absent: the interval) before; `streaming` all since the round
     before, so that every reading comes once; `event` like `periodic`, and only rounds in which
     `trigger` holds are sent. Sent again by a client that lost its connection, with `after` the last
     round that it has: the rounds after it follow, none missing and none twice.
@@ -49,9 +51,18 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     label: Label = ""
     after: Count | None = None
 
+    def __post_init__(self) -> None:
+        if (self.style == "event") != bool(self.trigger):
+            raise ValueError("a trigger belongs to style event, and event needs one")
+        if self.style == "streaming" and self.window_s is not None:
+            raise ValueError("streaming takes all since the round before: leave window_s out")
+        if self.lasting_s is not None and self.lasting_s < self.interval_s:
+            raise ValueError("lasting_s is shorter than interval_s: that is no round")
+
 
 class Acknowledge(Message, frozen=True, tag="acknowledge"):
-    """The client has all rounds up to `round`. No reply."""
+    """The client has all rounds up to `round`. No reply. Without it no more than a few rounds
+    come."""
 
     id: Identifier
     round: Count
@@ -64,7 +75,8 @@ class Cancel(Message, frozen=True, tag="cancel"):
 
 
 class Watching(Message, frozen=True, tag="watching"):
-    """The state of a watch; `next_round` comes next. Refused: `message` says why."""
+    """The state of a watch; `next_round` comes next. `message` says why it is refused, or what is
+    wrong with the latest rounds."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "finished", "cancelled", "refused"]
@@ -78,10 +90,10 @@ class Round(Message, frozen=True, tag="round"):
 
     id: Identifier
     number: Count
-    start_ms: int
-    end_ms: int
+    start_ms: WallMs
+    end_ms: WallMs
     answer: Answer
-    fired: tuple[str, ...] = ()
+    fired: tuple[Area, ...] = ()
 
 
 StandingRequest = Watch | Acknowledge | Cancel

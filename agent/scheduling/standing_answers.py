@@ -1,0 +1,54 @@
+"""Answers of rounds: where the trigger holds, and the form that the client asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from agent.scheduling.trigger import Trigger
+from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
+from agent.wire.standing import Watch
+
+C = TypeVar("C")
+
+
+def fired_areas(answer: Answer, trigger: Trigger) -> tuple[str, ...]:
+    """The areas in which the trigger holds. O(readings)."""
+    return tuple(result.area for result in answer.results if trigger.holds(result))
+
+
+def as_asked(answer: Answer, watch: Watch) -> Answer:
+    """The answer without what only the trigger needed: further channels, or whole series."""
+    return replace(answer, results=tuple(_as_asked(result, watch) for result in answer.results))
+
+
+def _as_asked(result: AreaResult, watch: Watch) -> AreaResult:
+    series, aggregate = result.series, result.aggregate
+    if watch.channels:
+        if series is not None:
+            series = replace(series, values=_only(watch.channels, series.values))
+        if aggregate is not None:
+            aggregate = replace(aggregate, channels=_only(watch.channels, aggregate.channels))
+    if watch.form == "aggregate" and series is not None:
+        return AreaResult(result.area, aggregate=aggregate_of(series))
+    return AreaResult(result.area, series, aggregate)
+
+
+def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
+    return {name: channel for name, channel in channels.items() if name in names}
+
+
+def aggregate_of(series: Series) -> Aggregate:
+    """The aggregate that a node would have made of the same readings, of which there is one at
+    least. O(readings)."""
+    times = series.time_ms.numbers()
+    channels = {}
+    for name, column in series.values.items():
+        values = [value for value in column.numbers() if not math.isnan(value)]
+        if values:
+            mean = math.fsum(values) / len(values)
+            channels[name] = ChannelAggregate(len(values), min(values), mean, max(values))
+    return Aggregate(times[0], times[-1], channels)

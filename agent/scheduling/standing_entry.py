@@ -1,0 +1,158 @@
+"""A watch and its open rounds: which round covers which window, and how far the client is."""
+
+from __future__ import annotations
+
+import math
+
+from agent.scheduling.events import ANYONE, Peer
+from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS, InvalidTransition
+from agent.scheduling.standing_events import Cursor, SavedWatch, WatchKey
+from agent.scheduling.trigger import Trigger
+from agent.wire.messages import Answer, Query, Window
+from agent.wire.senders import Sender
+from agent.wire.standing import Watch
+
+# Rounds that may be open at a time: asked, or sent and not acknowledged. A client that does not
+# acknowledge, or is gone, costs no more than these.
+MOST_AHEAD = 8
+# A query's id has room for 64 characters: this many of the watch's, a dot and the number.
+ID_CHARACTERS = 48
+
+
+class RoundEntry:
+    """One round from the time that it is asked until the client has it."""
+
+    __slots__ = ("answer", "fired", "number", "state")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = "new"
+        # As long as rounds before it are missing.
+        self.answer: Answer | None = None
+        self.fired: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<round {self.number} {self.state}>"
+
+    def become(self, state: str) -> None:
+        """Change state along `ROUND_TRANSITIONS`."""
+        if (self.state, state) not in ROUND_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+
+class WatchEntry:
+    """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
+
+    __slots__ = (
+        "acknowledged", "held_until_s", "key", "owner", "peer", "refusals", "rounds", "saved",
+        "seen_s", "sender", "sent", "settled", "start_ms", "state", "timer", "total", "trigger",
+        "trouble", "watch",
+    )  # fmt: skip
+
+    def __init__(self, key: WatchKey, saved: SavedWatch, trigger: Trigger | None, now: float):
+        self.key = key
+        self.watch: Watch = saved.watch
+        self.start_ms: int = saved.start_ms
+        self.trigger = trigger
+        self.state = "new"
+        # Who counts it among his watches; a connection, for clients without a key.
+        self.owner = saved.client
+        self.peer: Peer = None
+        self.sender: Sender = ANYONE
+        self.total = rounds_of(saved.watch)
+        self.rounds: dict[int, RoundEntry] = {}
+        self.acknowledged = 0
+        self.settled = 0
+        # Every round up to this one was sent, or was not worth it.
+        self.sent = 0
+        self.seen_s = now
+        # Refused for now: nothing is asked before this time.
+        self.held_until_s = -math.inf
+        self.refusals = 0
+        # Why less comes than was asked for, in words; empty: nothing is wrong.
+        self.trouble = ""
+        self.timer = -1
+
+    def __repr__(self) -> str:
+        return f"<watch {self.key} {self.state}, settled {self.settled}, {self.rounds}>"
+
+    def become(self, state: str) -> None:
+        """Change state along `WATCH_TRANSITIONS`."""
+        if (self.state, state) not in WATCH_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    @property
+    def cursor(self) -> Cursor:
+        """What the disk keeps of how far it is."""
+        return Cursor(self.acknowledged, self.settled)
+
+    def settle(self, number: int) -> None:
+        """All rounds up to `number` are done with, and those after it that were passed over."""
+        for done in [n for n in self.rounds if n <= number]:
+            del self.rounds[done]
+        self.settled = max(self.settled, number)
+        while (entry := self.rounds.get(self.settled + 1)) and entry.state == "passed":
+            del self.rounds[entry.number]
+            self.settled = entry.number
+        self.sent = max(self.sent, self.settled)
+
+    def next_to_ask(self) -> int | None:
+        """The first round that is to be asked, now or when it is due; None: wait for something
+        else. O(`MOST_AHEAD`)."""
+        if self.state != "attached":
+            return None
+        if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
+            return None  # one finds out whether the others have a chance
+        for number in range(self.settled + 1, self.settled + 1 + MOST_AHEAD):
+            if self.total is not None and number > self.total:
+                return None
+            known = self.rounds.get(number)
+            if known is None or known.state == "waiting":
+                return number
+        return None
+
+    def window_ms(self, number: int) -> tuple[int, int]:
+        """[start, end) that round `number`, from 1, covers."""
+        end_ms = end_of(self.watch, self.start_ms, number)
+        if self.watch.style == "streaming":
+            return end_of(self.watch, self.start_ms, number - 1), end_ms
+        length_ms = max(1, round((self.watch.window_s or self.watch.interval_s) * 1e3))
+        return max(0, end_ms - length_ms), end_ms
+
+    def query(self, number: int) -> Query:
+        """The query that round `number` is."""
+        watch, trigger = self.watch, self.trigger
+        start_ms, end_ms = self.window_ms(number)
+        form, channels = watch.form, watch.channels
+        if trigger is not None:
+            if trigger.needs_series:
+                form = "series"
+            if channels:
+                channels = tuple(dict.fromkeys((*channels, *trigger.channels)))
+        return Query(
+            id=f"{watch.id[:ID_CHARACTERS]}.{number}",
+            areas=watch.areas,
+            window=Window(start_ms=start_ms, end_ms=end_ms),
+            slo=watch.slo,
+            channels=channels,
+            form=form,
+            timeout_ms=watch.timeout_ms,
+            service=watch.service,
+            label=watch.label,
+        )
+
+
+def end_of(watch: Watch, start_ms: int, number: int) -> int:
+    """When the window of round `number` ends. Rounded from the start each time: windows that lie
+    back to back stay so, and no error adds up."""
+    return start_ms + round(number * watch.interval_s * 1e3)
+
+
+def rounds_of(watch: Watch) -> int | None:
+    """How many rounds a watch has; None: no end."""
+    if watch.lasting_s is None:
+        return None
+    # 0.3 s of every 0.1 s are three rounds, whatever the last bit says.
+    return math.floor(watch.lasting_s / watch.interval_s * (1 + 1e-12))

@@ -1,0 +1,105 @@
+"""What happens to the standing queries (events) and what they want done (instructions)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from agent.scheduling.events import Peer
+from agent.wire.base import Count
+from agent.wire.messages import Answer, Query
+from agent.wire.senders import Sender
+from agent.wire.standing import Acknowledge, Cancel, StandingReply, Watch
+
+# Whose watch, and its id.
+WatchKey = tuple[str, str]
+
+
+class _Struct(Struct, frozen=True, gc=False):
+    """Immutable, and never part of a reference cycle."""
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+class WatchArrived(_Struct, frozen=True):
+    peer: Peer
+    sender: Sender
+    watch: Watch
+
+
+class AcknowledgeArrived(_Struct, frozen=True):
+    sender: Sender
+    message: Acknowledge
+
+
+class CancelArrived(_Struct, frozen=True):
+    peer: Peer
+    sender: Sender
+    message: Cancel
+
+
+class RoundAnswered(_Struct, frozen=True):
+    """The answer to the query of `AskRound` with this `token`."""
+
+    token: int
+    answer: Answer
+
+
+class RoundsDue(_Struct, frozen=True):
+    """Time has passed: what is due is asked. `StandingScheduler.next_tick` says when."""
+
+
+StandingEvent = WatchArrived | AcknowledgeArrived | CancelArrived | RoundAnswered | RoundsDue
+
+# --- instructions ---------------------------------------------------------------------------------
+
+
+class AskRound(_Struct, frozen=True):
+    """Ask `query` for `sender`; its answer comes back as `RoundAnswered` with the same `token`."""
+
+    token: int
+    query: Query
+    sender: Sender
+
+
+class SendStanding(_Struct, frozen=True):
+    peer: Peer
+    message: StandingReply
+
+
+class SavedWatch(_Struct, frozen=True):
+    """What the disk keeps of a watch from its start: whose it is, and when it started in
+    milliseconds since 1970 UTC."""
+
+    client: str
+    start_ms: Count
+    watch: Watch
+
+
+class Cursor(_Struct, frozen=True):
+    """How far a watch has come: rounds up to `acknowledged` are at the client, up to `settled` at
+    the client or not worth sending."""
+
+    acknowledged: Count = 0
+    settled: Count = 0
+
+
+class SaveWatch(_Struct, frozen=True):
+    """To be on disk before anything that follows is sent."""
+
+    key: WatchKey
+    saved: SavedWatch
+
+
+class SaveCursor(_Struct, frozen=True):
+    """May reach the disk later: a client that comes back says itself what it has."""
+
+    key: WatchKey
+    cursor: Cursor
+
+
+class ForgetWatch(_Struct, frozen=True):
+    key: WatchKey
+
+
+StandingInstruction = AskRound | SendStanding | SaveWatch | SaveCursor | ForgetWatch

@@ -1,0 +1,149 @@
+"""Triggers: what they are made of, and whether they hold for what an area answered."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from agent.wire.messages import AreaResult, ChannelAggregate, Series
+
+Operator = Literal[">", ">=", "<", "<="]
+# Values of a channel over the window. `any` is the highest or the lowest reading, whichever the
+# operator looks for.
+Function = Literal["any", "min", "max", "mean", "last", "rate"]
+
+NAN: Final = math.nan
+
+
+class Comparison(Struct, frozen=True):
+    """`function` of `channel` compared with `threshold`; that of a rate is per second."""
+
+    function: Function
+    channel: str
+    operator: Operator
+    threshold: float
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channel that it looks at."""
+        return (self.channel,)
+
+    @property
+    def needs_series(self) -> bool:
+        """Aggregates tell neither the last reading nor how fast the values change."""
+        return self.function in ("last", "rate")
+
+    def holds(self, result: AreaResult) -> bool:
+        """Whether it holds; never for a channel without a reading. O(readings)."""
+        value = self._value(result)
+        match self.operator:
+            case ">":
+                return value > self._bound
+            case ">=":
+                return value >= self._bound
+            case "<":
+                return value < self._bound
+            case "<=":
+                return value <= self._bound
+
+    @property
+    def _bound(self) -> float:
+        # A reading of 23.46 is the 32-bit float next to it, and 23.46 >= 23.46 shall hold.
+        computed = self.function in ("mean", "rate")
+        return self.threshold if computed else float(array("f", [self.threshold])[0])
+
+    def _value(self, result: AreaResult) -> float:
+        function = self.function
+        if function == "any":
+            function = "max" if self.operator[0] == ">" else "min"
+        if result.series is not None:
+            return _of_series(function, self.channel, result.series)
+        if result.aggregate is not None and self.channel in result.aggregate.channels:
+            return _of_aggregate(function, result.aggregate.channels[self.channel])
+        return NAN
+
+
+class Both(Struct, frozen=True):
+    """All `parts` hold."""
+
+    parts: tuple[Expression, ...]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that it looks at, each once."""
+        return _channels(self.parts)
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether aggregates are not enough."""
+        return any(part.needs_series for part in self.parts)
+
+    def holds(self, result: AreaResult) -> bool:
+        """Whether it holds."""
+        return all(part.holds(result) for part in self.parts)
+
+
+class Either(Struct, frozen=True):
+    """One of `parts` holds at least."""
+
+    parts: tuple[Expression, ...]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that it looks at, each once."""
+        return _channels(self.parts)
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether aggregates are not enough."""
+        return any(part.needs_series for part in self.parts)
+
+    def holds(self, result: AreaResult) -> bool:
+        """Whether it holds."""
+        return any(part.holds(result) for part in self.parts)
+
+
+Expression = Comparison | Both | Either
+
+
+def _channels(parts: Iterable[Expression]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(channel for part in parts for channel in part.channels))
+
+
+def _of_series(function: Function, channel: str, series: Series) -> float:
+    column = series.values.get(channel)
+    if column is None:
+        return NAN
+    values = column.numbers()
+    there = [i for i, value in enumerate(values) if not math.isnan(value)]
+    if not there:
+        return NAN
+    if function == "rate":
+        times = series.time_ms.numbers()
+        first, last = there[0], there[-1]
+        elapsed_s = (times[last] - times[first]) / 1e3
+        return float(values[last] - values[first]) / elapsed_s if elapsed_s else NAN
+    if function == "last":
+        return float(values[there[-1]])
+    found: list[float] = [values[i] for i in there]
+    if function == "mean":
+        return math.fsum(found) / len(found)
+    return min(found) if function == "min" else max(found)
+
+
+def _of_aggregate(function: Function, channel: ChannelAggregate) -> float:
+    if not channel.count:
+        return NAN
+    match function:
+        case "min":
+            return channel.min
+        case "max":
+            return channel.max
+        case "mean":
+            return channel.mean
+        case _:
+            return NAN
