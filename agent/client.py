@@ -19,8 +19,17 @@ import zmq
 
 from agent.wire.base import LONGEST_TIMEOUT_MS, Form, Message, Policy
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
-from agent.wire.operator import IadStatus, OperatorError, SetPolicy, StatusRequest
+from agent.wire.operator import (
+    IadStatus,
+    ListServices,
+    OperatorError,
+    ServiceReport,
+    ServiceRequest,
+    SetPolicy,
+    StatusRequest,
+)
 from agent.wire.unions import OperatorReply
 
 T = TypeVar("T")
@@ -148,6 +157,22 @@ class Operator(_Link[OperatorReply]):
     def set_policy(self, policy: Policy, timeout_ms: float = 2_000.0) -> IadStatus:
         """Order the queues by `policy` from now on."""
         return self._ask(SetPolicy(policy), timeout_ms)
+
+    def services(self, timeout_ms: float = 2_000.0) -> tuple[Service, ...]:
+        """The services that the master is a member or the owner of."""
+        return self.ask_service(ListServices("list"), timeout_ms).services
+
+    def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
+        """Have a service set up, changed or dropped; what came of it is in the report."""
+        self.send_message(request)
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while True:
+            reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
+            if isinstance(reply, OperatorError):
+                raise ValueError(reply.message)
+            # The report of an earlier request may come late.
+            if isinstance(reply, ServiceReport) and reply.id == request.id:
+                return reply
 
     def _ask(self, request: StatusRequest | SetPolicy, timeout_ms: float) -> IadStatus:
         self.send_message(request)

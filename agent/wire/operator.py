@@ -137,3 +137,6 @@ class ServiceReport(Message, frozen=True, tag="service_report"):
     uncovered: tuple[Area, ...] = ()
     message: Text = ""
     elapsed_ms: float = 0.0
+
+
+ServiceRequest = CreateService | AddIad | RemoveIad | DropService | ListServices
