@@ -9,6 +9,7 @@ import zmq
 from agent.board import Board
 from agent.market.directory import Edit
 from agent.market.mirror import Mirror
+from agent.sockets.frames import one_frame
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.directory import DirectoryReply
 
@@ -47,13 +48,8 @@ class PrimaryLink:
             self._mirror.undelivered(now)
 
     def _turn(self) -> None:
-        try:
-            frame = self._socket.recv(zmq.NOBLOCK)
-        except zmq.Again:
+        if (frame := one_frame(self._socket)) is None:
             return
-        while self._socket.getsockopt(zmq.RCVMORE):
-            self._socket.recv()
-            frame = b""
         try:
             reply, _codec = self._decoder.decode(frame)
         except WireError:

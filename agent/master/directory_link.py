@@ -1,0 +1,135 @@
+"""A master's connection to the registration service: sockets around `agent.market.registrar`."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import zmq
+
+from agent.board import Board
+from agent.market.registrar import (
+    AccountsWanted,
+    Answer,
+    Changed,
+    DiscoverWanted,
+    Event,
+    LookUpWanted,
+    Party,
+    Registrar,
+    Replied,
+    Report,
+    Send,
+    Start,
+    TellAccounts,
+    Tick,
+    Undelivered,
+)
+from agent.sockets.dealer import dealer
+from agent.sockets.frames import one_frame
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.directory import Account, DirectoryReply, Found
+
+Done = Callable[[Found | None, float], None]
+AccountsListener = Callable[[tuple[Account, ...]], None]
+
+
+class DirectoryLink:
+    """Registers `party` with the first of `addresses`, asks that and the others, its mirrors.
+
+    OSError if an address is none.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        context: zmq.Context[zmq.Socket[bytes]],
+        addresses: Sequence[str],
+        party: Party,
+        *,
+        lease_s: float,
+    ) -> None:
+        self._board = board
+        self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
+        self._registrar = Registrar(party, len(addresses), lease_s=lease_s, jitter=random.random)
+        self._listeners: list[AccountsListener] = []
+        self.malformed = 0
+        self._sockets = [dealer(context, address, MAX_RESULT_BYTES) for address in addresses]
+        for number, socket in enumerate(self._sockets):
+            board.listen(socket, partial(self._turn, number, socket))
+        board.keeps_time(self)
+        self._handle(Start())
+
+    # --- for the master ------------------------------------------------------------------------
+
+    def discover(self, capability: str, areas: Sequence[str], done: Done) -> None:
+        """Call `done(found, now)` with all IADs that match; None: no directory answered."""
+        self._handle(DiscoverWanted(done, capability, areas))
+
+    def look_up(self, iads: Sequence[str], done: Done) -> None:
+        """Call `done(found, now)` with the records of these IADs; None: no directory answered."""
+        self._handle(LookUpWanted(done, iads))
+
+    def change(self, party: Party) -> None:
+        """Register anew: with other keys, another address, other offerings."""
+        self._handle(Changed(party))
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """All parties of the market, as last heard."""
+        return self._registrar.accounts
+
+    def on_accounts(self, listener: AccountsListener) -> None:
+        """Call `listener(accounts)` whenever they have changed."""
+        self._listeners.append(listener)
+
+    def refresh_accounts(self) -> None:
+        """Ask for the accounts soon: at most once a second."""
+        self._handle(AccountsWanted())
+
+    @property
+    def registered(self) -> bool:
+        """Whether the primary has confirmed the registration."""
+        return self._registrar.registered
+
+    # --- for the board -------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When the registrar wants its tick."""
+        return self._registrar.wake_at
+
+    def tick(self, now: float) -> None:
+        """Renew, ask again, give up."""
+        self._perform(self._registrar.handle(Tick(), now))
+
+    def _turn(self, number: int, socket: zmq.Socket[bytes]) -> None:
+        if (frame := one_frame(socket)) is None:
+            return
+        try:
+            reply, _codec = self._decoder.decode(frame)
+        except WireError:
+            self.malformed += 1
+            return
+        self._handle(Replied(number, reply))
+
+    def _handle(self, event: Event) -> None:
+        self._perform(self._registrar.handle(event, self._board.clock()))
+
+    def _perform(self, instructions: Sequence[Send | Answer | TellAccounts | Report]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Send(directory, request):
+                    try:
+                        self._sockets[directory].send(encode(request), zmq.NOBLOCK)
+                    except zmq.Again:
+                        self._handle(Undelivered(request.id))
+                case Answer(done, found):
+                    done(found, self._board.clock())
+                case TellAccounts(accounts):
+                    for listener in self._listeners:
+                        listener(accounts)
+                case Report(line):
+                    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,263 @@
+"""Rules of the directory, one by one."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.market import directory as content
+from agent.market.directory import Directory, Edit
+from agent.market.index import AreaIndex
+from agent.market.leases import Leases
+from agent.market.mirror import PATIENCE_S, Mirror
+from agent.market.primary import MOST_PARTIES, Primary
+from agent.wire import directory as d
+from agent.wire.senders import Sender
+from tests.wire.samples.directory import SAMPLES
+
+ANYONE = Sender("anyone", "x")
+ADDRESS = "tcp://127.0.0.1:5700"
+
+
+def primary():
+    return Primary(Directory("epoch", 0, ()), longest_lease_s=100.0, now=0.0)
+
+
+def do(rules, request, sender=ANYONE, now=0.0):
+    outcome = rules.handle(request, sender, now)
+    if outcome.edit is not None:
+        rules.applied(outcome.edit, now)
+    return outcome.reply
+
+
+def register(iad, *areas, capability="temperature", keys=(), address=ADDRESS):
+    offerings = (d.Offering(capability, areas),) if areas else ()
+    return d.Register("r", iad, address, offerings, 60.0, keys)
+
+
+def found(rules, *asked, capability="temperature"):
+    reply = do(rules, d.Discover("d", capability, asked))
+    return [(c.iad, c.areas) for c in reply.candidates], reply.uncovered
+
+
+# --- discovery -----------------------------------------------------------------------------------
+
+
+def test_parents_match_children_both_ways_by_whole_segments():
+    rules = primary()
+    do(rules, register("fine", "c/b1/f4/r413", "c/b1/f5"))
+    do(rules, register("coarse", "c/b1"))
+    do(rules, register("other", "c/b11"))
+    assert found(rules, "c/b1") == (
+        [("coarse", ("c/b1",)), ("fine", ("c/b1/f4/r413", "c/b1/f5"))],
+        (),
+    )
+    assert found(rules, "c/b1/f4") == ([("coarse", ("c/b1",)), ("fine", ("c/b1/f4/r413",))], ())
+    assert found(rules, "c/b1/f9") == ([("coarse", ("c/b1",))], ())
+    assert found(rules, "c/b") == ([], ("c/b",))
+    assert [name for name, _ in found(rules, "c")[0]] == ["coarse", "fine", "other"]
+
+
+def test_a_parent_covered_in_part_is_not_uncovered():
+    rules = primary()
+    do(rules, register("iad1", "b1/f4"))
+    assert found(rules, "b1", "b2/f1", "b1/f5")[1] == ("b2/f1", "b1/f5")
+
+
+def test_an_area_asked_for_twice_counts_once():
+    rules = primary()
+    do(rules, register("iad1", "b1", "b1/f4", "b1/f4"))
+    assert found(rules, "b1/f4", "b1", "b1/f4/r1", "b1/f4") == ([("iad1", ("b1", "b1/f4"))], ())
+
+
+def test_another_capability_is_another_market():
+    rules = primary()
+    do(rules, register("iad1", "b1"))
+    assert found(rules, "b1", capability="humidity") == ([], ("b1",))
+
+
+def test_a_scheduling_only_iad_is_found_by_its_name_alone():
+    rules = primary()
+    do(rules, register("portal"))
+    assert found(rules, "b1") == ([], ("b1",))
+    reply = do(rules, d.LookUp("l", ("portal", "nobody", "portal")))
+    assert reply == d.Found("l", (d.Candidate("portal", ADDRESS, (), ()),))
+
+
+def test_a_lease_that_ends_leaves_the_account():
+    rules = primary()
+    do(rules, register("iad1", "b1", keys=("k",)))
+    assert rules.next_due == 60.0
+    assert rules.expire(59.9) is None
+    rules.applied(rules.expire(60.0), 60.0)
+    assert found(rules, "b1") == ([], ("b1",))
+    assert do(rules, d.LookUp("l", ("iad1",))).candidates == ()
+    assert do(rules, d.ListAccounts("a")).accounts == (d.Account("iad1", "iad", ("k",)),)
+    assert do(rules, d.Renew("n", "iad1"), now=61.0).reason == "unknown"
+
+
+def test_registering_the_same_again_writes_nothing_but_renews():
+    rules = primary()
+    do(rules, register("iad1", "b1"))
+    outcome = rules.handle(register("iad1", "b1"), ANYONE, 50.0)
+    assert outcome.edit is None
+    assert rules.next_due == 110.0
+    assert rules.directory.version == 1
+
+
+# --- who may do what -----------------------------------------------------------------------------
+
+REQUESTS = [s for s in SAMPLES.values() if isinstance(s, d.DirectoryRequest)]
+OWN = {"iad": "iad3", "csp": "acme"}
+MAY = {
+    "anyone": {type(r) for r in REQUESTS},
+    "iad": {d.Register, d.Renew, d.Withdraw, d.Discover, d.LookUp, d.ListAccounts},
+    "csp": {d.OpenAccount, d.CloseAccount, d.Discover, d.LookUp, d.ListAccounts},
+    "mirror": {d.Follow},
+    "client": set(),
+    "node": set(),
+    "operator": set(),
+}
+WRITES = (d.Register, d.Renew, d.Withdraw, d.OpenAccount, d.CloseAccount)
+
+
+@pytest.mark.parametrize(("role", "request_"), list(itertools.product(MAY, REQUESTS)))
+def test_a_key_speaks_for_its_own_party_only(role, request_):
+    rules = primary()
+    do(rules, register("iad3", "b1"))
+    do(rules, d.OpenAccount("o", "acme"))
+
+    def refused(name):
+        reply = rules.handle(request_, Sender(role, name), 0.0).reply
+        return isinstance(reply, d.Denied) and reply.reason == "not_authorised"
+
+    assert refused(OWN.get(role, "x")) == (type(request_) not in MAY[role])
+    if role != "anyone" and isinstance(request_, WRITES):
+        assert refused("somebody else")
+
+
+def test_a_name_and_a_key_belong_to_one_party():
+    rules = primary()
+    do(rules, register("iad1", "b1", keys=("old",)))
+    assert do(rules, d.OpenAccount("o", "iad1")).reason == "not_authorised"
+    assert do(rules, register("iad2", "b2", keys=("new", "old"))).reason == "not_authorised"
+    assert isinstance(do(rules, register("iad1", "b1", keys=("old", "new"))), d.Registered)
+    assert isinstance(do(rules, register("iad1", "b1", keys=("new",))), d.Registered)
+    assert isinstance(do(rules, register("iad2", "b2", keys=("old",))), d.Registered)
+    assert do(rules, d.OpenAccount("o", "acme", ("new",))).reason == "not_authorised"
+
+
+@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "tcp://host:99999", "ipc://"])
+def test_an_address_that_nobody_could_use_is_refused(address):
+    reply = do(primary(), register("iad1", "b1", address=address))
+    assert reply.reason == "malformed"
+    assert "address" in reply.message
+
+
+def test_bounds():
+    rules = primary()
+    areas = tuple(f"b/r{n}" for n in range(1024))
+    offerings = tuple(d.Offering(f"c{n}", areas) for n in range(4))
+    assert isinstance(do(rules, d.Register("r", "a", ADDRESS, offerings, 60.0)), d.Registered)
+    more = (*offerings, d.Offering("c4", ("b",)))
+    reply = do(rules, d.Register("r", "b", ADDRESS, more, 60.0))
+    assert (reply.reason, reply.message) == (
+        "malformed",
+        "4097 areas are offered; at most 4096 can be: offer a parent of some",
+    )
+    accounts = [d.DirectoryEntry(n, d.Account(f"p{n}", "csp", ())) for n in range(1, MOST_PARTIES)]
+    rules.applied(Edit("epoch", rules.directory.version + MOST_PARTIES, tuple(accounts)), 0.0)
+    assert len(rules.directory) == MOST_PARTIES
+    assert do(rules, d.OpenAccount("o", "one more")).reason == "overloaded"
+    assert isinstance(do(rules, d.OpenAccount("o", "p7", ("k",))), d.Registered)
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def test_a_copy_too_old_for_what_is_remembered_is_made_whole(monkeypatch):
+    monkeypatch.setattr(content, "MOST_GONE", 3)
+    rules = primary()
+    for name in "abcdef":
+        do(rules, d.OpenAccount("o", name))
+    for name in "abcd":
+        do(rules, d.CloseAccount("c", name))
+    known = rules.directory
+    assert known.version == 10
+    assert known.since("epoch", 6).whole, "that a is gone is forgotten"
+    edit = known.since("epoch", 7)
+    assert not edit.whole
+    assert [(e.version, e.account.name, e.gone) for e in edit.entries] == [
+        (8, "b", True),
+        (9, "c", True),
+        (10, "d", True),
+    ]
+    assert known.since("epoch", 10).entries == ()
+    assert known.since("epoch", 11).whole
+    assert known.since("other", 10).whole
+
+
+def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
+    mirror = Mirror(Directory("", 0, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    for request in REQUESTS:
+        reply = mirror.handle(request, ANYONE, 0.0).reply
+        if isinstance(request, (*WRITES, d.Follow)):
+            assert reply.reason == "read_only"
+            assert "tcp://primary:1" in reply.message
+        else:
+            assert reply.reason == "not_ready"
+    question = mirror.tick(0.0)
+    assert question == d.Follow("f1", "", 0)
+    edit = mirror.received(d.Changes("f1", "epoch", 0, whole=True, entries=()), 0.5)
+    mirror.applied(edit, 0.5)
+    reply = mirror.handle(SAMPLES["discover"], ANYONE, 3.0).reply
+    assert (reply.candidates, reply.age_s) == ((), 3.0), "as old as the question"
+    assert mirror.next_due == 1.5
+
+
+def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():
+    mirror = Mirror(Directory("e", 4, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    first = mirror.tick(0.0)
+    assert mirror.next_due == PATIENCE_S
+    second = mirror.tick(PATIENCE_S)
+    assert (second.epoch, second.version, second.id != first.id) == ("e", 4, True)
+    denied = d.Denied(second.id, "not_authorised", "no")
+    assert mirror.received(denied, 5.5) is None
+    assert mirror.next_due == 6.5
+    mirror.tick(6.5)
+    mirror.undelivered(6.5)
+    assert mirror.next_due == 7.5
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["a/b", "a/b/c", "a", "d"])), max_size=20
+    )
+)
+def test_an_index_emptied_is_empty(pairs):
+    index = AreaIndex()
+    entries = [
+        d.DirectoryEntry(1, d.Account(f"{n}", "iad", ()), ADDRESS, (d.Offering(c, (area,)),))
+        for n, (c, area) in enumerate(pairs)
+    ]
+    for entry in entries:
+        index.add(entry)
+    for entry in entries[::-1]:
+        index.remove(entry)
+    assert index._capabilities == {}
+
+
+def test_leases_end_in_order():
+    leases = Leases()
+    for name, until in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
+        leases.give(name, until)
+    leases.give("b", 9.0)
+    leases.end("nobody")
+    assert (len(leases), "b" in leases, leases.next_due) == (3, True, 2.0)
+    assert list(leases.ended(3.0)) == ["c", "a"]
+    leases.end("b")
+    assert leases.next_due is None
