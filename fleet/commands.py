@@ -3,75 +3,15 @@ runs, so that ``--help`` costs nothing."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import click
 
 from fleet import exits
-
-V = TypeVar("V")
-
-
-class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic since click 8.5
-    """An option read by a function that raises ValueError with a line that says what is wrong."""
-
-    def __init__(self, name: str, parse: Callable[[str], V]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> V:
-        """The parsed value."""
-        if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]  # click converts its own result again
-        try:
-            return self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _units(function: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        from fleet import units
-
-        return getattr(units, function)(text)
-
-    return parse
-
-
-def _matching(pattern: str, what: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"{text!r} is not {what}")
-        return text
-
-    return parse
-
-
-def _area(text: str) -> str:
-    from agent.wire.areas import AREA_PATTERN
-
-    return _matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
-
-
-def _address(text: str) -> str:
-    match = re.fullmatch(r"tcp://[^/:\s]+:([0-9]{1,5})|ipc://.+", text)
-    if match is None or (match[1] and not 1 <= int(match[1]) <= 65_535):
-        raise ValueError(f"{text!r} is not an address; write tcp://host:port")
-    return text
-
-
-ADDRESS = Parsed("address", _address)
-AREA = Parsed("area", _area)
-CHANNEL = Parsed(
-    "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
-)
-WINDOW = Parsed("duration", _units("parse_window"))
-AGO = Parsed("duration", _units("parse_ago"))
-TIMEOUT = Parsed("duration", _units("parse_timeout"))
-SLO = Parsed("objective", _units("parse_slo"))
+from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
+from fleet.service_commands import service
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -242,3 +182,6 @@ def demo(
     from fleet.lab import demo as command
 
     return command.run(command.Options(directory, seconds, rate_per_s, seed, virtual_queries, keep))
+
+
+fleet.add_command(service)
