@@ -47,10 +47,7 @@ def task_record(
     deadline = entry.deadline
     if result is None:
         areas = {r.area for r in entry.results}
-        answered = len(areas)
-        areas.update(gap.area for gap in entry.missing)
-        areas.update(area for subtask in entry.pending for area in subtask.areas)
-        asked = len(areas)
+        answered, asked = len(areas), len(areas.union(gap.area for gap in entry.missing))
     else:
         answered = len(result.results)
         asked = answered + len(result.missing)

@@ -90,8 +90,9 @@ class TaskScheduler:
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
         )
+        self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
-        self._evaluator = Evaluator(self._contracts, self._links.nodes, estimator, self._read)
+        self._evaluator = Evaluator(self._contracts, self._nodes, estimator, self._read)
         self._wall_offset_s = wall_offset_s
         self._stopwatch = stopwatch
         self._open: dict[tuple[Peer, str], TaskEntry] = {}
@@ -145,7 +146,7 @@ class TaskScheduler:
 
     def node_statuses(self) -> tuple[NodeStatus, ...]:
         """Every node that ever said hello, for the operator."""
-        return tuple(n.status(self._estimator.samples(n.column)) for n in self._links.nodes)
+        return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
 
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
@@ -159,7 +160,7 @@ class TaskScheduler:
                 samples=self._estimator.samples(node.column),
                 live=node.state == "live",
             )
-            for node in self._links.nodes
+            for node in self._nodes
             if node.state != "left" and (own := node.areas_within(asked))
         ]
 
@@ -203,7 +204,7 @@ class TaskScheduler:
     # --- from subtasks to a result -----------------------------------------------------------
 
     def _subtask_returned(self, event: SubtaskReturned, now: float) -> list[Instruction]:
-        node = self._links.nodes.on(event.peer)
+        node = self._nodes.on(event.peer)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
         result = event.result
@@ -245,27 +246,23 @@ class TaskScheduler:
         instructions: list[Instruction],
     ) -> None:
         """Record a subtask's end, and end its task if it was the last."""
-        self._record(subtask, outcome, now, result, instructions)
+        record = subtask_record(subtask, outcome, result, now)
+        self._counters["subtasks"] += 1
+        if record.missed_deadline:
+            self._counters["deadlines_missed"] += 1
+        instructions.append(WriteRecord(record))
         entry = subtask.parent
         entry.pending.discard(subtask)
         if not entry.pending:
             instructions += self._finish(entry, now)
 
-    def _record(
-        self,
-        subtask: SubtaskEntry,
-        outcome: SubtaskOutcome,
-        now: float,
-        result: SubtaskResult | None,
-        instructions: list[Instruction],
-    ) -> None:
-        record = subtask_record(subtask, outcome, result, now)
-        self._counters["subtasks"] += 1
-        self._counters["deadlines_missed"] += record.missed_deadline
-        instructions.append(WriteRecord(record))
-
     def _finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        self._close(entry)
+        if entry.timer >= 0:
+            self._timeouts.cancel(entry.timer)
+            entry.timer = -1
+        self._open.pop((entry.origin, entry.task.id), None)
+        if entry.state == "cancelled":
+            return self._end(entry, None, self._read(now))
         results = merge_results(entry.results)
         missing = merge_missing(entry.missing, results)
         status: Status = "partial" if missing else "complete"
@@ -293,9 +290,12 @@ class TaskScheduler:
         )
         return self._end(entry, result, ended_s)
 
-    def _end(self, entry: TaskEntry, result: TaskResult, ended_s: float) -> list[Instruction]:
-        record = task_record(self._iad, entry, result, ended_s, self._wall_offset_s)
-        return [SendTaskResult(entry.origin, result), WriteRecord(record)]
+    def _end(
+        self, entry: TaskEntry, result: TaskResult | None, ended_s: float
+    ) -> list[Instruction]:
+        """Record a task; its result, unless nobody wants one, goes back."""
+        record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
+        return [record] if result is None else [SendTaskResult(entry.origin, result), record]
 
     def _timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
         entry.timer = -1
@@ -313,7 +313,6 @@ class TaskScheduler:
         if entry is None:
             return []
         self._counters["cancelled"] += 1
-        self._close(entry)
         entry.become("cancelled")
         instructions: list[Instruction] = []
         for subtask in _by_node(entry):
@@ -322,16 +321,10 @@ class TaskScheduler:
                 subtask.become("expired")
             else:
                 subtask.become("abandoned")
-            self._record(subtask, "cancelled", now, None, instructions)
-        record = task_record(self._iad, entry, None, self._read(now), self._wall_offset_s)
-        entry.pending.clear()
-        return [*instructions, WriteRecord(record)]
-
-    def _close(self, entry: TaskEntry) -> None:
-        if entry.timer >= 0:
-            self._timeouts.cancel(entry.timer)
-            entry.timer = -1
-        self._open.pop((entry.origin, entry.task.id), None)
+            # For the record alone: it says how much was asked.
+            subtask.lose("timeout")
+            self._settle(subtask, "cancelled", now, None, instructions)
+        return instructions
 
     # --- the rest ----------------------------------------------------------------------------
 
@@ -369,7 +362,7 @@ class TaskScheduler:
                 assert (subtask.node.busy.get(subtask.id) is subtask) == (
                     subtask.state == "dispatched"
                 )
-        nodes = self._links.nodes
+        nodes = self._nodes
         assert len(self._open) == len(self._timeouts)
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
