@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
 import zmq
 
+from agent.sockets.keys import Pair
+from agent.sockets.listener import TcpListener
 from agent.sockets.options import prepare
 from agent.wire.senders import Sender
 
@@ -14,6 +21,8 @@ HARD_LIMIT_BYTES = 1 << 24
 DEAD_AFTER_MS = 6_000
 # Frames of a message with too many that are thrown away before others get their turn.
 DISCARDED_A_TURN = 1_000
+# A connection that has not shown a key by then is closed.
+HANDSHAKE_MS = 5_000
 
 
 class DelimitedIdentity(bytes):
@@ -26,8 +35,23 @@ class DelimitedIdentity(bytes):
     __slots__ = ()
 
 
-def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
-    """Bind a ROUTER; OSError if that cannot be."""
+class Keyed(NamedTuple):
+    """What makes a socket a keyed one: its key, its ZAP domain, and who may send there (`find`
+    takes a public key and gives None for one that may not)."""
+
+    pair: Pair
+    domain: str
+    find: Callable[[str], Sender | None]
+
+
+def router(
+    context: zmq.Context[zmq.Socket[bytes]], address: str, keyed: Keyed | None = None
+) -> Router:
+    """Bind a ROUTER; OSError if that cannot be.
+
+    With keys a tcp:// socket speaks CURVE alone; an ipc:// socket is then only for processes of
+    this user and of root.
+    """
     socket = prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
     # Not ZMTP heartbeats: with them libzmq 4.3 aborts the process when a client goes away while its
     # messages fill the receive queue (libzmq issue 4364). The kernel notices a dead peer too, and
@@ -40,27 +64,62 @@ def router(context: zmq.Context[zmq.Socket[bytes]], address: str) -> Router:
     # Without it a message to a peer that is gone or does not read would vanish uncounted.
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     try:
+        if keyed is not None and address.startswith("tcp://"):
+            return _bind_keyed(socket, address, keyed)
         socket.bind(address)
-    except zmq.ZMQError as error:
+        if keyed is not None:
+            os.chmod(address.removeprefix("ipc://"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101 - the edge agent's rule
+    except OSError as error:  # ZMQError is one
         socket.close(0)
         raise OSError(f"cannot listen on {address}: {error.strerror}") from None
     return Router(socket)
 
 
+def _bind_keyed(socket: zmq.Socket[bytes], address: str, keyed: Keyed) -> Router:
+    socket.setsockopt(zmq.CURVE_SERVER, 1)
+    socket.setsockopt(zmq.ZAP_DOMAIN, keyed.domain.encode())
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+    made = Router(socket, keyed.find, TcpListener(socket, address))
+    made.use_key(keyed.pair)
+    return made
+
+
 class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
-    __slots__ = ("_discarding", "_recv", "_send", "dropped", "socket")
+    __slots__ = (
+        "_discarding", "_find", "_listener", "_recv", "_send", "_sender", "dropped", "refuse",
+        "refused", "socket",
+    )  # fmt: skip
 
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        find: Callable[[str], Sender | None] | None = None,
+        listener: TcpListener | None = None,
+    ) -> None:
         self.socket = socket
         self._recv = socket.recv
         self._send = socket.send
-        self.dropped = 0
+        self._find = find
+        self._listener = listener
+        self._sender = Sender("anyone", "")
         self._discarding = False
+        self.dropped = 0
+        # Messages on connections whose key is not allowed any more, and who tells their senders.
+        self.refused = 0
+        self.refuse: Callable[[bytes, bytes], None] | None = None
+
+    def use_key(self, pair: Pair) -> None:
+        """Show this key to all connections from now on; those that are there live on. OSError."""
+        assert self._listener is not None
+        self.socket.setsockopt(zmq.CURVE_PUBLICKEY, pair.public.encode())
+        self.socket.setsockopt(zmq.CURVE_SECRETKEY, pair.secret.encode())
+        self._listener.bind()
 
     def receive(self) -> tuple[bytes, bytes] | None:
-        """One message, or None when nothing waits. A message that is not a payload with or without
+        """One message, or None when nothing waits, or what came is from a key that is not allowed
+        any more. A message that is not a payload with or without
         REQ's empty delimiter before it comes back as an empty payload, which no decoder takes."""
         recv = self._recv
         if self._discarding and not self._discard():
@@ -73,6 +132,8 @@ class Router:
         # A Frame knows whether more follows; asking the socket (RCVMORE) costs three times as much.
         frame = recv(0, False)
         if not frame.more:
+            if self._find is not None and not self._admits(frame, identity):
+                return None
             return identity, frame.bytes
         delimited = not frame.bytes
         if delimited:
@@ -81,11 +142,28 @@ class Router:
         if frame.more:
             self._discarding = True
             self._discard()
-        return DelimitedIdentity(identity) if delimited else identity, payload
+        if delimited:
+            identity = DelimitedIdentity(identity)
+        if self._find is not None and not self._admits(frame, identity, payload):
+            return None
+        return identity, payload
 
     def sender(self, identity: bytes) -> Sender:
-        """Who is at the other end."""
-        return Sender("anyone", identity.hex())
+        """Who sent the message that came last, from `identity`."""
+        return self._sender if self._find is not None else Sender("anyone", identity.hex())
+
+    def _admits(self, frame: zmq.Frame, identity: bytes, payload: bytes | None = None) -> bool:
+        """Whether the key of the connection is allowed still. Looked up for each message, since a
+        peer chooses its identity itself; 0.6 µs."""
+        assert self._find is not None
+        sender = self._find(str(frame.get("User-Id")))
+        if sender is None:
+            self.refused += 1
+            if self.refuse is not None:
+                self.refuse(identity, frame.bytes if payload is None else payload)
+            return False
+        self._sender = sender
+        return True
 
     def _discard(self) -> bool:
         """Throw away frames of a message with too many; whether that was the last."""

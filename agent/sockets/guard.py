@@ -1,0 +1,184 @@
+"""All sockets of a process that others reach, or that reach others: with keys, or on this host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import zmq
+
+from agent.sockets.allow_list import ROLES, AllowList, Party
+from agent.sockets.dealer import KeyedLink, dealer
+from agent.sockets.keys import Handshake, Pair, handshakes, read_publics, read_secrets
+from agent.sockets.router import Keyed, Router, router
+from agent.sockets.watched import Watched
+from agent.sockets.zap import Zap
+from agent.wire.config import ConfigError, Trust, require_usable
+from agent.wire.senders import Sender
+
+# Seconds between two looks at the key file, the allow-list and the links.
+LOOK_S = 1.0
+# Of a registration service: its own and its mirrors'.
+MOST_DIRECTORY_KEYS = 32
+
+Find = Callable[[str], Sender | None]
+
+
+class Guard:
+    """Makes a process's sockets. Without `trust.key` they are plain and stay on this host.
+
+    With it, each tcp:// socket speaks CURVE, ZAP asks the allow-list, and a change of the key file
+    or the allow-list takes effect within a second (DSSP leaves trust to the implementation; see
+    docs/trust.md). ConfigError if a file cannot be used. Let the loop listen to `zap` and keep
+    this guard's time. Paths are relative to `folder`; `warn` takes one line for the operator.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        trust: Trust,
+        folder: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float],
+        warn: Callable[[str], object],
+    ) -> None:
+        self._context = context
+        self._folder = os.fspath(folder)
+        self._warn = warn
+        self._clock = clock
+        self._secrets: Watched[tuple[Pair, ...]] | None = None
+        self._allowed = AllowList()
+        self._routers: list[Router] = []
+        self._links: list[KeyedLink] = []
+        self.zap: Zap | None = None
+        # Called with a key that nobody has named (yet): the market may know it soon.
+        self.on_unknown: Callable[[str], None] = _nothing
+        self._due_s = clock()
+        if trust.key:
+            self._secrets = Watched(self._path(trust.key), read_secrets)
+            self._allowed = AllowList(self._path(trust.allow) if trust.allow else "")
+            self.zap = Zap(context, self._why_not)
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do
+
+    # --- sockets -------------------------------------------------------------------------------
+
+    def router(self, domain: str, address: str) -> Router:
+        """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError."""
+        if self._secrets is None:
+            return router(self._context, address)
+        keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
+        made = router(self._context, address, keyed)
+        if address.startswith("tcp://"):
+            self._routers.append(made)
+        return made
+
+    def dealer(
+        self, address: str, max_bytes: int, server_keys: Sequence[str] | str = ()
+    ) -> zmq.Socket[bytes]:
+        """Connect a DEALER to an agent with these public keys, or those of this file. OSError if
+        the address is none or would be reached without keys; ConfigError for the file."""
+        if self._secrets is None or not address.startswith("tcp://"):
+            try:
+                require_usable(address, "its address")
+            except ValueError as error:
+                raise OSError(f"cannot connect: {error}") from None
+            return dealer(self._context, address, max_bytes)
+        path = self._path(server_keys) if isinstance(server_keys, str) and server_keys else ""
+        if not server_keys:
+            raise OSError(f"cannot connect to {address}: none of its public keys is known")
+
+        def found() -> list[Handshake]:
+            assert self._secrets is not None
+            servers = read_publics(path, MOST_DIRECTORY_KEYS) if path else server_keys
+            return handshakes(self._secrets.value, servers)
+
+        socket = dealer(self._context, address, max_bytes, found()[0])
+        self._links.append(KeyedLink(socket, address, found))
+        return socket
+
+    # --- parties -------------------------------------------------------------------------------
+
+    @property
+    def public_keys(self) -> tuple[str, ...]:
+        """This process's own: what others need to know of it. The current one first."""
+        return tuple(pair.public for pair in self._secrets.value) if self._secrets else ()
+
+    def set_parties(self, source: str, parties: Iterable[Party]) -> None:
+        """From now on `source`, such as "accounts", allows these beside the file, no others."""
+        self._allowed.set_parties(source, parties)
+
+    def _find_for(self, domain: str) -> Find:
+        roles = ROLES[domain]
+
+        def find(key: str) -> Sender | None:
+            sender = self._allowed.find(key)
+            return sender if sender is not None and sender.role in roles else None
+
+        return find
+
+    def _why_not(self, domain: str, key: str) -> str | None:
+        self._read_allow_list()
+        sender = self._allowed.find(key)
+        if sender is None:
+            self.on_unknown(key)
+            return "this key is not in the allow-list"
+        if sender.role not in ROLES.get(domain, ()):
+            return f"a key of role {sender.role} may not connect to the {domain} socket"
+        return None
+
+    # --- changes -------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at files and links again."""
+        return self._due_s if self._secrets is not None else None
+
+    def tick(self, now: float) -> None:
+        """Look."""
+        self._due_s = now + LOOK_S
+        self._read_allow_list()
+        self._read_key()
+        self._links = [link for link in self._links if not link.socket.closed]
+        for link in self._links:
+            try:
+                link.look(now)
+            except ConfigError as error:
+                self._warn(f"{error}; the link waits")
+
+    def _read_allow_list(self) -> None:
+        try:
+            self._allowed.refresh()
+        except ConfigError as error:
+            self._warn(f"{error}; the allow-list before stays in force")
+
+    def _read_key(self) -> None:
+        assert self._secrets is not None
+        before = self._secrets.value[0]
+        try:
+            self._secrets.refresh()
+        except ConfigError as error:
+            self._warn(f"{error}; the key before stays in use")
+        if self._secrets.value[0] == before:
+            return
+        for made in self._routers:
+            try:
+                made.use_key(self._secrets.value[0])
+            except OSError as error:
+                self._warn(f"cannot show the new key before a restart: {error.strerror}")
+
+
+def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> None:
+    """What `--check` finds out about the files of keys; ConfigError."""
+    base = os.fspath(folder)
+    if trust.key:
+        read_secrets(os.path.join(base, trust.key))  # noqa: PTH118 - as key files do
+        AllowList(os.path.join(base, trust.allow) if trust.allow else "")  # noqa: PTH118
+    for path in server_keys:
+        if path:
+            read_publics(os.path.join(base, path), MOST_DIRECTORY_KEYS)  # noqa: PTH118
+
+
+def _nothing(_key: str) -> None:
+    pass

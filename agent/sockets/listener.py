@@ -1,0 +1,83 @@
+"""TCP listeners of a keyed socket, whose key can change while connections live on.
+
+A libzmq listener keeps the keys that were set when it was bound, and takes its connections along
+when it is unbound. So a new key gets a further listener on the same port, and the kernel hands all
+new connections to it (docs/decisions/0006-trust.md). The ones before stay, and accept nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from typing import Final
+
+import zmq
+
+# linux/socket.h and linux/filter.h; Python's socket module does not have them.
+SO_ATTACH_REUSEPORT_CBPF: Final = 51
+BPF_RET_K: Final = 0x06
+BACKLOG: Final = 100
+
+
+class TcpListener:
+    """The listeners of one zmq socket on one address."""
+
+    def __init__(self, zmq_socket: zmq.Socket[bytes], address: str) -> None:
+        self._zmq = zmq_socket
+        self._address = address
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self._host = "" if host == "*" else host.strip("[]")
+        self._port = int(port)
+        # Owned and closed by libzmq.
+        self._fds: list[int] = []
+
+    def bind(self) -> None:
+        """Listen with the keys that the zmq socket has now; OSError if that cannot be."""
+        listening = self._open()
+        # A number that libzmq will close.
+        fd = listening.detach()
+        try:
+            self._zmq.setsockopt(zmq.USE_FD, fd)
+            self._zmq.bind(self._address)
+        except zmq.ZMQError as error:
+            os.close(fd)
+            raise OSError(error.errno, error.strerror) from None
+        finally:
+            self._zmq.setsockopt(zmq.USE_FD, -1)
+        self._fds.append(fd)
+
+    def _open(self) -> socket.socket:
+        family, _, _, _, where = socket.getaddrinfo(
+            self._host or None,
+            self._port,
+            type=socket.SOCK_STREAM,
+            family=socket.AF_INET6 if ":" in self._host else socket.AF_INET,
+            flags=socket.AI_PASSIVE,
+        )[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._fds:
+                # Only now, and not for the first: another process on this port is an error.
+                for fd in self._fds:
+                    with socket.socket(fileno=os.dup(fd)) as before:
+                        before.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.bind(where)
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+            if self._fds:
+                _take_all(listening, len(self._fds))
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+
+def _take_all(listening: socket.socket, index: int) -> None:
+    """New connections go to the `index`-th listener of the port: a program of one instruction."""
+    code = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET_K, 0, 0, index))
+    program = struct.pack("@HP", 1, ctypes.addressof(code))
+    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)
