@@ -10,8 +10,12 @@ from pathlib import Path
 import zmq
 
 from agent.board import Board
+from agent.market.registrar import Party
+from agent.master.control_plane import ControlPlane
+from agent.master.directory_link import DirectoryLink
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
+from agent.master.provisioning import LocalProvisioner, PodTable
 from agent.master.public_plane import Origin, PublicPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
@@ -23,6 +27,7 @@ from agent.scheduling.events import PolicyChanged
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.router import router
+from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
@@ -47,6 +52,7 @@ class Master:
             self._state = State(folder / config.state.path if config.state.path else None, clock)
             self._records = Records(self._board, config.records, folder)
             self._connect(config)
+            self._trade(config, run)
         except OSError:
             self._context.destroy(linger=0)
             raise
@@ -69,6 +75,35 @@ class Master:
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
+
+    def _trade(self, config: MasterConfig, run: str) -> None:
+        """The market, and the pods that it sells."""
+        market, address = config.market, config.sockets.advertise or config.sockets.public
+        self._pods = LocalProvisioner(
+            self._board, self._task_scheduler, PodTable(self._state, config.pods.most)
+        )
+        offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
+        party = Party(self._iad, market.role, address, tuple(offerings))
+        self._directory = (
+            DirectoryLink(
+                self._board, self._context, market.directories, party, lease_s=market.lease_s
+            )
+            if market.directories
+            else None
+        )
+        ControlPlane(
+            self._board,
+            config,
+            self._state,
+            self._public,
+            self._peers,
+            self._operator,
+            self._directory,
+            self._query_scheduler,
+            self._task_scheduler,
+            self._pods,
+            run=run,
+        )
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
