@@ -140,6 +140,7 @@ class Master:
                 "messages_dropped": public.dropped + tasks.dropped,
                 "records_lost": self._records.lost,
             },
+            registered=self._directory.registered if self._directory else None,
         )
 
 

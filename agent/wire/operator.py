@@ -45,8 +45,9 @@ class NodeStatus(Part, frozen=True):
     emulates: str
 
 
-class IadStatus(Message, frozen=True, tag="iad_status"):
-    """The state of an IAD, for its own operator only."""
+class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
+    """The state of an IAD, for its own operator only. `registered`: whether the DRS has confirmed
+    it; absent without a market."""
 
     iad: Name
     policy: Policy
@@ -55,6 +56,7 @@ class IadStatus(Message, frozen=True, tag="iad_status"):
     open_queries: int
     open_tasks: int
     counters: dict[str, int]
+    registered: bool | None = None
 
 
 class OperatorError(Message, frozen=True, tag="operator_error"):

@@ -159,7 +159,8 @@ class Testbed:
 
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Progress]:
         """Start everything and yield how far it is, until every node is live and every master
-        reaches the others. `TestbedError` if a process ends or the time is over."""
+        reaches the others or is registered. `TestbedError` if a process ends or the time is
+        over."""
         if self._market:
             self.spawn(DRS)
         for iad in self.plan.iads:
@@ -184,7 +185,7 @@ class Testbed:
             self.check()
             statuses = self.statuses()
             progress = Progress(
-                sum(not (connected and s.unreachable_iads) for s in statuses.values()),
+                sum(_ready(status, connected=connected) for status in statuses.values()),
                 len(self.plan.iads),
                 sum(node.state == "live" for s in statuses.values() for node in s.nodes),
                 len(self.plan.nodes),
@@ -201,7 +202,7 @@ class Testbed:
         late = [iad.name for iad in self.plan.iads if iad.name not in statuses]
         late += [n.name for n in self.plan.nodes if n.name in self._children and n.name not in live]
         if not late:
-            late = [iad for iad, s in statuses.items() if s.unreachable_iads]
+            late = [iad for iad, s in statuses.items() if not _ready(s, connected=True)]
         return f"the fleet is not up in time; waiting for {', '.join(late)}; logs: {self.directory}"
 
     def spawn(self, name: str) -> None:
@@ -325,3 +326,8 @@ class Testbed:
     def _write(self, path: Path, content: config.Section) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dump(content), encoding="utf-8")
+
+
+def _ready(status: IadStatus, *, connected: bool) -> bool:
+    """Whether a master answers, and with `connected` is in touch with the others too."""
+    return not (connected and (status.unreachable_iads or status.registered is False))
