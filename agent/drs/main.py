@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agent.command_line import FAILED, configuration, fail, options, say_ok
+from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.drs.server import Server
+from agent.metrics.library import problem
 from agent.process import StopSignal
 from agent.wire.drs_config import DrsConfig
 
@@ -15,6 +16,8 @@ def main() -> None:
     """Run the command."""
     given = options("sanderling-drs", sys.argv[1:])
     config = configuration(given.config, DrsConfig)
+    if (wrong := problem(config.metrics)) is not None:
+        fail(f"{given.config}: {wrong}", UNUSABLE)
     if given.check:
         say_ok(given.config)
         return

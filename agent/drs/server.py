@@ -13,6 +13,7 @@ import zmq
 
 from agent.board import Board
 from agent.drs.link import PrimaryLink
+from agent.drs.metrics import DrsMetrics
 from agent.drs.store import Store
 from agent.market.directory import Edit
 from agent.market.mirror import Mirror
@@ -42,7 +43,7 @@ class Server:
         try:
             self._connect(config, clock())
         except OSError:
-            self.close()
+            self._release()
             raise
 
     def _connect(self, config: DrsConfig, now: float) -> None:
@@ -59,7 +60,15 @@ class Server:
             self._rules = Primary(
                 directory, longest_lease_s=config.directory.longest_lease_s, now=now
             )
-            self._board.keeps_time(_Expiry(self._rules, self._keep))
+            self._board.keeps_time(_Expiry(self._rules, self._keep, self.counters))
+        self._metrics = DrsMetrics(
+            self._board,
+            config.metrics,
+            self._rules,
+            self.counters,
+            lambda: self._router.dropped,
+            every_s=mirror.every_s,
+        )
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
@@ -67,6 +76,10 @@ class Server:
 
     def close(self) -> None:
         """Close the sockets and the file."""
+        self._metrics.close()
+        self._release()
+
+    def _release(self) -> None:
         self._context.destroy()
         self._store.close()
 
@@ -84,6 +97,7 @@ class Server:
         try:
             request, codec = self._decoder.decode(frame)
         except WireError as error:
+            self.counters["malformed_frames"] += 1
             self._reply(identity, Denied(error.sender_id, "malformed", str(error)), error.codec)
             return
         self.counters[tag(request)] += 1
@@ -93,6 +107,8 @@ class Server:
         if outcome.edit is not None and not self._keep(outcome.edit, now):
             reply = denied(request, "not_ready", "the directory's disk takes nothing now")
         self._reply(identity, reply, codec)
+        outcome_name = reply.reason if isinstance(reply, Denied) else "ok"
+        self._metrics.observe(tag(request), outcome_name, self._board.clock() - now)
 
     def _reply(self, identity: bytes, reply: DirectoryReply, codec: bytes) -> None:
         if isinstance(reply, Denied):
@@ -113,9 +129,12 @@ class Server:
 class _Expiry:
     """Wakes the primary when a lease ends."""
 
-    def __init__(self, primary: Primary, keep: Callable[[Edit, float], bool]) -> None:
+    def __init__(
+        self, primary: Primary, keep: Callable[[Edit, float], bool], counters: Counter[str]
+    ) -> None:
         self._primary = primary
         self._keep = keep
+        self._counters = counters
 
     @property
     def next_due(self) -> float | None:
@@ -124,5 +143,6 @@ class _Expiry:
 
     def tick(self, now: float) -> None:
         """End the leases that are due."""
-        if (edit := self._primary.expire(now)) is not None:
-            self._keep(edit, now)
+        edit = self._primary.expire(now)
+        if edit is not None and self._keep(edit, now):
+            self._counters["leases_expired"] += len(edit.entries)

@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from agent.command_line import FAILED, configuration, fail, options, say_ok
+from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
+from agent.metrics.library import problem
 from agent.process import StopSignal
 from agent.wire.master_config import MasterConfig
 
@@ -16,6 +17,8 @@ def main() -> None:
     """Run the command."""
     given = options("sanderling-master", sys.argv[1:])
     config = configuration(given.config, MasterConfig)
+    if (wrong := problem(config.metrics)) is not None:
+        fail(f"{given.config}: {wrong}", UNUSABLE)
     if given.check:
         say_ok(given.config)
         return

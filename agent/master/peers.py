@@ -10,9 +10,11 @@ import zmq
 from msgspec import Struct
 
 from agent.board import Board
-from agent.sockets.dealer import dealer
+from agent.sockets.allow_list import Party
+from agent.sockets.guard import Guard
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.senders import Sender
 from agent.wire.unions import PeerReply
 
 # Messages taken from one socket before the others get their turn.
@@ -29,11 +31,11 @@ Handler = Callable[[str, Any, float], None]
 
 
 class Peers:
-    """Other masters by the name of their IAD."""
+    """Other masters by the name of their IAD. Whom this one connects to may connect to it."""
 
-    def __init__(self, board: Board, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, board: Board, guard: Guard) -> None:
         self._board = board
-        self._context = context
+        self._guard = guard
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
@@ -42,16 +44,17 @@ class Peers:
     def connect(self, iad: str, address: str, keys: Sequence[str] = ()) -> None:
         """Have a link to that IAD's master; an existing one is replaced if address or keys differ.
 
-        OSError if the address is none.
+        OSError if the address is none, or would be reached without keys.
         """
         link = self._links.get(iad)
         if link is not None:
             if (link.address, link.keys) == (address, tuple(keys)):
                 return
             self.drop(iad)
-        socket = dealer(self._context, address, MAX_RESULT_BYTES)
+        socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys)
         self._links[iad] = _Link(address, tuple(keys), socket)
         self._board.listen(socket, partial(self._turn, iad, socket))
+        self._tell_guard()
 
     def drop(self, iad: str) -> None:
         """Close the link, if there is one."""
@@ -59,6 +62,12 @@ class Peers:
         if link is not None:
             self._board.ignore(link.socket)
             link.socket.close()
+            self._tell_guard()
+
+    def _tell_guard(self) -> None:
+        self._guard.set_parties(
+            "peers", [Party(Sender("iad", iad), link.keys) for iad, link in self._links.items()]
+        )
 
     def takes(self, kind: type, handler: Handler) -> None:
         """`handler(iad, reply, now)` takes replies of this kind."""
@@ -74,6 +83,11 @@ class Peers:
         except zmq.Again:
             return False
         return True
+
+    @property
+    def iads(self) -> tuple[str, ...]:
+        """The IADs to which there is a link."""
+        return tuple(self._links)
 
     @property
     def unreachable(self) -> tuple[str, ...]:

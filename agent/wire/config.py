@@ -59,6 +59,13 @@ class Metrics(Section, frozen=True):
         ),
     ] = ""
 
+    def __post_init__(self) -> None:
+        port = self.address.rpartition(":")[2]
+        if self.address and not 1 <= int(port) <= HIGHEST_PORT:
+            raise ValueError(
+                f"metrics.address = {self.address!r}: ports go from 1 to {HIGHEST_PORT}"
+            )
+
 
 def require_usable(address: str, key: str, *, keyed: bool = False) -> None:
     """Raise ValueError unless `address` can be used; without keys it must stay on this host."""

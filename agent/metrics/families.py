@@ -1,0 +1,294 @@
+"""Every metric that an agent exports: its name, type, labels, unit and meaning.
+
+Names and units follow Prometheus: base units, `_total` on counters, one meaning whatever the
+labels. `docs/metrics.md` has the same table, made from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+# Upper bounds in seconds. SLOs of the papers' workloads are among them, so that the share of
+# answers within one can be read off exactly.
+RESPONSE_S: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.2, 1.5, 1.8, 2.4,
+    3.0, 4.0, 5.0, 7.5, 10.0, 30.0,
+)  # fmt: skip
+STAGE_S: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5,
+    0.75, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+LOOKUP_S: Final = (
+    0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25,
+    1.0,
+)  # fmt: skip
+
+
+class Family(NamedTuple):
+    """One metric; `bounds` are a histogram's upper bounds in its unit, rising."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    unit: str
+    meaning: str
+    bounds: tuple[float, ...] = ()
+
+
+# --- every agent ---------------------------------------------------------------------------------
+
+BUILD_INFO = Family("sanderling_build_info", "gauge", ("version",), "", "Always 1: what runs.")
+MALFORMED_FRAMES = Family(
+    "sanderling_malformed_frames_total", "counter", (), "frames", "Frames that could not be read."
+)
+MESSAGES_DROPPED = Family(
+    "sanderling_messages_dropped_total",
+    "counter",
+    (),
+    "messages",
+    "Messages that their receivers were gone for, or did not read.",
+)
+COMMON: Final = (BUILD_INFO, MALFORMED_FRAMES, MESSAGES_DROPPED)
+
+# --- master: what it received as query scheduler -------------------------------------------------
+
+QUERIES = Family(
+    "sanderling_queries_total",
+    "counter",
+    ("service", "label", "status"),
+    "queries",
+    "Queries that were answered (complete or partial) or refused.",
+)
+QUERY_DURATION = Family(
+    "sanderling_query_duration_seconds",
+    "histogram",
+    ("service", "label", "status"),
+    "seconds",
+    "From a query's reception to its answer; refused queries have none.",
+    RESPONSE_S,
+)
+SLO_MISSES = Family(
+    "sanderling_slo_misses_total",
+    "counter",
+    ("service", "label", "status"),
+    "queries",
+    "Answers that did not meet their SLO: complete ones after its latency, and all partial ones.",
+)
+OPEN_QUERIES = Family(
+    "sanderling_open_queries", "gauge", (), "queries", "Queries that wait for task results."
+)
+TASKS_CANCELLED = Family(
+    "sanderling_tasks_cancelled_total",
+    "counter",
+    (),
+    "tasks",
+    "Tasks that the query scheduler gave up: the answer went out without them.",
+)
+TASK_RESULTS_IGNORED = Family(
+    "sanderling_task_results_ignored_total",
+    "counter",
+    (),
+    "results",
+    "Task results that came after their query's answer, or that nobody had asked for.",
+)
+
+# --- master: what it served as task scheduler ----------------------------------------------------
+
+TASKS = Family(
+    "sanderling_tasks_total",
+    "counter",
+    ("label", "status"),
+    "tasks",
+    "Tasks that were answered, refused or cancelled.",
+)
+TASK_DURATION = Family(
+    "sanderling_task_duration_seconds",
+    "histogram",
+    ("label", "status"),
+    "seconds",
+    "From a task's reception to its result; refused tasks have none.",
+    RESPONSE_S,
+)
+STAGE_DURATION = Family(
+    "sanderling_stage_duration_seconds",
+    "histogram",
+    ("label", "stage"),
+    "seconds",
+    "Where time goes. Stages do not overlap: query_evaluation, task_evaluation, queueing (of a "
+    "subtask), communication, node_wait, execution (which make up its response), aggregation (of "
+    "a task, after its last result).",
+    STAGE_S,
+)
+UNLOADED_RESPONSE = Family(
+    "sanderling_unloaded_response_seconds",
+    "histogram",
+    ("label",),
+    "seconds",
+    "From a subtask's dispatch to an idle pod to its result: communication, node_wait and "
+    "execution together.",
+    STAGE_S,
+)
+SUBTASKS = Family(
+    "sanderling_subtasks_total",
+    "counter",
+    ("label", "outcome"),
+    "subtasks",
+    "Subtasks that returned (ok, no_data, node_error) or were given up, and why.",
+)
+DEADLINE_MISSES = Family(
+    "sanderling_subtask_deadline_misses_total",
+    "counter",
+    ("label",),
+    "subtasks",
+    "Subtasks dispatched after their queueing deadline t_D; a percent or two is normal.",
+)
+REDISPATCHED = Family(
+    "sanderling_subtasks_redispatched_total",
+    "counter",
+    (),
+    "subtasks",
+    "Subtasks that were lost on the way to their node and queued again.",
+)
+SUBTASK_RESULTS_IGNORED = Family(
+    "sanderling_subtask_results_ignored_total",
+    "counter",
+    ("reason",),
+    "results",
+    "Subtask results that came late (the task was over) or were unknown (a repeat, or a result "
+    "for a master that is gone).",
+)
+OPEN_TASKS = Family("sanderling_open_tasks", "gauge", (), "tasks", "Tasks that wait for subtasks.")
+QUEUE_LENGTH = Family(
+    "sanderling_queue_length",
+    "gauge",
+    ("node",),
+    "subtasks",
+    "Subtasks that wait for a pod of the node.",
+)
+NODE_PODS = Family("sanderling_node_pods", "gauge", ("node",), "pods", "Pods that the node has.")
+NODE_PODS_IDLE = Family(
+    "sanderling_node_pods_idle",
+    "gauge",
+    ("node",),
+    "pods",
+    "Pods of the node that serve nothing; 0 while it is not live.",
+)
+
+# --- master: both --------------------------------------------------------------------------------
+
+REFUSALS = Family(
+    "sanderling_refusals_total",
+    "counter",
+    ("plane", "reason"),
+    "requests",
+    "Queries and tasks (plane) that were refused, by reason. A query that another IAD's refusal "
+    "refuses counts here as a query.",
+)
+NODE_UP = Family(
+    "sanderling_node_up",
+    "gauge",
+    ("node",),
+    "",
+    "1 if the node is live, 0 if its heartbeats stopped or it said goodbye.",
+)
+NODES = Family(
+    "sanderling_nodes",
+    "gauge",
+    ("state",),
+    "nodes",
+    "Edge nodes that ever said hello: live, lost (silent) or left (said goodbye).",
+)
+PEER_UP = Family(
+    "sanderling_peer_up",
+    "gauge",
+    ("iad",),
+    "",
+    "1 if the other IAD's master is at the end of its link.",
+)
+RECORDS_LOST = Family(
+    "sanderling_records_lost_total", "counter", (), "records", "Records that the disk refused."
+)
+IAD_INFO = Family(
+    "sanderling_iad_info", "gauge", ("iad", "policy"), "", "Always 1: whose master, what policy."
+)
+WATCHES_OPEN = Family(
+    "sanderling_open_watches", "gauge", (), "watches", "Standing queries that are open."
+)
+DIRECTORY_UP = Family(
+    "sanderling_directory_up", "gauge", (), "", "1 if a registration service answers."
+)
+REGISTERED = Family(
+    "sanderling_directory_registered", "gauge", (), "", "1 if this IAD's registration is in force."
+)
+
+MASTER: Final = (
+    QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
+    TASKS, TASK_DURATION, STAGE_DURATION, UNLOADED_RESPONSE, SUBTASKS, DEADLINE_MISSES,
+    REDISPATCHED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS, NODE_PODS_IDLE,
+    REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN, DIRECTORY_UP,
+    REGISTERED, *COMMON,
+)  # fmt: skip
+
+# --- registration service ------------------------------------------------------------------------
+
+REQUESTS = Family(
+    "sanderling_directory_requests_total",
+    "counter",
+    ("request", "outcome"),
+    "requests",
+    "Requests by kind; the outcome is ok, or why it was denied.",
+)
+REQUEST_DURATION = Family(
+    "sanderling_directory_request_duration_seconds",
+    "histogram",
+    ("request",),
+    "seconds",
+    "From a request, decoded, to its reply; look-ups (discover, look_up) are in memory, changes "
+    "wait for the disk.",
+    LOOKUP_S,
+)
+ACCOUNTS = Family(
+    "sanderling_directory_accounts", "gauge", ("kind",), "parties", "Accounts: iad or csp."
+)
+REGISTRATIONS = Family(
+    "sanderling_directory_registrations",
+    "gauge",
+    (),
+    "IADs",
+    "IADs whose registration is in force.",
+)
+LEASES_EXPIRED = Family(
+    "sanderling_directory_leases_expired_total",
+    "counter",
+    (),
+    "leases",
+    "Registrations that ended because nobody renewed them.",
+)
+FAILED_WRITES = Family(
+    "sanderling_directory_failed_writes_total",
+    "counter",
+    (),
+    "writes",
+    "Changes that the disk refused.",
+)
+COPY_AGE = Family(
+    "sanderling_directory_copy_age_seconds",
+    "gauge",
+    (),
+    "seconds",
+    "Since when a mirror's copy may lack changes; 0 at the primary.",
+)
+PRIMARY_UP = Family(
+    "sanderling_directory_primary_up",
+    "gauge",
+    (),
+    "",
+    "1 if the primary answered this mirror within its interval and 5 s; always 1 at the primary.",
+)
+
+DRS: Final = (
+    REQUESTS, REQUEST_DURATION, ACCOUNTS, REGISTRATIONS, LEASES_EXPIRED, FAILED_WRITES, COPY_AGE,
+    PRIMARY_UP, *COMMON,
+)  # fmt: skip

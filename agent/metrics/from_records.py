@@ -1,0 +1,118 @@
+"""Counters and histograms made of the records of queries, tasks and subtasks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final, get_args
+
+from agent.metrics import families as f
+from agent.metrics.numbers import BoundedNames, Count, Histogram, Samples
+from agent.wire.messages import Refusal
+from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord
+
+MOST_LABELS: Final = 32
+MOST_SERVICES: Final = 32
+# Whoever is refused for these reasons had no right to a name of its own here.
+STRANGERS: Final = frozenset[str]({"unknown_service", "not_authorised"})
+
+
+class FromRecords:
+    """Adds records up, a batch at a time: less than 2 µs a subtask."""
+
+    def __init__(self) -> None:
+        self._label = BoundedNames(MOST_LABELS)
+        self._service = BoundedNames(MOST_SERVICES)
+        self._queries = Count(f.QUERIES)
+        self._query_duration = Histogram(f.QUERY_DURATION)
+        self._slo_misses = Count(f.SLO_MISSES)
+        self._tasks = Count(f.TASKS)
+        self._task_duration = Histogram(f.TASK_DURATION)
+        self._stages = Histogram(f.STAGE_DURATION)
+        self._unloaded = Histogram(f.UNLOADED_RESPONSE)
+        self._subtasks = Count(f.SUBTASKS)
+        self._deadline_misses = Count(f.DEADLINE_MISSES)
+        self._refusals = Count(f.REFUSALS)
+        for reason in get_args(Refusal):
+            self._refusals.add(("query", reason), 0)
+            self._refusals.add(("task", reason), 0)
+        self._last: SubtaskRecord | None = None
+
+    def add(self, records: Iterable[AnyRecord]) -> None:
+        """Count these records, which are in the order in which they were made. O(records)."""
+        subtasks: defaultdict[str, list[SubtaskRecord]] = defaultdict(list)
+        for record in records:
+            if type(record) is SubtaskRecord:
+                subtasks[record.label].append(record)
+                self._last = record
+            elif type(record) is TaskRecord:
+                self._task(record)
+            elif type(record) is QueryRecord:
+                self._query(record)
+        for label, group in subtasks.items():
+            self._subtask_group(self._label(label), group)
+
+    def samples(self) -> list[Samples]:
+        """Copies of all of them."""
+        return [
+            kept.samples()
+            for kept in (
+                self._queries, self._query_duration, self._slo_misses, self._tasks,
+                self._task_duration, self._stages, self._unloaded, self._subtasks,
+                self._deadline_misses, self._refusals,
+            )
+        ]  # fmt: skip
+
+    def _query(self, record: QueryRecord) -> None:
+        new = record.reason not in STRANGERS
+        label = self._label(record.label, new=new)
+        labels = (self._service(record.service, new=new), label, record.status)
+        self._queries.add(labels)
+        if record.evaluated_ms is not None:
+            self._stages.observe((label, "query_evaluation"), [record.evaluated_ms / 1e3])
+        if record.status == "refused":
+            self._refusals.add(("query", record.reason or "malformed"))
+            return
+        self._query_duration.observe(labels, [record.aggregated_ms / 1e3])
+        self._slo_misses.add(labels, not record.slo_met)
+
+    def _task(self, record: TaskRecord) -> None:
+        label = self._label(record.label, new=record.reason not in STRANGERS)
+        self._tasks.add((label, record.status))
+        if record.fanout:
+            self._stages.observe((label, "task_evaluation"), [record.evaluated_ms / 1e3])
+        if record.status == "refused":
+            self._refusals.add(("task", record.reason or "malformed"))
+            return
+        self._task_duration.observe((label, record.status), [record.aggregated_ms / 1e3])
+        # A task's own record follows that of its last subtask.
+        last = self._last
+        if last is not None and last.task == record.task and last.result_ms is not None:
+            aggregation_s = (record.aggregated_ms - last.result_ms) / 1e3
+            self._stages.observe((label, "aggregation"), [max(0.0, aggregation_s)])
+
+    def _subtask_group(self, label: str, group: list[SubtaskRecord]) -> None:
+        """Subtasks of one label."""
+        for outcome, number in Counter([r.outcome for r in group]).items():
+            self._subtasks.add((label, outcome), number)
+        self._deadline_misses.add((label,), sum([r.missed_deadline for r in group]))
+        queueing, unloaded, waits, executions = [], [], [], []
+        for r in group:
+            if r.dispatched_ms is None:
+                continue
+            queueing.append((r.dispatched_ms - r.enqueued_ms) * 1e-3)
+            if r.result_ms is None or r.node_wait_ms is None or r.execution_ms is None:
+                continue
+            unloaded.append((r.result_ms - r.dispatched_ms) * 1e-3)
+            waits.append(max(0.0, r.node_wait_ms * 1e-3))
+            executions.append(max(0.0, r.execution_ms * 1e-3))
+        # Two clocks, and a node may say what it likes: no time is negative.
+        communication = [
+            max(0.0, u - w - e) for u, w, e in zip(unloaded, waits, executions, strict=True)
+        ]
+        observe = self._stages.observe
+        observe((label, "queueing"), queueing)
+        observe((label, "communication"), communication)
+        observe((label, "node_wait"), waits)
+        observe((label, "execution"), executions)
+        self._unloaded.observe((label,), unloaded)

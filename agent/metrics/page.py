@@ -1,0 +1,175 @@
+"""The HTTP page /metrics. A scrape waits in a thread of its own until the process's loop has copied
+the numbers, and makes the text itself: the loop needs no lock, and one that hangs shows as a failed
+scrape.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socketserver
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from agent.metrics.families import BUILD_INFO, Family
+from agent.metrics.numbers import Samples, gauge
+from agent.wire.config import Metrics
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+# How long a scrape waits for the loop, and for its client to send the request.
+PATIENCE_S: Final = 5.0
+
+
+class NotAnsweredError(Exception):
+    """The loop did not give its numbers."""
+
+
+class Page:
+    """Serves what `take` gives at the scrape, called by whoever runs `turn`.
+
+    Call `turn` in the loop whenever `fileno` can be read. OSError if nobody can listen there.
+    """
+
+    def __init__(
+        self,
+        config: Metrics,
+        families: Iterable[Family],
+        take: Callable[[], Iterable[Samples]],
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+        from prometheus_client.exposition import make_wsgi_app
+
+        self._families = tuple(families)
+        self._take = take
+        self._patience_s = patience_s
+        self._version = version("sanderling")
+        self._lock = threading.Lock()  # of `_waiting` and `_closed`; the loop has it once a scrape
+        self._waiting: list[queue.SimpleQueue[list[Samples] | None]] = []
+        self._closed = False
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        self._library = make_wsgi_app(registry)
+        self._server = _listen(config.address)
+        self._server.set_app(self._application)
+        self.fileno = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # The poll interval is how long stopping may take.
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._server.server_port
+
+    def turn(self) -> None:
+        """Give the numbers to the scrapes that wait for them."""
+        os.eventfd_read(self.fileno)
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        samples = [gauge(BUILD_INFO, [((self._version,), 1)]), *self._take()]
+        for reply in waiting:
+            reply.put(samples)
+
+    def close(self) -> None:
+        """Stop listening; what waits is told that there are no numbers."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+            os.close(self.fileno)
+        for reply in waiting:
+            reply.put(None)
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    # --- in the threads of the scrapes -----------------------------------------------------------
+
+    def describe(self) -> Iterator[Metric]:
+        """The families without samples, by which the library tells names that are taken twice."""
+        return (_metric(family, None) for family in self._families)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family with its samples now; NotAnsweredError if the loop does not give them."""
+        taken = {samples.family.name: samples for samples in self._ask()}
+        return (_metric(family, taken.get(family.name)) for family in self._families)
+
+    def _ask(self) -> list[Samples]:
+        reply: queue.SimpleQueue[list[Samples] | None] = queue.SimpleQueue()
+        with self._lock:
+            if self._closed:
+                raise NotAnsweredError
+            self._waiting.append(reply)
+            os.eventfd_write(self.fileno, 1)
+        try:
+            samples = reply.get(timeout=self._patience_s)
+        except queue.Empty:
+            samples = None
+        if samples is None:
+            raise NotAnsweredError
+        return samples
+
+    def _application(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        try:
+            return self._library(environ, start_response)  # type: ignore[no-any-return]
+        except NotAnsweredError:
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"the agent's loop gave no numbers in time\n"]
+
+
+def _metric(family: Family, samples: Samples | None) -> Metric:
+    from prometheus_client import core
+
+    if family.kind == "histogram":
+        histogram = core.HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
+        names = [*map(repr, family.bounds), "+Inf"]
+        for labels, (counts, total) in samples.distributions.items() if samples else ():
+            below, buckets = 0, []
+            for name, count in zip(names, counts, strict=True):
+                below += count
+                buckets.append((name, float(below)))
+            histogram.add_metric(labels, buckets, total)
+        return histogram
+    kind = core.CounterMetricFamily if family.kind == "counter" else core.GaugeMetricFamily
+    metric = kind(family.name, family.meaning, labels=family.labels)
+    for labels, value in samples.values.items() if samples else ():
+        metric.add_metric(labels, value)
+    return metric
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Nothing: scrapes come all day."""
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of this host's name, which may take long."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: a client that went away is none of our business."""
+
+
+def _listen(address: str) -> _Server:
+    host, _, port = address.rpartition(":")
+    try:
+        return _Server((host, int(port)), _Handler)
+    except OSError as error:
+        raise OSError(f"cannot serve metrics on {address}: {error.strerror or error}") from None
