@@ -4,18 +4,24 @@
 ...     answer = client.query(["b1/f4"], last_s=600, percentile=99, latency_ms=500)
 ...     for result in answer.results:
 ...         print(result.area, result.series.values["temperature"].numbers()[-1])
+...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
+...         for each in rounds:
+...             print(each.number, each.answer.coverage)
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import secrets
 import time
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 import zmq
+from msgspec.structs import replace
 
 from agent.wire.base import LONGEST_TIMEOUT_MS, Form, Message, Policy
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
@@ -30,17 +36,28 @@ from agent.wire.operator import (
     SetPolicy,
     StatusRequest,
 )
-from agent.wire.unions import OperatorReply
+from agent.wire.standing import Acknowledge, Cancel, Round, Style, Watch, Watching
+from agent.wire.unions import ClientReply, OperatorReply
 
 T = TypeVar("T")
 
 # What a query may cost beyond its own answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
 DEFAULT_TIMEOUT_FACTOR = 4.0
+# A watch is sent again when nothing came of it for its interval, or the first of these if that is
+# shorter, its answer timeout, and the second: what the master waits for late readings, and travel.
+LONGEST_QUIET_S = 30.0
+QUIET_GRACE_S = 5.0
+# A connection that takes no data for so long is dead, and made anew.
+DEAD_AFTER_MS = 6_000
 
 
 class NoReplyError(TimeoutError):
     """The master did not reply in time."""
+
+
+class WatchError(ValueError):
+    """The master refuses a watch, or has ended it; one line says why."""
 
 
 class _Link(Generic[T]):
@@ -52,6 +69,7 @@ class _Link(Generic[T]):
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         try:
             self.socket.connect(address)
         except zmq.ZMQError as error:
@@ -85,16 +103,19 @@ class _Link(Generic[T]):
         return message
 
 
-class Client(_Link[Answer]):
+class Client(_Link[ClientReply]):
     """Sends sensing queries to a master's public socket; a context manager.
 
     `query` waits for its answer. `send` and `receive` let many queries be under way at once;
-    answers come in any order, each with its query's `id`.
+    answers come in any order, each with its query's `id`. `watch` opens a standing query; any
+    number of them and of queries may be under way together.
     """
 
     def __init__(self, address: str) -> None:
-        super().__init__(address, Answer)
+        super().__init__(address, ClientReply)
         self._numbers = itertools.count(1)
+        self._answers: deque[Answer] = deque()
+        self._watches: dict[str, Rounds] = {}
 
     def query(
         self,
@@ -107,6 +128,7 @@ class Client(_Link[Answer]):
         channels: Sequence[str] = (),
         form: Form = "series",
         timeout_ms: float | None = None,
+        service: str = "default",
         label: str = "",
     ) -> Answer:
         """Ask `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
@@ -125,6 +147,7 @@ class Client(_Link[Answer]):
             channels=tuple(channels),
             form=form,
             timeout_ms=timeout_ms,
+            service=service,
             label=label,
         )
         self.send(query)
@@ -141,7 +164,200 @@ class Client(_Link[Answer]):
 
     def receive(self, timeout_ms: float) -> Answer:
         """The next answer; `NoReplyError` after `timeout_ms`."""
-        return self.receive_message(timeout_ms)
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while not self._answers:
+            self.take(max(0.0, (give_up - time.monotonic()) * 1e3))
+        return self._answers.popleft()
+
+    def watch(
+        self,
+        areas: Sequence[str],
+        *,
+        interval_s: float,
+        style: Style = "periodic",
+        window_s: float | None = None,
+        lasting_s: float | None = None,
+        trigger: str = "",
+        percentile: float = 99.0,
+        latency_ms: float = 500.0,
+        channels: Sequence[str] = (),
+        form: Form = "series",
+        timeout_ms: float | None = None,
+        service: str = "default",
+        label: str = "",
+        resume: tuple[str, int] | None = None,
+        detach: bool = False,
+        patience_s: float = 3_600.0,
+    ) -> Rounds:
+        """Ask the same again every `interval_s` seconds; the rounds are a context manager and an
+        iterator. The fields are those of `Watch`.
+
+        `resume` goes on with a watch that was left open: its id, and the last round taken of it.
+        With `detach` the end of the block leaves it open. After `patience_s` without a word from
+        the master the iterator raises `NoReplyError`; so does this after a few seconds. Raises
+        `WatchError` if the master refuses the watch.
+        """
+        watch_id, after = resume or (secrets.token_hex(8), None)
+        watch = Watch(
+            id=watch_id,
+            areas=tuple(areas),
+            slo=Slo(percentile, latency_ms),
+            style=style,
+            interval_s=interval_s,
+            window_s=window_s,
+            lasting_s=lasting_s,
+            trigger=trigger,
+            channels=tuple(channels),
+            form=form,
+            timeout_ms=timeout_ms,
+            service=service,
+            label=label,
+            after=after,
+        )
+        rounds = self._watches[watch_id] = Rounds(self, watch, detach, patience_s)
+        try:
+            rounds.open()
+        except BaseException:
+            self.forget(watch_id)
+            raise
+        return rounds
+
+    def take(self, timeout_ms: float) -> None:
+        """Receive one message and hand it to whom it is for; `NoReplyError` after `timeout_ms`."""
+        message = self.receive_message(timeout_ms)
+        rounds = self._watches.get(message.id)
+        if rounds is not None:
+            rounds.take(message)
+        elif isinstance(message, Answer):
+            self._answers.append(message)
+
+    def forget(self, watch_id: str) -> None:
+        """Pass over what still comes of a watch."""
+        self._watches.pop(watch_id, None)
+
+
+class Rounds:
+    """The rounds of one watch, each once and in order, whatever becomes of the connection or of the
+    master in between; made by `Client.watch`.
+
+    A round counts as taken when the loop asks for the next one; `after` is the last of them. After
+    an exception in the loop ``client.watch(…, resume=(rounds.id, rounds.after))`` gives the same
+    round again.
+    """
+
+    def __init__(self, client: Client, watch: Watch, detach: bool, patience_s: float) -> None:
+        self.watch = watch
+        self.after = watch.after or 0
+        self.message = ""  # the master's last word on why less comes than was asked for
+        self._client = client
+        self._detach = detach
+        self._patience_s = patience_s
+        timeout_ms = watch.timeout_ms or watch.slo.latency_ms * DEFAULT_TIMEOUT_FACTOR
+        self._quiet_s = min(watch.interval_s, LONGEST_QUIET_S) + timeout_ms / 1e3 + QUIET_GRACE_S
+        self._state = ""  # until the master's first word
+        self._last = self.after
+        self._received: deque[Round] = deque()
+        self._in_loop: int | None = None
+        self._heard_s = 0.0
+        self._sent_again = 0
+
+    @property
+    def id(self) -> str:
+        """Who knows it can go on with the watch; without keys it is all that protects the watch."""
+        return self.watch.id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._detach:
+            self.cancel()
+            return
+        if kind is None:
+            self._acknowledge()
+        self._client.forget(self.id)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Round:
+        self._acknowledge()
+        while not self._received:
+            if self._state == "finished":
+                raise StopIteration
+            self._check()
+            quiet_left_s = self._heard_s + self._quiet_s - time.monotonic()
+            try:
+                self._client.take(max(0.0, quiet_left_s * 1e3))
+            except NoReplyError:
+                self._sent_again += 1
+                if self._sent_again * self._quiet_s > self._patience_s:
+                    raise
+                self._watch_again()
+        first = self._received.popleft()
+        self._in_loop = first.number
+        return first
+
+    def open(self, timeout_ms: float = 2_000.0) -> None:
+        """Send the watch and wait for the master's word on it; part of `Client.watch`."""
+        self._client.send_message(self.watch)
+        self._leave("", timeout_ms)
+        self._check()
+
+    def cancel(self, timeout_ms: float = GRACE_MS) -> bool:
+        """End the watch; whether the master confirmed it in time. One that did not hear of it ends
+        the watch by itself after an hour."""
+        try:
+            if self._state == "open":
+                self._client.send_message(Cancel(self.id))
+                self._leave("open", timeout_ms)
+        except NoReplyError:
+            return False
+        finally:
+            self._received.clear()
+            self._client.forget(self.id)
+        return True
+
+    def take(self, message: ClientReply) -> None:
+        """What the client received of this watch."""
+        self._heard_s, self._sent_again = time.monotonic(), 0
+        match message:
+            case Round():
+                # Not one that was sent twice, or before which one was lost: that comes again.
+                if message.previous <= self._last < message.number:
+                    self._last = message.number
+                    self._received.append(message)
+            case Watching():
+                self._state, self.message = message.state, message.message
+                if message.state == "finished":
+                    # Of rounds that did not fire the master learns only now that nobody waits.
+                    self._client.send_message(Acknowledge(self.id, message.next_round - 1))
+            case Answer():  # the master could not read the watch
+                self._state, self.message = "refused", message.message
+
+    def _acknowledge(self) -> None:
+        if self._in_loop is not None:
+            self.after, self._in_loop = self._in_loop, None
+            self._client.send_message(Acknowledge(self.id, self.after))
+
+    def _watch_again(self) -> None:
+        """Nothing came for a while: the connection or the master may be new."""
+        self._heard_s = time.monotonic()
+        self._client.send_message(replace(self.watch, after=self._last))
+
+    def _leave(self, state: str, timeout_ms: float) -> None:
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while self._state == state:
+            self._client.take(max(0.0, (give_up - time.monotonic()) * 1e3))
+
+    def _check(self) -> None:
+        if self._state in ("refused", "cancelled"):
+            raise WatchError(self.message or "the watch was cancelled")
 
 
 class Operator(_Link[OperatorReply]):

@@ -278,7 +278,8 @@ class StandingScheduler:
         due.become("sent")
         self.counters["rounds_sent"] += 1
         start_ms, end_ms = entry.window_ms(due.number)
-        message = Round(entry.watch.id, due.number, start_ms, end_ms, answer, due.fired)
+        previous = entry.sent_before(due.number)
+        message = Round(entry.watch.id, due.number, previous, start_ms, end_ms, answer, due.fired)
         return [SendStanding(entry.peer, message)]
 
     def _ask(self, entry: WatchEntry, now: float) -> list[StandingInstruction]:

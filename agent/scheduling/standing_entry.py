@@ -98,6 +98,11 @@ class WatchEntry:
             self.settled = entry.number
         self.sent = max(self.sent, self.settled)
 
+    def sent_before(self, number: int) -> int:
+        """The last round before `number` that the client has or is to have."""
+        sent = [n for n, entry in self.rounds.items() if n < number and entry.state == "sent"]
+        return max(sent, default=self.acknowledged)
+
     def next_to_ask(self) -> int | None:
         """The first round that is to be asked, now or when it is due; None: wait for something
         else. O(`MOST_AHEAD`)."""

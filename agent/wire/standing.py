@@ -85,11 +85,13 @@ class Watching(Message, frozen=True, tag="watching"):
 
 
 class Round(Message, frozen=True, tag="round"):
-    """Round `number` of a watch: the answer for the window [`start_ms`, `end_ms`). `fired` are the
-    areas in which the trigger held (event style)."""
+    """Round `number` of a watch: the answer for the window [`start_ms`, `end_ms`). `previous` is
+    the round sent before it, 0 if there is none: a client that lacks that one lost it. `fired` are
+    the areas in which the trigger held (event style)."""
 
     id: Identifier
     number: Count
+    previous: Count
     start_ms: WallMs
     end_ms: WallMs
     answer: Answer

@@ -25,6 +25,7 @@ SAMPLES: dict[str, Message] = {
     "round": s.Round(
         "w1",
         3,
+        2,
         1_377_298_800_000,
         1_377_298_805_000,
         DATA_PLANE["answer_aggregate"],
