@@ -18,12 +18,17 @@ from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
 
 BUCKETS: Final = 10  # of a window
-RECENT: Final = 3  # buckets that show a step of the load before the whole window does
+RECENT: Final = 4  # buckets that show a step of the load before the whole window does
 # Chance, at each look, to take a node whose true percentage is at the threshold for one above it.
 FALSE_ALARM: Final = 0.002
 # A window may have been a quiet one by chance: a node gives up a pod only if it could do without it
 # under a demand that many standard deviations higher.
 CAUTION: Final = 2.0
+# Where a number of pods has failed, a node returns to it after so many windows without a change,
+# after GROWTH times as many whenever it fails again, and at once if the demand is clearly lower.
+PATIENCE: Final = 6.0
+GROWTH: Final = 4.0
+CLEARLY_LOWER: Final = 0.6
 
 
 class SubtaskFinished(Struct, frozen=True, gc=False):
@@ -146,16 +151,36 @@ class Window:
 
 
 class _Node:
-    """What the auto-scaler knows of a node. It counts only once the queue from before the last
-    change has gone: those subtasks say nothing about the pods that are there now."""
+    """What the auto-scaler knows of a node.
 
-    __slots__ = ("changed_s", "pods", "settled", "window")
+    It counts only once the queue from before the last change has gone: those subtasks say nothing
+    about the pods that are there now. `failed` are the demands at which so many pods were too few.
+    """
+
+    __slots__ = ("changed_s", "failed", "patience", "pods", "settled", "tried", "window")
 
     def __init__(self, pods: int, window: Window) -> None:
         self.pods = pods
         self.window = window
         self.changed_s = -math.inf
         self.settled = True
+        self.failed: dict[int, float] = {}
+        self.patience = PATIENCE
+        self.tried = 0  # the number to which the last change went down; 0 if it went up
+
+    def too_few(self, pods: int, demand: float) -> None:
+        """So many pods failed under that demand."""
+        if self.tried == pods:
+            self.patience *= GROWTH
+        self.failed[pods] = min(demand, self.failed.get(pods, math.inf))
+        self.tried = 0
+
+    def may_try(self, pods: int, demand: float, quiet_windows: float) -> bool:
+        """Whether to go down to so many, for all that is known of them."""
+        if demand > CLEARLY_LOWER * self.failed.get(pods, math.inf):
+            return quiet_windows >= self.patience
+        self.patience = PATIENCE
+        return True
 
 
 class Autoscaler:
@@ -215,14 +240,21 @@ class Autoscaler:
             return load.pods
         sums = window.sums(now)
         if exceeds(sums.missed, sums.subtasks, config.above_percent / 100.0):
+            if load.pods >= self._most:
+                return load.pods
+            node.too_few(load.pods, sums.busy_s / window.seconds(now))
             needed = self._enough(sums, _rising_demand(window, sums, load.queued, now))
-            return max(load.pods, min(max(load.pods + 1, needed), self._most))
-        whole = now - window.since_s >= config.window_s
+            return min(max(load.pods + 1, needed), self._most)
+        quiet_windows = (now - window.since_s) / config.window_s
         quiet = sums.missed_percent <= config.hysteresis * config.above_percent
-        if load.pods > load.floor and whole and quiet and load.queued < load.pods:
-            needed = self._enough(sums, _cautious_demand(window, sums, now))
-            return max(needed, load.pods - 1, load.floor) if needed < load.pods else load.pods
-        return load.pods
+        fewer = load.pods - 1
+        if fewer < load.floor or quiet_windows < 1.0 or not quiet or load.queued > fewer:
+            return load.pods
+        demand = _cautious_demand(window, sums, now)
+        if self._enough(sums, demand) > fewer or not node.may_try(fewer, demand, quiet_windows):
+            return load.pods
+        node.tried = fewer
+        return fewer
 
     def _enough(self, sums: Sums, demand: float) -> int:
         """The fewest pods with which at most `hysteresis` · `above_percent` of subtasks should miss
