@@ -1,0 +1,57 @@
+"""The auto-scaler at work: subtask records go in, pods are provisioned."""
+
+from __future__ import annotations
+
+from agent.board import Board
+from agent.master.provisioning import Provisioner
+from agent.master.records import Records
+from agent.scheduling.autoscale import Autoscaler, Looked, NodeLoad, ScalePods, finished
+from agent.scheduling.task import TaskScheduler
+from agent.wire.master_config import MasterConfig
+from agent.wire.records import AnyRecord, SubtaskRecord
+
+
+class AutoscalePlane:
+    """Tells the auto-scaler of every subtask, shows it the nodes when it wants to look, and has its
+    decisions carried out."""
+
+    def __init__(
+        self,
+        board: Board,
+        config: MasterConfig,
+        records: Records,
+        tasks: TaskScheduler,
+        provisioner: Provisioner,
+    ) -> None:
+        self._tasks = tasks
+        self._provisioner = provisioner
+        self._board = board
+        self._scaler = Autoscaler(config.autoscale, config.pods.most)
+        board.performs(ScalePods, self._scale)
+        board.keeps_time(self)
+        records.tell(self._hear)
+
+    @property
+    def next_due(self) -> float:
+        """When the auto-scaler wants to look at the nodes."""
+        return self._scaler.next_look
+
+    def tick(self, now: float) -> None:
+        """Let the auto-scaler look at the nodes that are live."""
+        loads = tuple(
+            [
+                NodeLoad(
+                    status.node, status.pods, self._provisioner.floor(status.node), status.queued
+                )
+                for status in self._tasks.node_statuses()
+                if status.state == "live"
+            ]
+        )
+        self._board.perform(self._scaler.handle(Looked(loads), now))
+
+    def _hear(self, record: AnyRecord, now: float) -> None:
+        if isinstance(record, SubtaskRecord) and (event := finished(record)) is not None:
+            self._scaler.handle(event, now)
+
+    def _scale(self, instruction: ScalePods) -> None:
+        self._provisioner.scale(instruction.node, instruction.count)
