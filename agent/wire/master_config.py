@@ -7,7 +7,20 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agent.wire.base import MAX_AREAS, Area, Channel, Name, Policy, PublicKey
-from agent.wire.config import Count, File, Metrics, Positive, Section, Trust, require_usable
+from agent.wire.config import (
+    Count,
+    File,
+    Metrics,
+    Positive,
+    Section,
+    Trust,
+    require_guarded,
+    require_keys,
+    require_usable,
+)
+
+# A Kubernetes resource quantity, without its rarer forms.
+Quantity = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)")]
 
 
 class PoolMember(Section, frozen=True):
@@ -147,6 +160,21 @@ class MasterPods(Section, frozen=True):
     kubeconfig: Annotated[
         File, Meta(description="Kubernetes client configuration; empty: the usual places.")
     ] = ""
+    directory: Annotated[
+        str,
+        Meta(
+            pattern=r"^/[^\x00:]*$",
+            max_length=4_096,
+            description="Folder on each node's host with its history; a container sees it as /node, "
+            "read-only.",
+        ),
+    ] = "/var/lib/sanderling"
+    cpu: Annotated[
+        Quantity, Meta(description="Processor time that a pod's container gets, such as 250m.")
+    ] = "250m"
+    memory: Annotated[
+        Quantity, Meta(description="Memory that a pod's container may use, such as 64Mi.")
+    ] = "64Mi"
 
 
 class MasterAutoscale(Section, frozen=True):
@@ -234,13 +262,18 @@ class MasterConfig(Section, frozen=True):
                 raise ValueError(f"the pool names {name} more than once")
         if names and self.iad.name not in names:
             raise ValueError(f"the pool has no entry for this IAD, {self.iad.name}")
-        keyed = bool(self.trust.key)
-        for kind in ("public", "nodes", "operator", "advertise"):
-            if (address := getattr(self.sockets, kind)) or kind in ("public", "operator"):
-                require_usable(address, f"sockets.{kind}", keyed=keyed)
+        trust, keyed = self.trust, bool(self.trust.key)
+        for kind in ("public", "nodes", "operator"):
+            if (address := getattr(self.sockets, kind)) or kind != "nodes":
+                require_guarded(address, f"sockets.{kind}", trust)
+        if self.sockets.advertise:
+            require_usable(self.sockets.advertise, "sockets.advertise", keyed=keyed)
         for member in self.pool:
             require_usable(member.address, f"pool.address of {member.iad}", keyed=keyed)
+            if member.iad != self.iad.name:
+                require_keys(member.address, f"pool.keys of {member.iad}", member.keys, trust)
         for address in self.market.directories:
             require_usable(address, "market.directories", keyed=keyed)
+            require_keys(address, "market.directory_keys", self.market.directory_keys, trust)
         if self.offers and not self.sockets.nodes:
             raise ValueError("offers need edge nodes: set sockets.nodes")
