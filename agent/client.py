@@ -23,6 +23,8 @@ from typing import Generic, Self, TypeVar
 import zmq
 from msgspec.structs import replace
 
+from agent.sockets.dealer import redial
+from agent.sockets.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, Form, Message, Policy
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.market import Service
@@ -50,6 +52,9 @@ LONGEST_QUIET_S = 30.0
 QUIET_GRACE_S = 5.0
 # A connection that takes no data for so long is dead, and made anew.
 DEAD_AFTER_MS = 6_000
+# With keys: how long a handshake may take, and all that are tried before a message is sent.
+HANDSHAKE_MS = 1_500
+CONNECT_S = 8.0
 
 
 class NoReplyError(TimeoutError):
@@ -61,16 +66,25 @@ class WatchError(ValueError):
 
 
 class _Link(Generic[T]):
-    """A DEALER to one master's socket; not for use by several threads at once."""
+    """A DEALER to one master's socket; not for use by several threads at once.
 
-    def __init__(self, address: str, union: object) -> None:
+    With `keys` it speaks CURVE: ConfigError if a file cannot be used.
+    """
+
+    def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
         self.address = address
+        self._keys = keys
+        handshake = None if keys is None else keys.handshake(0)
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         try:
+            if handshake is not None:
+                # Sent only once the other end has proved its key, and taken this one.
+                self.socket.setsockopt(zmq.IMMEDIATE, 1)
+                handshake.apply(self.socket)
             self.socket.connect(address)
         except zmq.ZMQError as error:
             self.close()
@@ -91,7 +105,22 @@ class _Link(Generic[T]):
         self.close()
 
     def send_message(self, message: Message) -> None:
+        if self._keys is not None:
+            self._await_connection(self._keys)
         self.socket.send(encode(message))
+
+    def _await_connection(self, keys: KeyFiles) -> None:
+        """Either end may be changing its key, or libzmq have given up: try all that may fit."""
+        give_up = time.monotonic() + CONNECT_S
+        attempt = 0
+        while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
+            if time.monotonic() >= give_up:
+                raise NoReplyError(
+                    f"no connection to {self.address} with {keys.key} and {keys.server_keys}; is a "
+                    "master running there, are these its keys, and is this key in its allow-list?"
+                )
+            attempt += 1
+            redial(self.socket, self.address, keys.handshake(attempt))
 
     def receive_message(self, timeout_ms: float) -> T:
         if not self.socket.poll(math.ceil(timeout_ms)):
@@ -111,8 +140,8 @@ class Client(_Link[ClientReply]):
     number of them and of queries may be under way together.
     """
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address, ClientReply)
+    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
+        super().__init__(address, ClientReply, keys)
         self._numbers = itertools.count(1)
         self._answers: deque[Answer] = deque()
         self._watches: dict[str, Rounds] = {}
@@ -363,8 +392,8 @@ class Rounds:
 class Operator(_Link[OperatorReply]):
     """Talks to a master's operator socket; a context manager."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address, OperatorReply)
+    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
+        super().__init__(address, OperatorReply, keys)
 
     def status(self, timeout_ms: float = 2_000.0) -> IadStatus:
         """The state of the IAD; `NoReplyError` when the master stays silent."""

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import zmq
@@ -33,6 +33,9 @@ from agent.wire.messages import Hello, MasterMessage
 from sensors.base import Driver, SensorError, nearest
 from sensors.registry import open_driver
 
+if TYPE_CHECKING:
+    from agent.sockets.keys import KeyFiles
+
 SAMPLER_PATIENCE_S: Final = 3.0  # at the end, for a reading that is under way
 
 
@@ -45,6 +48,7 @@ class EdgeNode:
         driver: Driver,
         history: History,
         reporter: Reporter,
+        keys: KeyFiles | None = None,
     ) -> None:
         self._master = settings.master
         self._driver = driver
@@ -58,6 +62,10 @@ class EdgeNode:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._results: dict[int, bytes] = {}  # finished and not sent yet
+        self._keys = keys
+        self._connections = 0
+        if keys is not None:
+            self._handshake = keys.handshake(0)
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
         self._link = links.Link(
@@ -159,8 +167,20 @@ class EdgeNode:
         self._socket.setsockopt(
             zmq.RECONNECT_IVL_MAX, round(self._master.reconnect_longest_s * 1000)
         )
+        if self._keys is not None:
+            self._use_keys(self._keys)
         self._socket.connect(self._master.address)
         self._poller.register(self._socket, zmq.POLLIN)
+
+    def _use_keys(self, keys: KeyFiles) -> None:
+        assert self._socket is not None
+        try:
+            # Either end may be changing its key: each connection tries the next that may fit.
+            self._handshake = keys.handshake(self._connections)
+        except config.ConfigError as error:
+            self._reporter.complain("keys", f"{error}; the key before stays in use")
+        self._connections += 1
+        self._handshake.apply(self._socket)
 
     def _close(self, linger_s: float) -> None:
         if self._socket is not None:
@@ -197,6 +217,22 @@ class EdgeNode:
         self._context.term()
 
 
+def keys_of(settings: edge_config.EdgeConfig, folder: str) -> KeyFiles | None:
+    """The files of keys for the link to the master; None: the link stays on this host and has none.
+
+    ConfigError if they cannot be used.
+    """
+    if not settings.trust.key or not settings.master.address.startswith("tcp://"):
+        return None
+    from agent.sockets.keys import KeyFiles  # a node without keys need not load it
+
+    keys = KeyFiles(
+        os.path.join(folder, settings.trust.key), os.path.join(folder, settings.master.keys)
+    )
+    keys.handshake(0)
+    return keys
+
+
 def emulation_of(profile: str, node: str) -> Callable[[int | None], float] | None:
     """The service time to emulate on `node` as a function of a subtask's seed; None for none.
 
@@ -219,6 +255,7 @@ def main() -> None:
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
     try:
+        keys = keys_of(settings, folder)
         emulation_of(settings.pods.emulate, settings.node.name)
         driver = open_driver(settings.sensor.driver, settings.sensor.options, folder)
     except (config.ConfigError, SensorError) as error:
@@ -239,7 +276,7 @@ def main() -> None:
         )
         if history.report:
             reporter.tell(history.report)
-        node = EdgeNode(settings, driver, history, reporter)
+        node = EdgeNode(settings, driver, history, reporter, keys)
         with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
             node.run(stop)
     except HistoryError as error:

@@ -27,26 +27,30 @@ from agent.market.registrar import (
     Tick,
     Undelivered,
 )
-from agent.sockets.dealer import dealer
+from agent.sockets.allow_list import Party as AllowedParty
 from agent.sockets.frames import one_frame
+from agent.sockets.guard import Guard
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.directory import Account, DirectoryReply, Found
+from agent.wire.senders import Sender
 
 Done = Callable[[Found | None, float], None]
 AccountsListener = Callable[[tuple[Account, ...]], None]
 
 
 class DirectoryLink:
-    """Registers `party` with the first of `addresses`, asks that and the others, its mirrors.
+    """Registers `party` with the first of `addresses`, asks that and the others, its mirrors;
+    `keys` is the file of their public keys. Who has an account there may connect here.
 
-    OSError if an address is none.
+    OSError if an address is none, or would be reached without keys; ConfigError for the file.
     """
 
     def __init__(
         self,
         board: Board,
-        context: zmq.Context[zmq.Socket[bytes]],
+        guard: Guard,
         addresses: Sequence[str],
+        keys: str,
         party: Party,
         *,
         lease_s: float,
@@ -56,7 +60,10 @@ class DirectoryLink:
         self._registrar = Registrar(party, len(addresses), lease_s=lease_s, jitter=random.random)
         self._listeners: list[AccountsListener] = []
         self.malformed = 0
-        self._sockets = [dealer(context, address, MAX_RESULT_BYTES) for address in addresses]
+        self._guard = guard
+        self._sockets = [guard.dealer(address, MAX_RESULT_BYTES, keys) for address in addresses]
+        guard.on_unknown = lambda _key: self.refresh_accounts()
+        guard.on_new_keys = lambda: self.change(party._replace(keys=guard.public_keys))
         for number, socket in enumerate(self._sockets):
             board.listen(socket, partial(self._turn, number, socket))
         board.keeps_time(self)
@@ -129,6 +136,10 @@ class DirectoryLink:
                 case Answer(done, found):
                     done(found, self._board.clock())
                 case TellAccounts(accounts):
+                    self._guard.set_parties(
+                        "accounts",
+                        [AllowedParty(Sender(a.kind, a.name), a.keys) for a in accounts],
+                    )
                     for listener in self._listeners:
                         listener(accounts)
                 case Report(line):

@@ -10,6 +10,8 @@ from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, s
 from agent.master.master import Master
 from agent.metrics.library import problem
 from agent.process import StopSignal
+from agent.sockets.guard import check as check_trust
+from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 
 
@@ -19,12 +21,17 @@ def main() -> None:
     config = configuration(given.config, MasterConfig)
     if (wrong := problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
+    folder = Path(given.config).parent
+    try:
+        check_trust(config.trust, folder, config.market.directory_keys)
+    except ConfigError as error:
+        fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:
         say_ok(given.config)
         return
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
-            master = Master(config, Path(given.config).parent, run=os.urandom(6).hex())
+            master = Master(config, folder, run=os.urandom(6).hex())
         except OSError as error:
             fail(str(error), FAILED)
         try:

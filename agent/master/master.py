@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from agent.master.provisioning import LocalProvisioner, PodTable
 from agent.master.public_plane import Origin, PublicPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
+from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
 from agent.process import StopSignal
@@ -26,7 +28,8 @@ from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import PolicyChanged
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
-from agent.sockets.router import router
+from agent.sockets.guard import Guard
+from agent.wire.config import ConfigError
 from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig
@@ -51,18 +54,21 @@ class Master:
         try:
             self._state = State(folder / config.state.path if config.state.path else None, clock)
             self._records = Records(self._board, config.records, folder)
+            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=_warn)
             self._connect(config)
             self._trade(config, run)
-        except OSError:
+        except (OSError, ConfigError):
             self._context.destroy(linger=0)
             raise
 
     def _connect(self, config: MasterConfig) -> None:
         board, sockets = self._board, config.sockets
-        self._public = PublicPlane(board, router(self._context, sockets.public))
-        self._operator = OperatorPlane(board, router(self._context, sockets.operator))
-        nodes = router(self._context, sockets.nodes) if sockets.nodes else None
-        self._peers = Peers(board, self._context)
+        guard = self._guard
+        guard.attend(board)
+        self._public = PublicPlane(board, guard.router("public", sockets.public))
+        self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
+        nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
+        self._peers = Peers(board, guard)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys)
@@ -71,6 +77,9 @@ class Master:
         )
         self._task_plane = TaskPlane(
             board, self._iad, self._task_scheduler, self._query_scheduler, self._public, nodes
+        )
+        self._standing = StandingPlane(
+            board, config, self._state, self._public, self._query_scheduler, time.time
         )
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
@@ -83,10 +92,16 @@ class Master:
             self._board, self._task_scheduler, PodTable(self._state, config.pods.most)
         )
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
-        party = Party(self._iad, market.role, address, tuple(offerings))
+        keys = self._guard.public_keys
+        party = Party(self._iad, market.role, address, tuple(offerings), keys)
         self._directory = (
             DirectoryLink(
-                self._board, self._context, market.directories, party, lease_s=market.lease_s
+                self._board,
+                self._guard,
+                market.directories,
+                market.directory_keys,
+                party,
+                lease_s=market.lease_s,
             )
             if market.directories
             else None
@@ -142,6 +157,10 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
         )
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _schedulers(

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.board import Board
 from agent.master.public_plane import Origin
-from agent.sockets.router import Router
+from agent.sockets.router import REVOKED, Router
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
 from agent.wire.operator import OperatorError
@@ -24,6 +24,7 @@ class OperatorPlane:
         self._router = router
         self._decoder: Decoder[OperatorRequest] = Decoder(OperatorRequest)
         self._handlers: dict[type, Handler] = {}
+        router.refuse = self._refuse
         board.listen(router.socket, self._turn)
 
     def takes(self, kind: type, handler: Handler) -> None:
@@ -50,3 +51,6 @@ class OperatorPlane:
             self.reply(origin, OperatorError("this master has no market; set market.directories"))
         else:
             handler(origin, request, self._board.clock())
+
+    def _refuse(self, identity: bytes, _frame: bytes) -> None:
+        self._router.send(identity, encode(OperatorError(REVOKED)))

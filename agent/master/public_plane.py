@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from agent.board import Board
-from agent.sockets.router import Router
+from agent.sockets.router import REVOKED, Router
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
-from agent.wire.messages import Answer, Coverage
+from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.senders import Sender
 from agent.wire.unions import PublicRequest
 
@@ -36,6 +36,7 @@ class PublicPlane:
         self._decoder: Decoder[PublicRequest] = Decoder(PublicRequest)
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
+        router.refuse = self._refuse
         board.listen(router.socket, self._turn)
 
     @property
@@ -71,16 +72,28 @@ class PublicPlane:
             return
         handler(Origin(identity, codec, self._router.sender(identity)), request, now)
 
+    def _refuse(self, identity: bytes, frame: bytes) -> None:
+        try:
+            request, codec = self._decoder.decode(frame)
+            sender_id = request.id
+        except WireError as error:
+            sender_id, codec = error.sender_id, error.codec
+        self._router.send(identity, _refusal(sender_id, "not_authorised", REVOKED, codec))
+
 
 def malformed_answer(error: WireError) -> bytes:
     """The one line for the sender of a frame that could not be read."""
+    return _refusal(error.sender_id, "malformed", str(error), error.codec)
+
+
+def _refusal(sender_id: str, reason: Refusal, message: str, codec: bytes) -> bytes:
     answer = Answer(
-        id=error.sender_id,
+        id=sender_id,
         status="refused",
         elapsed_ms=0.0,
         slo_met=False,
         coverage=Coverage(0, 0),
-        reason="malformed",
-        message=str(error),
+        reason=reason,
+        message=message,
     )
-    return encode(answer, error.codec)
+    return encode(answer, codec)

@@ -20,7 +20,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
-from agent.sockets.router import Router
+from agent.sockets.router import REVOKED, Router
 from agent.wire.codec import MAX_SUBTASK_RESULT_BYTES, MESSAGEPACK, Decoder, WireError, encode
 from agent.wire.messages import (
     CancelTask,
@@ -64,6 +64,7 @@ class TaskPlane:
         board.performs(SendToNode, self._send_to_node)
         board.keeps_time(self)
         if nodes is not None:
+            nodes.refuse = self._refuse
             board.listen(nodes.socket, self._node_turn)
 
     @property
@@ -115,6 +116,10 @@ class TaskPlane:
                 # No further result is due: the poll looks at the socket for less than a failed
                 # receive would.
                 return
+
+    def _refuse(self, identity: bytes, _frame: bytes) -> None:
+        assert self._nodes is not None
+        self._nodes.send(identity, encode(Rejected(REVOKED)))
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         assert self._nodes is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import zmq
 
@@ -24,13 +25,23 @@ MOST_DIRECTORY_KEYS = 32
 Find = Callable[[str], Sender | None]
 
 
+class Loop(Protocol):
+    """What a process's loop (agent.board) does for this room, which does not import it."""
+
+    def listen(self, source: Any, turn: Callable[[], None]) -> None:
+        """Call `turn` whenever `source` can be read."""
+
+    def keeps_time(self, part: Any) -> None:
+        """Wake `part` when it is due."""
+
+
 class Guard:
     """Makes a process's sockets. Without `trust.key` they are plain and stay on this host.
 
     With it, each tcp:// socket speaks CURVE, ZAP asks the allow-list, and a change of the key file
     or the allow-list takes effect within a second (DSSP leaves trust to the implementation; see
-    docs/trust.md). ConfigError if a file cannot be used. Let the loop listen to `zap` and keep
-    this guard's time. Paths are relative to `folder`; `warn` takes one line for the operator.
+    docs/trust.md). ConfigError if a file cannot be used. Paths are relative to `folder`; `warn`
+    takes one line for the operator.
     """
 
     def __init__(
@@ -52,7 +63,9 @@ class Guard:
         self._links: list[KeyedLink] = []
         self.zap: Zap | None = None
         # Called with a key that nobody has named (yet): the market may know it soon.
-        self.on_unknown: Callable[[str], None] = _nothing
+        self.on_unknown: Callable[[str], None] = _ignore
+        # Called when `public_keys` are others: whoever pins them has to learn it.
+        self.on_new_keys: Callable[[], None] = _nothing
         self._due_s = clock()
         if trust.key:
             self._secrets = Watched(self._path(trust.key), read_secrets)
@@ -61,6 +74,12 @@ class Guard:
 
     def _path(self, path: str) -> str:
         return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do
+
+    def attend(self, loop: Loop) -> None:
+        """Let the process's loop serve this guard."""
+        if self.zap is not None:
+            loop.listen(self.zap.socket, self.zap.turn)
+            loop.keeps_time(self)
 
     # --- sockets -------------------------------------------------------------------------------
 
@@ -157,9 +176,12 @@ class Guard:
         assert self._secrets is not None
         before = self._secrets.value[0]
         try:
-            self._secrets.refresh()
+            if not self._secrets.refresh():
+                return
         except ConfigError as error:
             self._warn(f"{error}; the key before stays in use")
+            return
+        self.on_new_keys()
         if self._secrets.value[0] == before:
             return
         for made in self._routers:
@@ -180,5 +202,9 @@ def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> No
             read_publics(os.path.join(base, path), MOST_DIRECTORY_KEYS)  # noqa: PTH118
 
 
-def _nothing(_key: str) -> None:
+def _ignore(_key: str) -> None:
+    pass
+
+
+def _nothing() -> None:
     pass

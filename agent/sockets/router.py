@@ -23,6 +23,8 @@ DEAD_AFTER_MS = 6_000
 DISCARDED_A_TURN = 1_000
 # A connection that has not shown a key by then is closed.
 HANDSHAKE_MS = 5_000
+# What a plane tells the sender on a connection whose key is not allowed any more.
+REVOKED = "this key is not allowed here any more; ask this IAD's operator"
 
 
 class DelimitedIdentity(bytes):
@@ -69,7 +71,7 @@ def router(
         socket.bind(address)
         if keyed is not None:
             os.chmod(address.removeprefix("ipc://"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101 - the edge agent's rule
-    except OSError as error:  # ZMQError is one
+    except (OSError, zmq.ZMQError) as error:
         socket.close(0)
         raise OSError(f"cannot listen on {address}: {error.strerror}") from None
     return Router(socket)

@@ -40,12 +40,19 @@ class Trust(Section, frozen=True):
 
     key: Annotated[
         File,
-        Meta(description="This agent's secret CURVE key (mode 0600); empty: no keys."),
+        Meta(
+            description="File with this agent's secret CURVE key (mode 0600, at most two, the "
+            "current one first); read again on change; empty: no keys."
+        ),
     ] = ""
     allow: Annotated[
         File,
         Meta(description="Allow-list: whose keys may connect, and as what. Read again on change."),
     ] = ""
+
+    def __post_init__(self) -> None:
+        if self.allow and not self.key:
+            raise ValueError("trust.allow is of no use without a key of this agent; set trust.key")
 
 
 class Metrics(Section, frozen=True):
@@ -89,6 +96,34 @@ def require_usable(address: str, key: str, *, keyed: bool = False) -> None:
             f"{key} = {address!r} leaves this host without keys; set trust.key, or use "
             f"tcp://127.0.0.1:{port} or an ipc:// address"
         )
+
+
+def require_guarded(address: str, key: str, trust: Trust) -> None:
+    """Raise ValueError unless an agent with `trust` may listen on `address`: beyond this host only
+    with keys and an allow-list."""
+    require_usable(address, key, keyed=bool(trust.key))
+    kind, _, rest = address.partition("://")
+    if kind == "ipc":
+        if trust.key and rest.startswith("@"):
+            raise ValueError(
+                f"{key} = {address!r} has no file mode that protects it; use ipc://path"
+            )
+        return
+    if trust.key and not trust.allow and rest.rpartition(":")[0] not in LOOPBACK:
+        raise ValueError(
+            f"{key} = {address!r} leaves this host without an allow-list; set trust.allow"
+        )
+
+
+def require_keys(address: str, key: str, keys: object, trust: Trust) -> None:
+    """Raise ValueError unless an agent with `trust` may connect to `address`, whose public keys
+    the config key `key` gives."""
+    if not address.startswith("tcp://"):
+        return
+    if trust.key and not keys:
+        raise ValueError(f"{key} is missing: with trust.key, {address} is only reached with keys")
+    if keys and not trust.key:
+        raise ValueError(f"{key} is of no use without a key of this agent; set trust.key")
 
 
 def load(path: str | os.PathLike[str], kind: type[C]) -> C:

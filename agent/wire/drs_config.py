@@ -6,7 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from agent.wire.config import File, Metrics, Positive, Section, Trust, require_usable
+from agent.wire.config import (
+    File,
+    Metrics,
+    Positive,
+    Section,
+    Trust,
+    require_guarded,
+    require_keys,
+    require_usable,
+)
 
 
 class DrsSockets(Section, frozen=True):
@@ -50,6 +59,9 @@ class DrsConfig(Section, frozen=True):
 
     def __post_init__(self) -> None:
         keyed = bool(self.trust.key)
-        require_usable(self.sockets.public, "sockets.public", keyed=keyed)
+        require_guarded(self.sockets.public, "sockets.public", self.trust)
         if self.mirror.primary:
             require_usable(self.mirror.primary, "mirror.primary", keyed=keyed)
+            require_keys(
+                self.mirror.primary, "mirror.primary_keys", self.mirror.primary_keys, self.trust
+            )

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from agent.wire.base import MAX_AREAS, Area, Name
-from agent.wire.config import DAY_S, Count, File, Positive, Section, Trust, require_usable
+from agent.wire.config import (
+    DAY_S,
+    Count,
+    File,
+    Positive,
+    Section,
+    Trust,
+    require_keys,
+    require_usable,
+)
 
 
 class EdgeIdentity(Section, frozen=True):
@@ -109,5 +118,6 @@ class EdgeConfig(Section, frozen=True):
 
     def __post_init__(self) -> None:
         require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
+        require_keys(self.master.address, "master.keys", self.master.keys, self.trust)
         if bool(self.trust.key) != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")
