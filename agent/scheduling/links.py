@@ -162,6 +162,7 @@ class Links:
         instructions: list[Instruction] = []
         self.heard(node, now, instructions)
         node.pods = event.count
+        node.told_pods = None
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
@@ -182,8 +183,11 @@ class Links:
         return instructions
 
     def _set_pods(self, node: Node, instructions: list[Instruction]) -> None:
-        wanted = self._wanted_pods.get(node.name, node.pods)
-        if node.state == "live" and wanted != node.pods:
+        wanted = self._wanted_pods.get(node.name)
+        if wanted is None or node.state != "live":
+            return
+        if wanted != (node.pods if node.told_pods is None else node.told_pods):
+            node.told_pods = wanted
             instructions.append(SendToNode(node.peer, SetPods(wanted)))
 
     # --- what they run -----------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Node:
 
     __slots__ = (
         "beat_s", "busy", "column", "displaced", "hello", "name", "peer", "pods", "queue",
-        "seen_s", "state", "strangers", "watched",
+        "seen_s", "state", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -51,6 +51,8 @@ class Node:
         self.hello: Hello
         self.peer: Peer = None
         self.pods = 0
+        # What the node was told over this link to have, until it says what it has.
+        self.told_pods: int | None = None
         self.seen_s = 0.0
         self.beat_s = 0.0
         self.watched = False
@@ -130,6 +132,7 @@ class NodeTable:
         self.unbind(node)
         node.hello = hello
         node.pods = hello.pods
+        node.told_pods = None
         node.peer = peer
         self._by_name[node.name] = node
         self._by_peer[peer] = node

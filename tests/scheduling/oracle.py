@@ -35,6 +35,9 @@ def task(
     budget_ms: float = 500.0,
     timeout_ms: float = 2_000.0,
     percentile: float = 99.0,
+    service: str = "default",
+    channels: tuple[str, ...] = (),
+    origin: str = "",
 ) -> m.Task:
     return m.Task(
         id=f"t{number}",
@@ -44,6 +47,9 @@ def task(
         budget_ms=budget_ms,
         timeout_ms=timeout_ms,
         form="aggregate",
+        service=service,
+        channels=channels,
+        origin=origin,
     )
 
 

@@ -20,18 +20,25 @@ from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
     NodeLeft,
+    NodePods,
+    PodsWanted,
     PolicyChanged,
     SendTaskResult,
+    ServiceChanged,
+    ServiceRemoved,
     SubtaskReturned,
     TaskArrived,
+    TaskCancelled,
     Tick,
     WriteRecord,
 )
+from agent.scheduling.contracts import GRACE_S
 from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.task import TaskScheduler
 from agent.scheduling.task_entry import TaskEntry
 from agent.wire import messages as m
 from agent.wire.areas import covers
+from agent.wire.market import Member, Service
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import NODES, found, hello, task
 
@@ -49,6 +56,10 @@ class ModelNode:
         self.running: dict[int, m.Subtask] = {}
         self.strangers: set[int] = set()
         self.areas: tuple[str, ...] | None = None
+        # What the master told it over this link.
+        self.told: int | None = None
+        # It said a number of its own: it is not asked again.
+        self.stubborn = False
 
 
 class TaskSchedulerMachine(RuleBasedStateMachine):
@@ -71,6 +82,12 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         self.outcomes: dict[str, dict[str, str | None]] = {}
         self.covered: dict[str, dict[str, tuple[str, ...]]] = {}
         self.unmatched: dict[str, set[str]] = {}
+        self.cancelled: set[str] = set()
+        self.unknown: set[str] = set()
+        self.wanted: dict[str, int] = {}
+        # What this IAD offers to the service "climate", and when that ends.
+        self.offered: tuple[str, ...] | None = None
+        self.offered_until = math.inf
 
     # --- the world ---------------------------------------------------------------------------
 
@@ -82,6 +99,10 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 self.records.append(instruction.record)
             elif isinstance(instruction.message, m.Subtask):
                 self.deliver(instruction.peer, instruction.message)
+            elif isinstance(instruction.message, m.SetPods):
+                [name] = [k for k, n in self.nodes.items() if n.link == instruction.peer]
+                assert instruction.message.count == self.wanted[name]
+                self.nodes[name].told = instruction.message.count
 
     def deliver(self, peer, subtask):
         assert subtask.id not in self.sent_ids, "ids are never used twice"
@@ -94,6 +115,8 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def check_result(self, result):
         assert result.id in self.asked
         assert result.id not in self.answered, "answered twice"
+        assert result.id not in self.cancelled, "nobody wants it"
+        assert (result.reason == "unknown_service") == (result.id in self.unknown)
         asked, arrived = self.asked[result.id]
         assert self.now <= arrived + asked.timeout_ms / 1e3 + 1e-9
         counts: dict[str, int] = dict.fromkeys(self.unmatched[result.id], 0)
@@ -111,13 +134,16 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def settle(self, name, outcome, task_id=None):
         """A node's share of its open tasks (or one of them) has ended, unless it had before."""
         for number in [task_id] if task_id else list(self.outcomes):
-            if number not in self.answered and self.outcomes[number].get(name, "") is None:
+            ended = number in self.answered or number in self.cancelled
+            if not ended and self.outcomes[number].get(name, "") is None:
                 self.outcomes[number][name] = outcome
 
     def relink(self, name):
         self.link_count += 1
         self.nodes[name].link = f"{name}-{self.link_count}"
         self.nodes[name].heard_s = self.now
+        self.nodes[name].told = None
+        self.nodes[name].stubborn = False
         return self.nodes[name].link
 
     # --- rules -------------------------------------------------------------------------------
@@ -214,11 +240,27 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         ),
         budget_ms=st.sampled_from([20.0, 300.0, 500.0, 800.0]),
         timeout_ms=st.sampled_from([100.0, 2_000.0, 30_000.0]),
+        service=st.sampled_from(["default", "default", "climate"]),
     )
-    def a_task_arrives(self, areas, budget_ms, timeout_ms):
+    def a_task_arrives(self, areas, budget_ms, timeout_ms, service):
         number = len(self.asked) + 1
-        asked = task(number, tuple(areas), budget_ms=budget_ms, timeout_ms=timeout_ms)
+        asked = task(
+            number, tuple(areas), budget_ms=budget_ms, timeout_ms=timeout_ms, service=service
+        )
         self.asked[asked.id] = (asked, self.now)
+        outside = set()
+        if service == "climate":
+            if self.offered is None or self.offered_until <= self.now:
+                self.unknown.add(asked.id)
+            offered = self.offered or ()
+            outside = {w for w in areas if not any(covers(w, o) or covers(o, w) for o in offered)}
+            within = [w for w in areas if any(covers(o, w) for o in offered)]
+            areas = within + [
+                o
+                for o in offered
+                for w in areas
+                if covers(w, o) and w not in within and o not in within
+            ]
         covered = {}
         for name, node in self.nodes.items():
             own = node.areas or NODES[name]
@@ -239,7 +281,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 if node.incarnation
                 for a in node.areas or NODES[name]
             )
-        }
+        } | outside
         self.do(TaskArrived(("client", number), asked))
 
     @precondition(lambda self: any(n.running for n in self.nodes.values()))
@@ -259,6 +301,45 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         node.heard_s = self.now
         for _ in range(1 + twice):
             self.do(SubtaskReturned(node.link, result))
+
+    @rule(data=st.data(), own=st.booleans())
+    def a_task_is_cancelled(self, data, own):
+        open_now = sorted(set(self.asked) - set(self.answered) - self.cancelled)
+        if not open_now:
+            return
+        task_id = data.draw(st.sampled_from(open_now))
+        if own:
+            self.cancelled.add(task_id)
+            self.do(TaskCancelled(("client", int(task_id[1:])), task_id))
+        else:
+            assert not self.scheduler.handle(TaskCancelled("stranger", task_id), self.now)
+
+    @rule(offered=st.sampled_from([("b1/f4/r2",), ("b1/f4", "b1/f5/r9"), ("b1",), ()]))
+    def the_service_changes(self, offered):
+        self.offered, self.offered_until = offered, math.inf
+        members = (Member("iad1", "inproc://1", offered), Member("iad2", "inproc://2"))
+        self.do(ServiceChanged(Service("climate", "iad2", 1, members)))
+
+    @rule()
+    def the_service_is_removed(self):
+        self.offered_until = min(self.offered_until, self.now + GRACE_S)
+        self.do(ServiceRemoved("climate"))
+
+    @rule(name=st.sampled_from(sorted(NODES)), count=st.integers(1, 3))
+    def pods_are_wanted(self, name, count):
+        self.wanted[name] = count
+        self.nodes[name].stubborn = False
+        self.do(PodsWanted(name, count))
+
+    @rule(name=st.sampled_from(sorted(NODES)), told=st.booleans(), count=st.integers(1, 3))
+    def a_node_changes_its_pods(self, name, told, count):
+        node = self.nodes[name]
+        if node.link is not None:
+            node.pods = node.told if told and node.told else count
+            node.told = None
+            node.stubborn = True
+            node.heard_s = self.now
+            self.do(NodePods(node.link, str(node.incarnation), node.pods))
 
     @rule(policy=st.sampled_from(sorted(POLICIES)))
     def the_policy_changes(self, policy):
@@ -283,7 +364,19 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         self.scheduler.check_invariants()
-        assert self.scheduler.open_tasks == len(self.asked) - len(self.answered)
+        ended = len(self.answered) + len(self.cancelled)
+        assert self.scheduler.open_tasks == len(self.asked) - ended
+
+    @invariant()
+    def a_live_node_has_been_told_how_many_pods_are_wanted(self):
+        if not hasattr(self, "scheduler"):
+            return
+        for status in self.scheduler.node_statuses():
+            node = self.nodes[status.node]
+            assert status.pods == node.pods
+            wanted = self.wanted.get(status.node)
+            if status.state == "live" and wanted is not None and not node.stubborn:
+                assert wanted in (node.told, node.pods)
 
     @invariant()
     def a_node_is_lost_after_three_silent_heartbeats(self):
@@ -317,11 +410,13 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         self.time_passes(100.0)
-        assert set(self.answered) == set(self.asked), "every task is answered exactly once"
+        assert set(self.answered) == set(self.asked) - self.cancelled, "each is answered once"
         assert self.scheduler.open_tasks == 0
         tasks = [r for r in self.records if isinstance(r, TaskRecord)]
         subtasks = [r for r in self.records if isinstance(r, SubtaskRecord)]
         assert sorted(r.task for r in tasks) == sorted(self.asked)
+        assert {r.task for r in tasks if r.status == "cancelled"} == self.cancelled
+        assert self.scheduler.counters["cancelled"] == len(self.cancelled)
         fanout = {r.task: r.fanout for r in tasks if r.status != "refused"}
         for name, expected in fanout.items():
             assert sum(r.task == name for r in subtasks) == expected

@@ -1,0 +1,208 @@
+"""Rights and rates: token buckets, the allowance for random arrivals, who may do what."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.scheduling import admission
+from agent.scheduling.admission import (
+    AGREED_BURST,
+    HEADROOM,
+    UNLUCKY,
+    AgreedRate,
+    ClientRates,
+    TokenBucket,
+    burst_for,
+    may_query,
+    may_send,
+)
+from agent.scheduling.events import ANYONE
+from agent.wire.senders import Sender
+from tests.scheduling.oracle import task
+
+
+@given(
+    rate_per_s=st.floats(0.1, 1_000.0),
+    burst=st.floats(1.0, 50.0),
+    gaps=st.lists(st.floats(0.0, 3.0), max_size=60),
+)
+def test_a_bucket_lets_no_window_exceed_burst_and_rate(rate_per_s, burst, gaps):
+    bucket, now, taken = TokenBucket(rate_per_s, burst, 0.0), 0.0, []
+    for gap in gaps:
+        now += gap
+        if not bucket.wait_s(now):
+            bucket.take()
+            taken.append(now)
+    for i, start in enumerate(taken):
+        for j in range(i, len(taken)):
+            assert j - i + 1 <= burst + (taken[j] - start) * rate_per_s + 1e-6
+
+
+@given(rate_per_s=st.floats(0.1, 1_000.0), burst=st.floats(1.0, 20.0), now=st.floats(0.0, 1e6))
+def test_who_waits_as_long_as_told_is_served(rate_per_s, burst, now):
+    bucket = TokenBucket(rate_per_s, burst, now)
+    while not bucket.wait_s(now):
+        bucket.take()
+    wait_s = bucket.wait_s(now)
+    assert bucket.wait_s(now + 0.5 * wait_s) > 0
+    # A clock near 1e6 s tells moments 1e-10 s apart.
+    assert bucket.wait_s(now + wait_s) <= 1e-9 + 1e-9 / rate_per_s
+
+
+def test_a_clock_that_stands_still_gives_no_tokens():
+    bucket = TokenBucket(10.0, 1.0, 5.0)
+    bucket.take()
+    assert bucket.wait_s(5.0) == pytest.approx(0.1)
+    assert bucket.wait_s(4.0) == pytest.approx(0.1)
+
+
+def test_a_rate_of_nothing_ends_with_its_burst():
+    bucket = TokenBucket(0.0, 1.0, 0.0)
+    bucket.take()
+    assert bucket.wait_s(1e9) == math.inf
+
+
+def test_the_allowance_is_the_documented_one():
+    assert (HEADROOM, UNLUCKY) == (1.1, 1e-9)
+    assert pytest.approx(113.0, abs=3.0) == AGREED_BURST
+    root = -math.log(UNLUCKY) / (AGREED_BURST - 1.0)
+    assert math.expm1(root) == pytest.approx(HEADROOM * root)
+
+
+def poisson(rate_per_s, count, seed):
+    draw, now = random.Random(seed), 1_000.0
+    for _ in range(count):
+        now += draw.expovariate(rate_per_s)
+        yield now
+
+
+def refused_of(agreed_per_s, offered_per_s, count, seed):
+    rate, refused = AgreedRate(agreed_per_s, "tasks", 1_000.0), 0
+    for now in poisson(offered_per_s, count, seed):
+        if rate.refused("climate", now):
+            refused += 1
+        else:
+            rate.take()
+    return refused
+
+
+@pytest.mark.parametrize("rate_per_s", [0.5, 15.0, 400.0])
+def test_poisson_arrivals_at_the_agreed_rate_are_never_refused(rate_per_s):
+    assert refused_of(rate_per_s, rate_per_s, 100_000, seed=rate_per_s) == 0
+
+
+def test_poisson_arrivals_far_above_the_agreed_rate_are_cut_to_it_and_its_headroom():
+    refused = refused_of(15.0, 1.5 * 15.0, 100_000, seed=1)
+    assert refused / 100_000 == pytest.approx(1 - HEADROOM / 1.5, abs=0.01)
+
+
+def test_the_bound_holds_where_it_can_be_seen():
+    """With a small bucket refusals are frequent enough to count: no more than it was made for."""
+    unlucky = 1e-2
+    burst, refused, count = burst_for(HEADROOM, unlucky), 0, 100_000
+    bucket = TokenBucket(10.0 * HEADROOM, burst, 1_000.0)
+    for now in poisson(10.0, count, seed=3):
+        if bucket.wait_s(now):
+            refused += 1
+        else:
+            bucket.take()
+    assert unlucky / 30 < refused / count <= unlucky
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def test_a_client_over_its_rate_is_told_its_rate_and_when_to_try_again():
+    clients = ClientRates(100.0, 0.2)
+    sender = Sender("client", "lab", rate_per_s=50.0)
+    verdicts = [clients.refused(sender, 1.0) for _ in range(11)]
+    assert verdicts[:10] == [None] * 10
+    assert verdicts[10] == (
+        "over_rate",
+        "this client may ask 50 queries/s; try again in 0.02 s",
+    )
+    assert clients.refused(sender, 1.021) is None
+
+
+def test_one_client_does_not_use_up_what_is_anothers():
+    clients = ClientRates(1.0, 1.0)
+    for _ in range(100):
+        clients.refused(Sender("anyone", "a"), 0.0)
+    assert clients.refused(Sender("anyone", "b"), 0.0) is None
+    assert clients.refused(Sender("client", "a"), 0.0) is None, "a key's name is not a connection"
+
+
+def test_a_changed_rate_takes_effect():
+    clients = ClientRates(1.0, 1.0)
+    while clients.refused(Sender("client", "a"), 0.0) is None:
+        pass
+    assert clients.refused(Sender("client", "a", rate_per_s=5.0), 0.0) is None
+
+
+def test_the_table_of_clients_forgets_who_was_silent_longest(monkeypatch):
+    monkeypatch.setattr(admission, "MOST_CLIENTS", 2)
+    clients = ClientRates(0.001, 1.0)
+    for _ in range(10):
+        clients.refused(Sender("anyone", "a"), 0.0)
+    clients.refused(Sender("anyone", "b"), 1.0)
+    assert clients.refused(Sender("anyone", "a"), 2.0), "it is not the oldest"
+    clients.refused(Sender("anyone", "c"), 3.0)
+    assert len(clients) == 2
+    assert clients.refused(Sender("anyone", "a"), 4.0)
+
+
+def test_without_a_limit_nothing_is_remembered():
+    clients = ClientRates(math.inf, 1.0)
+    assert clients.refused(ANYONE, 0.0) is None
+    assert len(clients) == 0
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sender", "allowed"),
+    [
+        (ANYONE, True),
+        (Sender("client", "lab"), True),
+        (Sender("client", "lab", ("climate", "water")), True),
+        (Sender("client", "lab", ("water",)), False),
+        (Sender("client", "lab", ()), False),
+        (Sender("node", "n1"), False),
+        (Sender("operator", "op"), False),
+        (Sender("iad", "iad2"), False),
+        (Sender("csp", "buyer"), False),
+        (Sender("mirror", "m"), False),
+    ],
+)
+def test_who_may_query(sender, allowed):
+    refused = may_query(sender, "climate")
+    assert (refused is None) == allowed
+    if refused:
+        assert refused.reason == "not_authorised"
+
+
+@pytest.mark.parametrize(
+    ("sender", "origin", "allowed"),
+    [
+        (ANYONE, "", True),
+        (ANYONE, "iad9", True),
+        (Sender("iad", "iad2"), "", True),
+        (Sender("iad", "iad2"), "iad2", True),
+        (Sender("csp", "buyer"), "buyer", True),
+        (Sender("iad", "iad2"), "buyer", False),
+        (Sender("iad", "iad3"), "", False),
+        (Sender("iad", "iad3"), "iad2", False),
+        (Sender("client", "iad2"), "", False),
+        (Sender("node", "iad2"), "iad2", False),
+        (Sender("operator", "iad2"), "", False),
+    ],
+)
+def test_who_may_send_tasks(sender, origin, allowed):
+    refused = may_send(sender, task(1, origin=origin), {"iad2", "buyer"})
+    assert (refused is None) == allowed
+    if refused:
+        assert refused.reason == "not_authorised"
