@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from agent.metrics import families
 from agent.scheduling import lifecycle
 from agent.wire import (
     config,
@@ -125,6 +126,36 @@ def record_lines() -> str:
     return "\n".join(lines) + "\n"
 
 
+def metrics() -> str:
+    """docs/metrics.md: its own text, and the tables of all metrics after that."""
+    tables = (
+        ("Metrics of every agent", families.COMMON),
+        ("Metrics of a master", [f for f in families.MASTER if f not in families.COMMON]),
+        (
+            "Metrics of a registration service",
+            [f for f in families.DRS if f not in families.COMMON],
+        ),
+    )
+    text = (DOCS / "metrics.md").read_text().partition(f"## {tables[0][0]}")[0]
+    lines = []
+    for title, rows in tables:
+        lines += [
+            f"## {title}",
+            "",
+            "| name | type | labels | unit | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        for row in rows:
+            labels = ", ".join(f"`{label}`" for label in row.labels)
+            lines.append(f"| `{row.name}` | {row.kind} | {labels} | {row.unit} | {row.meaning} |")
+        lines.append("")
+    lines += [
+        "Every page has `process_*` (CPU, memory, open files) and `python_info` of the Prometheus",
+        "client as well. These tables are made from `agent/metrics/families.py` by `make docs`.",
+    ]
+    return text + "\n".join(lines) + "\n"
+
+
 def _prose(text: str | None) -> str:
     paragraphs = [" ".join(p.split()) for p in (text or "").split("\n\n")]
     return "\n\n".join(p.replace("`*_ms`", "`…_ms`") for p in paragraphs)
@@ -190,6 +221,7 @@ DOCUMENTS = {
     "configuration.md": configuration,
     "states.md": states,
     "records.md": record_lines,
+    "metrics.md": metrics,
     "wire.schema.json": schema,
 }
 
