@@ -35,6 +35,7 @@ HOST: Final = "tcp://127.0.0.1"
 DRS: Final = "drs"
 CAPABILITIES: Final = ("temperature", "humidity")
 DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
+NO_AUTOSCALE: Final = master_config.MasterAutoscale()
 
 
 class TestbedError(RuntimeError):
@@ -79,6 +80,7 @@ class Testbed:
         liveness: master_config.MasterLiveness = DEFAULT_LIVENESS,
         preload_rows: int = PRELOAD_ROWS,
         market: bool = False,
+        autoscale: master_config.MasterAutoscale = NO_AUTOSCALE,
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -86,6 +88,7 @@ class Testbed:
         self._liveness = liveness
         self._preload_rows = preload_rows
         self._market = market
+        self._autoscale = autoscale
         self._children: dict[str, processes.Child] = {}
         self._operators: dict[str, Operator] = {}
 
@@ -299,6 +302,7 @@ class Testbed:
             ),
             scheduling=master_config.MasterScheduling(policy=self._policy),
             liveness=self._liveness,
+            autoscale=self._autoscale,
             # Soon enough that a query's records can be shown right after its answer.
             records=master_config.MasterRecords(flush_s=0.2),
         )
