@@ -9,6 +9,8 @@ from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, s
 from agent.drs.server import Server
 from agent.metrics.library import problem
 from agent.process import StopSignal
+from agent.sockets.guard import check as check_trust
+from agent.wire.config import ConfigError
 from agent.wire.drs_config import DrsConfig
 
 
@@ -18,13 +20,23 @@ def main() -> None:
     config = configuration(given.config, DrsConfig)
     if (wrong := problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
+    folder = Path(given.config).parent
+    try:
+        check_trust(config.trust, folder, config.mirror.primary_keys)
+    except ConfigError as error:
+        fail(f"{given.config}: {error}", UNUSABLE)
+    folder = Path(given.config).parent
+    try:
+        check_trust(config.trust, folder, config.mirror.primary_keys)
+    except ConfigError as error:
+        fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:
         say_ok(given.config)
         return
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
-            server = Server(config, Path(given.config).parent)
-        except OSError as error:
+            server = Server(config, folder)
+        except (OSError, ConfigError) as error:
             fail(str(error), FAILED)
         try:
             server.serve(stop)

@@ -20,15 +20,21 @@ from agent.market.mirror import Mirror
 from agent.market.primary import Primary
 from agent.market.requests import denied, tag
 from agent.process import StopSignal
-from agent.sockets.dealer import dealer
-from agent.sockets.router import router
+from agent.sockets.allow_list import Party
+from agent.sockets.guard import Guard
+from agent.sockets.router import REVOKED
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.config import ConfigError
 from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
+from agent.wire.senders import Sender
 
 
 class Server:
-    """A primary, or a mirror if its configuration names a primary."""
+    """A primary, or a mirror if its configuration names a primary.
+
+    OSError if a socket or the file cannot be used, ConfigError for a file of keys.
+    """
 
     def __init__(
         self, config: DrsConfig, folder: Path, *, clock: Callable[[], float] = time.monotonic
@@ -38,29 +44,34 @@ class Server:
         self.counters: Counter[str] = Counter()
         self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
         if self._store.said:
-            sys.stderr.write(f"{self._store.said}\n")
+            _warn(self._store.said)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
+            self._guard = Guard(
+                self._context, config.trust, folder, clock=clock, warn=sys.stderr.write
+            )
             self._connect(config, clock())
-        except OSError:
+        except (OSError, ConfigError):
             self._release()
             raise
 
     def _connect(self, config: DrsConfig, now: float) -> None:
         directory, mirror = self._store.load(), config.mirror
-        # Who may connect, and as what: the allow-list's file, and the keys of `accounts`.
-        self._router = router(self._context, config.sockets.public)
+        self._guard.attend(self._board)
+        self._router = self._guard.router("drs", config.sockets.public)
+        self._router.refuse = self._refuse
         self._board.listen(self._router.socket, self._turn)
         self._rules: Primary | Mirror
         if mirror.primary:
             self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
-            socket = dealer(self._context, mirror.primary, MAX_RESULT_BYTES)
+            socket = self._guard.dealer(mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys)
             PrimaryLink(self._board, socket, self._rules, self._keep)
         else:
             self._rules = Primary(
                 directory, longest_lease_s=config.directory.longest_lease_s, now=now
             )
             self._board.keeps_time(_Expiry(self._rules, self._keep, self.counters))
+        self._admit_accounts()
         self._metrics = DrsMetrics(
             self._board,
             config.metrics,
@@ -69,6 +80,13 @@ class Server:
             lambda: self._router.dropped,
             every_s=mirror.every_s,
         )
+        self._tell_guard()
+
+    def _tell_guard(self) -> None:
+        """Who has an account may connect, beside the parties of the allow-list's file."""
+        if self._guard.zap is not None:
+            parties = [Party(Sender(one.kind, one.name), one.keys) for one in self.accounts]
+            self._guard.set_parties("accounts", parties)
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
@@ -85,7 +103,7 @@ class Server:
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """The parties and their keys, of which the allow-list is made."""
+        """The parties and their keys."""
         return self._rules.directory.accounts
 
     def _turn(self) -> None:
@@ -115,6 +133,15 @@ class Server:
             self.counters[f"denied_{reply.reason}"] += 1
         self._router.send(identity, encode(reply, codec))
 
+    def _refuse(self, identity: bytes, frame: bytes) -> None:
+        """Tell the sender on a connection whose key is not allowed any more."""
+        try:
+            request, codec = self._decoder.decode(frame)
+            sender_id = request.id
+        except WireError as error:
+            sender_id, codec = error.sender_id, error.codec
+        self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
+
     def _keep(self, edit: Edit, now: float) -> bool:
         """Write and apply; False if the disk does not take it, and nothing has changed."""
         try:
@@ -123,7 +150,26 @@ class Server:
             self.counters["failed_writes"] += 1
             return False
         self._rules.applied(edit, now)
+        self._admit_accounts()
         return True
+
+    def _admit_accounts(self) -> None:
+        # The file comes first; an account's new keys need not wait for the operator.
+        self._guard.set_parties(
+            "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
+        )
+
+    def _refuse(self, identity: bytes, frame: bytes) -> None:
+        try:
+            request, codec = self._decoder.decode(frame)
+            sender_id = request.id
+        except WireError as error:
+            sender_id, codec = error.sender_id, error.codec
+        self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 class _Expiry:

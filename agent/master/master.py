@@ -12,6 +12,7 @@ import zmq
 
 from agent.board import Board
 from agent.market.registrar import Party
+from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.operator_plane import OperatorPlane
@@ -54,7 +55,9 @@ class Master:
         try:
             self._state = State(folder / config.state.path if config.state.path else None, clock)
             self._records = Records(self._board, config.records, folder)
-            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=_warn)
+            self._guard = Guard(
+                self._context, config.trust, folder, clock=clock, warn=sys.stderr.write
+            )
             self._connect(config)
             self._trade(config, run)
         except (OSError, ConfigError):
@@ -91,6 +94,8 @@ class Master:
         self._pods = LocalProvisioner(
             self._board, self._task_scheduler, PodTable(self._state, config.pods.most)
         )
+        if config.autoscale.enabled:
+            AutoscalePlane(self._board, config, self._records, self._task_scheduler, self._pods)
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
         keys = self._guard.public_keys
         party = Party(self._iad, market.role, address, tuple(offerings), keys)
@@ -157,10 +162,6 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
         )
-
-
-def _warn(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 def _schedulers(

@@ -41,7 +41,7 @@ class Guard:
     With it, each tcp:// socket speaks CURVE, ZAP asks the allow-list, and a change of the key file
     or the allow-list takes effect within a second (DSSP leaves trust to the implementation; see
     docs/trust.md). ConfigError if a file cannot be used. Paths are relative to `folder`; `warn`
-    takes one line for the operator.
+    takes lines for the operator, each with its end.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class Guard:
             try:
                 link.look(now)
             except ConfigError as error:
-                self._warn(f"{error}; the link waits")
+                self._warn(f"{error}; the link waits\n")
 
     def _read_allow_list(self) -> None:
         try:
             self._allowed.refresh()
         except ConfigError as error:
-            self._warn(f"{error}; the allow-list before stays in force")
+            self._warn(f"{error}; the allow-list before stays in force\n")
 
     def _read_key(self) -> None:
         assert self._secrets is not None
@@ -179,7 +179,7 @@ class Guard:
             if not self._secrets.refresh():
                 return
         except ConfigError as error:
-            self._warn(f"{error}; the key before stays in use")
+            self._warn(f"{error}; the key before stays in use\n")
             return
         self.on_new_keys()
         if self._secrets.value[0] == before:
@@ -188,7 +188,7 @@ class Guard:
             try:
                 made.use_key(self._secrets.value[0])
             except OSError as error:
-                self._warn(f"cannot show the new key before a restart: {error.strerror}")
+                self._warn(f"cannot show the new key before a restart: {error.strerror}\n")
 
 
 def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> None:
