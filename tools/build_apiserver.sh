@@ -82,10 +82,11 @@ echo "Building kube-apiserver $version; this takes minutes …" >&2
         -O zz_generated.openapi -h vendor/k8s.io/code-generator/hack/boilerplate.go.txt \
         -r "$apt/violations.report"
 
+    component=k8s.io/kubernetes/vendor/k8s.io/component-base
     build -o "$room/bin/kube-apiserver.new" -ldflags "-s -w
-        -X k8s.io/component-base/version.gitVersion=$version
-        -X k8s.io/component-base/version.gitMajor=1
-        -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")" ./cmd/kube-apiserver
+        -X $component/version.gitVersion=$version
+        -X $component/version.gitMajor=1
+        -X $component/version.gitMinor=$(cut -d. -f2 <<<"$version")" ./cmd/kube-apiserver
 )
 rm "$room/bin/openapi-gen"
 mv "$room/bin/kube-apiserver.new" "$room/bin/kube-apiserver"
