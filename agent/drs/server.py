@@ -44,7 +44,7 @@ class Server:
         self.counters: Counter[str] = Counter()
         self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
         if self._store.said:
-            _warn(self._store.said)
+            sys.stderr.write(f"{self._store.said}\n")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             self._guard = Guard(
@@ -80,13 +80,6 @@ class Server:
             lambda: self._router.dropped,
             every_s=mirror.every_s,
         )
-        self._tell_guard()
-
-    def _tell_guard(self) -> None:
-        """Who has an account may connect, beside the parties of the allow-list's file."""
-        if self._guard.zap is not None:
-            parties = [Party(Sender(one.kind, one.name), one.keys) for one in self.accounts]
-            self._guard.set_parties("accounts", parties)
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
@@ -154,22 +147,12 @@ class Server:
         return True
 
     def _admit_accounts(self) -> None:
+        if self._guard.zap is None:
+            return
         # The file comes first; an account's new keys need not wait for the operator.
         self._guard.set_parties(
             "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
         )
-
-    def _refuse(self, identity: bytes, frame: bytes) -> None:
-        try:
-            request, codec = self._decoder.decode(frame)
-            sender_id = request.id
-        except WireError as error:
-            sender_id, codec = error.sender_id, error.codec
-        self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
-
-
-def _warn(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 class _Expiry:

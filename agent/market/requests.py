@@ -25,18 +25,20 @@ from agent.wire.directory import (
 )
 from agent.wire.senders import Role, Sender
 
-PARTIES: Final = frozenset[Role]({"anyone", "iad", "csp"})
+READERS: Final = frozenset[Role]({"anyone", "iad", "csp", "operator"})
 SELLERS: Final = frozenset[Role]({"anyone", "iad"})
 BUYERS: Final = frozenset[Role]({"anyone", "csp"})
+# The directory's operator shuts a party out.
+FOR_ALL: Final = frozenset[Role]({"anyone", "operator"})
 MAY_SEND: Final[dict[type[Message], frozenset[Role]]] = {
     Register: SELLERS,
     Renew: SELLERS,
-    Withdraw: SELLERS,
+    Withdraw: SELLERS | FOR_ALL,
     OpenAccount: BUYERS,
-    CloseAccount: BUYERS,
-    Discover: PARTIES,
-    LookUp: PARTIES,
-    ListAccounts: PARTIES,
+    CloseAccount: BUYERS | FOR_ALL,
+    Discover: READERS,
+    LookUp: READERS,
+    ListAccounts: READERS,
     Follow: frozenset({"anyone", "mirror"}),
 }
 
@@ -47,7 +49,7 @@ def refusal(request: DirectoryRequest, sender: Sender) -> Denied | None:
         kind = tag(request)
         return denied(request, "not_authorised", f"a key of role {sender.role} may not {kind}")
     name = subject(request)
-    if name is not None and sender.role != "anyone" and name != sender.name:
+    if name is not None and sender.role not in FOR_ALL and name != sender.name:
         return denied(
             request, "not_authorised", f"your key is {sender.name}'s; it cannot speak for {name}"
         )

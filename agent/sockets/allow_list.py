@@ -83,7 +83,7 @@ ROLES: Final[dict[str, frozenset[Role]]] = {
     "public": frozenset(("client", "iad", "csp")),
     "nodes": frozenset(("node",)),
     "operator": frozenset(("operator",)),
-    "drs": frozenset(("iad", "csp", "mirror")),
+    "drs": frozenset(("iad", "csp", "mirror", "operator")),
 }
 
 

@@ -1,0 +1,82 @@
+"""A real registration service, and somebody who asks it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import zmq
+
+from agent.wire import directory as d
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from bench.processes import free_address
+
+COMMAND = Path(sys.executable).with_name("sanderling-drs")
+PATIENCE_MS = 20_000
+
+
+class DrsProcess:
+    """`sanderling-drs` on a free loopback port; a mirror if `primary` is given."""
+
+    def __init__(self, folder: Path, primary: str = "", longest_lease_s: float = 3_600.0):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.public = free_address()
+        self.config = folder / "drs.toml"
+        mirror = f'[mirror]\nprimary = "{primary}"\nevery_s = 0.05\n' if primary else ""
+        self.config.write_text(
+            f'[sockets]\npublic = "{self.public}"\n'
+            f"[directory]\nlongest_lease_s = {longest_lease_s}\n{mirror}"
+        )
+        self.process = None
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status and what it said."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        code = self.process.wait(20)
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        said = "" if self.process.stderr.closed else self.process.stderr.read()
+        self.process.stderr.close()
+        return code, said
+
+
+class Asker:
+    """A DEALER that asks one thing at a time."""
+
+    def __init__(self, context, address):
+        self.decoder = Decoder(d.DirectoryReply, MAX_RESULT_BYTES)
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, 0)
+        self.socket.setsockopt(zmq.RCVHWM, 0)
+        self.socket.connect(address)
+
+    def ask(self, request):
+        self.socket.send(encode(request))
+        return self.receive()
+
+    def receive(self):
+        assert self.socket.poll(PATIENCE_MS), "no reply"
+        return self.decoder.decode(self.socket.recv())[0]
+
+    def ask_until(self, request, condition):
+        """Ask again until `condition(reply)` holds."""
+        for _ in range(100_000):
+            if condition(reply := self.ask(request)):
+                return reply
+        raise AssertionError(reply)
