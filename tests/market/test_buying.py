@@ -2,11 +2,9 @@
 any order of messages, lost, late and twice."""
 
 import math
+import random
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from _core.orderstats import task_percentile
 from agent.market.delivery import LONGEST_RETRY_S, REFRESH_S, STAGE_S
@@ -202,6 +200,23 @@ def test_a_member_that_does_not_join_is_left_out():
     assert not market.disk["climate"].deliveries
 
 
+def test_who_was_silent_gives_back_what_it_holds():
+    market = building()
+    market.ask(request())
+    late = [m for m in market.network if m[1] == "iad2"]
+    market.network = [m for m in market.network if m[1] != "iad2"]
+    market.unreachable = {"iad2"}
+    market.run(1.9)
+    market.network = late
+    market.unreachable = set()
+    market.deliver()  # its proposal arrives, its offer does not
+    market.network = []
+    market.tick(2.0)
+    market.run(1.0)
+    assert market.report().ok
+    assert market.iads["iad2"].seller.next_due is None
+
+
 def set_up(**given):
     market = building(**given)
     market.ask(request(only=("iad1", "iad2")))
@@ -381,109 +396,123 @@ def test_a_member_that_refuses_later_is_left_out():
     assert market.versions("climate").keys() == {BUYER, "iad1"}
 
 
-# --- any order of messages -----------------------------------------------------------------------
-
-
-class Interleavings(RuleBasedStateMachine):
-    """People change services while messages are lost, late, out of order and doubled, masters are
-    cut off and restart. When all is calm again, every pool is one."""
-
-    def __init__(self):
-        super().__init__()
-        self.market = building(3, nodes=1, mean_s=0.09, most_pods=2)
-        self.asked = 0
-
-    @rule(
-        name=st.sampled_from(["climate", "air"]),
-        rate=st.sampled_from([0.5, 3.0, 9.0]),
-        fewest=st.integers(1, 3),
-        relax=st.sampled_from([1.0, 3.0]),
-        wait_ms=st.sampled_from([1_000.0, 10_000.0, 60_000.0]),
-    )
-    def create(self, name, rate, fewest, relax, wait_ms):
-        self.asked += 1
-        self.market.ask(
-            request(name, rate_per_s=rate, fewest=fewest, relax=relax, timeout_ms=wait_ms)
-        )
-
-    @rule(
-        kind=st.sampled_from([AddIad, RemoveIad]),
-        name=st.sampled_from(["climate", "air"]),
-        iad=st.sampled_from([BUYER, "iad1", "iad2", "iad3"]),
-    )
-    def change(self, kind, name, iad):
-        self.asked += 1
-        self.market.ask(kind("x", name, iad))
-
-    @rule(name=st.sampled_from(["climate", "air"]))
-    def drop(self, name):
-        self.asked += 1
-        self.market.ask(DropService("x", name))
-
-    @precondition(lambda self: self.market.network)
-    @rule(data=st.data(), keep=st.booleans())
-    def deliver(self, data, keep):
-        index = data.draw(st.integers(0, min(8, len(self.market.network) - 1)))
-        self.market.deliver(index, keep=keep)
-
-    @precondition(lambda self: self.market.network)
-    @rule()
-    def deliver_all(self):
-        self.market.deliver_all()
-
-    @precondition(lambda self: self.market.network)
-    @rule(data=st.data())
-    def lose(self, data):
-        self.market.network.pop(data.draw(st.integers(0, len(self.market.network) - 1)))
-
-    @rule(seconds=st.sampled_from([0.05, 0.6, 3.0, 31.0]))
-    def wait(self, seconds):
-        self.market.tick(self.market.now + seconds)
-
-    @rule(seconds=st.sampled_from([0.2, 12.0]))
-    def calm(self, seconds):
-        self.market.run(seconds)
-
-    @rule(iads=st.sets(st.sampled_from(["iad1", "iad2", "iad3"])))
-    def cut_off(self, iads):
-        self.market.unreachable = iads
-
-    @rule(iad=st.sampled_from(["iad1", "iad2", "iad3"]))
-    def restart(self, iad):
-        self.market.restart(iad)
-
-    @invariant()
-    def promises_are_kept(self):
-        self.market.check()
-
-    def teardown(self):
-        market = self.market
-        market.unreachable = set()
-        # Beyond every timeout, hold, drain, stage and retry.
-        market.run(60.0 + 4 * STAGE_S + 2 * LONGEST_RETRY_S + DRAIN_S)
-        self.promises_are_kept()
-        assert len(market.reports) == self.asked
-        for name in ("climate", "air"):
-            versions = market.versions(name)
-            owned = market.buyer.owned.get(name)
-            if owned is None:
-                assert not versions, versions
-            else:
-                members = {member.iad for member in owned.service.members}
-                assert versions == dict.fromkeys(members, owned.service.version)
-                assert not owned.deliveries
-                assert not owned.forming
-        for iad in market.iads.values():
-            assert iad.seller.next_due is None
-            assert {s for _, s in iad.pods} <= set(iad.seller.services)
-
-
-Interleavings.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
-TestInterleavings = Interleavings.TestCase
-
-
 def test_an_infeasible_slo_is_refused_everywhere():
     market = building()
     market.ask(request(slo=Slo(99.0, 1.0), rate_per_s=1_000.0))
     market.run(1.0)
     assert not market.report().ok
+
+
+# --- any order of messages -----------------------------------------------------------------------
+
+SERVICES = ("climate", "air")
+SELLERS = ("iad1", "iad2", "iad3")
+
+
+class Walk:
+    """People change services while messages are lost, late, out of order and doubled, masters are
+    cut off and restart."""
+
+    def __init__(self, seed):
+        self.draw = random.Random(seed)
+        self.market = building(3, nodes=1, mean_s=0.09, most_pods=2)
+        self.asked = 0
+        self.rules = {
+            self.create: 3,
+            self.add_or_remove: 3,
+            self.drop: 1,
+            self.deliver: 40,
+            self.deliver_twice: 4,
+            self.lose: 4,
+            self.wait: 4,
+            self.calm: 2,
+            self.cut_off: 1,
+            self.restart: 1,
+        }
+
+    def step(self):
+        [rule] = self.draw.choices(list(self.rules), list(self.rules.values()))
+        rule()
+        self.market.check()
+
+    def ask(self, wanted):
+        self.asked += 1
+        self.market.ask(wanted)
+
+    def create(self):
+        choose = self.draw.choice
+        self.ask(
+            request(
+                choose(SERVICES),
+                rate_per_s=choose([0.5, 3.0, 9.0]),
+                fewest=choose([1, 2, 3]),
+                relax=choose([1.0, 3.0]),
+                timeout_ms=choose([1_000.0, 10_000.0, 60_000.0]),
+            )
+        )
+
+    def add_or_remove(self):
+        kind, name = self.draw.choice([AddIad, RemoveIad]), self.draw.choice(SERVICES)
+        self.ask(kind("x", name, self.draw.choice([BUYER, *SELLERS])))
+
+    def drop(self):
+        self.ask(DropService("x", self.draw.choice(SERVICES)))
+
+    def pick(self):
+        """An early message, mostly; sometimes any."""
+        waiting = len(self.market.network)
+        return self.draw.randrange(self.draw.choice([1, min(3, waiting), waiting]))
+
+    def deliver(self):
+        if self.market.network:
+            self.market.deliver(self.pick())
+
+    def deliver_twice(self):
+        if self.market.network:
+            self.market.deliver(self.pick(), keep=True)
+
+    def lose(self):
+        if self.market.network:
+            self.market.network.pop(self.pick())
+
+    def wait(self):
+        self.market.tick(self.market.now + self.draw.choice([0.05, 0.6, 3.0, 31.0]))
+
+    def calm(self):
+        self.market.run(self.draw.choice([0.2, 12.0]))
+
+    def cut_off(self):
+        self.market.unreachable = {iad for iad in SELLERS if self.draw.random() < 0.3}
+
+    def restart(self):
+        self.market.restart(self.draw.choice(SELLERS))
+
+    def settle(self):
+        """Everything arrives, beyond every timeout, hold, drain, stage and retry."""
+        self.market.unreachable = set()
+        self.market.run(60.0 + 4 * STAGE_S + 2 * LONGEST_RETRY_S + DRAIN_S)
+
+
+@pytest.mark.parametrize("seeds", range(8))
+def test_when_all_is_calm_again_every_pool_is_one(seeds):
+    for seed in range(100 * seeds, 100 * (seeds + 1)):
+        walk = Walk(seed)
+        for _ in range(250):
+            walk.step()
+        walk.settle()
+        market = walk.market
+        market.check()
+        assert len(market.reports) == walk.asked
+        for name in SERVICES:
+            versions = market.versions(name)
+            owned = market.buyer.owned.get(name)
+            if owned is None:
+                assert not versions, seed
+            else:
+                members = {member.iad for member in owned.service.members}
+                assert versions == dict.fromkeys(members, owned.service.version), seed
+                assert not owned.deliveries
+                assert not owned.forming
+        for iad in market.iads.values():
+            assert iad.seller.next_due is None
+            assert {s for _, s in iad.pods} <= set(iad.seller.services)
