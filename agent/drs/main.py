@@ -25,11 +25,6 @@ def main() -> None:
         check_trust(config.trust, folder, config.mirror.primary_keys)
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)
-    folder = Path(given.config).parent
-    try:
-        check_trust(config.trust, folder, config.mirror.primary_keys)
-    except ConfigError as error:
-        fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:
         say_ok(given.config)
         return
