@@ -107,16 +107,17 @@ def _text(path: str, *, secret: bool) -> str:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    with open(file, "rb") as opened:
+    try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{path}: not a regular file")
         if secret:
             _refuse_open_doors(path, status)
-        try:
-            return opened.read(LONGEST_FILE).decode("ascii")
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path}: no key file, which is plain text") from None
+        return os.read(file, LONGEST_FILE).decode("ascii")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: no key file, which is plain text") from None
+    finally:
+        os.close(file)
 
 
 def _refuse_open_doors(path: str, status: os.stat_result) -> None:
