@@ -18,7 +18,7 @@ from agent.wire.master_config import MasterPods
 APP: Final = "sanderling-pod"
 # Of the whole description but the number: a Deployment with another one is brought up to date.
 FINGERPRINT: Final = "sanderling/description"
-LONGEST_NAME_PART: Final = 40
+LONGEST_NAME_PART: Final = 20  # with what a cluster adds for each container, a host name of 63
 
 Manifest = dict[str, Any]
 
