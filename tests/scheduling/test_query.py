@@ -7,17 +7,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent.scheduling.events import (
     QueryArrived,
-    SendAnswer,
-    SendTask,
+    ServiceChanged,
+    ServiceRemoved,
     TaskReturned,
     TaskUndeliverable,
     Tick,
-    WriteRecord,
 )
 from agent.scheduling.query import QueryScheduler
 from agent.wire import messages as m
-from agent.wire.market import Member
+from agent.wire.market import Member, Service
 from tests.scheduling.oracle import aggregate
+from tests.scheduling.rigs import QueryRig
 
 POOL = (
     Member("iad1", "inproc://1", ("b1/f7/r717", "b1/f7/r719")),
@@ -29,52 +29,9 @@ POOL = (
 DECLARED = {member.iad: member.areas for member in POOL}
 
 
-class Rig:
-    """A query scheduler and what came out of it."""
-
-    def __init__(self):
-        self.scheduler = QueryScheduler("iad2", POOL, run="run")
-        self.answers: list[m.Answer] = []
-        self.tasks: list[tuple[str, m.Task]] = []
-        self.records = []
-
-    def do(self, event, now):
-        for instruction in self.scheduler.handle(event, now):
-            match instruction:
-                case SendAnswer():
-                    self.answers.append(instruction.answer)
-                case SendTask():
-                    self.tasks.append((instruction.iad, instruction.task))
-                case WriteRecord():
-                    self.records.append(instruction.record)
-        self.scheduler.check_invariants()
-
-    def ask(self, *areas, now=0.0, **fields):
-        query = m.Query(
-            id=f"q{len(self.records) + self.scheduler.open_queries}",
-            areas=areas,
-            window=m.Window(last_s=60),
-            slo=m.Slo(99.0, 500.0),
-            **fields,
-        )
-        self.do(QueryArrived("client", query), now)
-
-    def give(self, iad, task, now, *, missing=(), areas=None, status=None):
-        areas = areas if areas is not None else task.areas
-        result = m.TaskResult(
-            id=task.id,
-            status=status or ("partial" if missing else "complete"),
-            total_ms=1.0,
-            results=tuple(m.AreaResult(a, aggregate=aggregate(20.0)) for a in areas),
-            missing=missing,
-            reason="infeasible" if status == "refused" else None,
-        )
-        self.do(TaskReturned(iad, result), now)
-
-
 @pytest.fixture
 def rig():
-    return Rig()
+    return QueryRig(POOL)
 
 
 def test_each_matched_iad_gets_one_task_with_the_budget_of_equation_2(rig):
@@ -224,22 +181,42 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        self.rig = Rig()
+        self.rig = QueryRig(POOL)
         self.now = 0.0
         self.asked = 0
         self.out: list[tuple[str, m.Task]] = []
+        self.pool: tuple[Member, ...] = ()
 
     @rule(
         areas=st.lists(
             st.sampled_from(["b1", "b1/f7", "b1/f4/r1", "b1/f6", "b2"]), min_size=1, max_size=3
         ),
         timeout_ms=st.sampled_from([None, 50.0, 9_000.0]),
+        service=st.sampled_from(["default", "climate"]),
     )
-    def ask(self, areas, timeout_ms):
+    def ask(self, areas, timeout_ms, service):
         before = len(self.rig.tasks)
         self.asked += 1
-        self.rig.ask(*areas, now=self.now, timeout_ms=timeout_ms)
-        self.out += self.rig.tasks[before:]
+        self.rig.ask(*areas, now=self.now, timeout_ms=timeout_ms, service=service)
+        sent = self.rig.tasks[before:]
+        allowed = POOL if service == "default" else self.pool
+        assert {iad for iad, _ in sent} <= {member.iad for member in allowed if member.areas}
+        self.out += sent
+
+    @rule(
+        areas=st.lists(st.sampled_from([("b1/f4",), ("b1/f7", "b1/f6"), ("b1",), ()]), max_size=3),
+        redundant=st.booleans(),
+    )
+    def the_service_changes(self, areas, redundant):
+        """What is open goes on with the pool that it has: no query is lost."""
+        self.pool = tuple(Member(f"iad{n}", "inproc://", a) for n, a in enumerate(areas, 1))
+        changed = ServiceChanged(Service("climate", "iad1", 1, self.pool, redundant=redundant))
+        self.rig.do(changed, self.now)
+
+    @rule()
+    def the_service_is_removed(self):
+        self.pool = ()
+        self.rig.do(ServiceRemoved("climate"), self.now)
 
     @rule(data=st.data(), twice=st.booleans(), kind=st.sampled_from(["ok", "gap", "no", "cut"]))
     def return_one(self, data, twice, kind):
@@ -270,6 +247,8 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
         if hasattr(self, "rig"):
             assert len(self.rig.answers) + self.rig.scheduler.open_queries == self.asked
             assert len(self.rig.records) == len(self.rig.answers)
+            ended = [task_id for _, task_id in self.rig.cancels]
+            assert len(ended) == len(set(ended))
 
     def teardown(self):
         if not hasattr(self, "rig"):

@@ -2,57 +2,24 @@
 
 import pytest
 
-from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
     NodeLeft,
     PolicyChanged,
-    SendTaskResult,
     SubtaskReturned,
-    TaskArrived,
     Tick,
-    WriteRecord,
 )
-from agent.scheduling.task import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
-from tests.scheduling.oracle import aggregate, found, hello, sent_to, task
+from tests.scheduling.oracle import aggregate, found, hello
+from tests.scheduling.rigs import TaskRig
 from tests.wire.samples import SAMPLES
-
-
-class Rig:
-    """A task scheduler and what came out of it."""
-
-    def __init__(self, **options):
-        self.estimator = DeadlineEstimator()
-        self.scheduler = TaskScheduler("iad1", self.estimator, **options)
-        self.results: list[m.TaskResult] = []
-        self.dispatched: list[tuple[str, m.Subtask]] = []
-        self.records = []
-        self.replies = []
-
-    def do(self, event, now):
-        instructions = self.scheduler.handle(event, now)
-        self.results += [i.result for i in instructions if isinstance(i, SendTaskResult)]
-        self.records += [i.record for i in instructions if isinstance(i, WriteRecord)]
-        self.dispatched += sent_to(instructions, m.Subtask)
-        self.replies += sent_to(instructions, object)
-        self.scheduler.check_invariants()
-
-    def join(self, node, now=0.0, **options):
-        self.do(NodeJoined(f"link-{node}", hello(node, f"boot-{node}", **options)), now)
-
-    def ask(self, number, areas=("b1",), now=0.0, **options):
-        self.do(TaskArrived("client", task(number, areas, **options)), now)
-
-    def answer(self, result, node, now):
-        self.do(SubtaskReturned(f"link-{node}", result), now)
 
 
 @pytest.fixture
 def rig():
-    rig = Rig()
+    rig = TaskRig()
     yield rig
     rig.scheduler.check_invariants()
 
@@ -111,7 +78,7 @@ def test_the_most_urgent_is_served_first_and_only_one_per_idle_pod(rig):
 
 
 def test_a_change_of_policy_rekeys_what_waits():
-    rig = Rig(policy="edfq")
+    rig = TaskRig(policy="edfq")
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)
     rig.ask(2, ("b1/f4/r1",), now=1.1, budget_ms=2_000)
@@ -230,7 +197,7 @@ def test_an_slo_below_the_unloaded_response_is_refused_once_that_is_measured(rig
 
 
 def test_records_hold_the_times_of_the_papers_figure_7():
-    rig = Rig(wall_offset_s=1_000.0)
+    rig = TaskRig(wall_offset_s=1_000.0)
     rig.join("n1", pods=1)
     rig.ask(1, ("b1/f4/r1",), now=1.0)
     rig.ask(2, ("b1/f4/r1",), now=1.0)
@@ -314,7 +281,7 @@ def test_a_node_that_moved_does_not_answer_for_where_it_was(rig):
 
 def test_the_stopwatch_sets_t_0_after_the_evaluation():
     times = iter([1.25, 1.75])
-    rig = Rig(stopwatch=lambda: next(times))
+    rig = TaskRig(stopwatch=lambda: next(times))
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)
     rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.5)

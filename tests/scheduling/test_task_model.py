@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 )
 
 from _core.policy import POLICIES, policy_key
+from agent.scheduling.contracts import GRACE_S
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
     NodeAlive,
@@ -32,7 +33,6 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.contracts import GRACE_S
 from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.task import TaskScheduler
 from agent.scheduling.task_entry import TaskEntry

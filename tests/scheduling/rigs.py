@@ -1,0 +1,98 @@
+"""Schedulers in a rig that keeps what comes out of them."""
+
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.events import (
+    ANYONE,
+    NodeJoined,
+    QueryArrived,
+    SendAnswer,
+    SendCancel,
+    SendTask,
+    SendTaskResult,
+    SubtaskReturned,
+    TaskArrived,
+    TaskReturned,
+    WriteRecord,
+)
+from agent.scheduling.query import QueryScheduler
+from agent.scheduling.task import TaskScheduler
+from agent.wire import messages as m
+from tests.scheduling.oracle import aggregate, hello, sent_to, task
+
+
+class QueryRig:
+    """A query scheduler and what came out of it."""
+
+    def __init__(self, pool, iad="iad2", **options):
+        self.scheduler = QueryScheduler(iad, pool, run="run", **options)
+        self.answers: list[m.Answer] = []
+        self.tasks: list[tuple[str, m.Task]] = []
+        self.cancels: list[tuple[str, str]] = []
+        self.records = []
+
+    def do(self, event, now):
+        instructions = self.scheduler.handle(event, now)
+        for instruction in instructions:
+            match instruction:
+                case SendAnswer():
+                    self.answers.append(instruction.answer)
+                case SendTask():
+                    self.tasks.append((instruction.iad, instruction.task))
+                case SendCancel():
+                    self.cancels.append((instruction.iad, instruction.task_id))
+                case WriteRecord():
+                    self.records.append(instruction.record)
+        self.scheduler.check_invariants()
+        return instructions
+
+    def ask(self, *areas, now=0.0, sender=ANYONE, **fields):
+        query = m.Query(
+            id=f"q{len(self.records) + self.scheduler.open_queries}",
+            areas=areas,
+            window=m.Window(last_s=60),
+            slo=m.Slo(99.0, 500.0),
+            **fields,
+        )
+        return self.do(QueryArrived("client", query, sender), now)
+
+    def give(self, iad, task, now, *, missing=(), areas=None, status=None, reason="infeasible"):
+        areas = areas if areas is not None else task.areas
+        result = m.TaskResult(
+            id=task.id,
+            status=status or ("partial" if missing else "complete"),
+            total_ms=1.0,
+            results=tuple(m.AreaResult(a, aggregate=aggregate(20.0)) for a in areas),
+            missing=missing,
+            reason=reason if status == "refused" else None,
+        )
+        self.do(TaskReturned(iad, result), now)
+
+
+class TaskRig:
+    """A task scheduler and what came out of it."""
+
+    def __init__(self, **options):
+        self.estimator = DeadlineEstimator()
+        self.scheduler = TaskScheduler("iad1", self.estimator, **options)
+        self.results: list[m.TaskResult] = []
+        self.dispatched: list[tuple[str, m.Subtask]] = []
+        self.records = []
+        self.replies = []
+
+    def do(self, event, now):
+        instructions = self.scheduler.handle(event, now)
+        self.results += [i.result for i in instructions if isinstance(i, SendTaskResult)]
+        self.records += [i.record for i in instructions if isinstance(i, WriteRecord)]
+        self.dispatched += sent_to(instructions, m.Subtask)
+        self.replies += sent_to(instructions, object)
+        self.scheduler.check_invariants()
+
+    def join(self, node, now=0.0, sender=ANYONE, **options):
+        incarnation = options.pop("incarnation", f"boot-{node}")
+        self.do(NodeJoined(f"link-{node}", hello(node, incarnation, **options), sender), now)
+
+    def ask(self, number, areas=("b1",), now=0.0, sender=ANYONE, client="client", **options):
+        self.do(TaskArrived(client, task(number, areas, **options), sender), now)
+
+    def answer(self, result, node, now):
+        self.do(SubtaskReturned(f"link-{node}", result), now)
