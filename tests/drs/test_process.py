@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from pathlib import Path
 
 import zmq
 
@@ -168,3 +169,9 @@ def test_it_stops_when_told(drs, asker):
     asker(drs).ask(ACCOUNTS)
     drs.process.stdin.close()
     assert drs.process.wait(20) == 0
+
+
+def test_the_sample_configuration_is_good():
+    file = Path(__file__).parents[2] / "docs" / "examples" / "drs.toml"
+    done = run("--check", "--config", file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{file}: ok\n", "")
