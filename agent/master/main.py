@@ -23,7 +23,9 @@ def main() -> None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
     folder = Path(given.config).parent
     try:
-        check_trust(config.trust, folder, config.market.directory_keys)
+        check_trust(
+            config.trust, folder, config.market.directory_keys, *[m.keys for m in config.pool]
+        )
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

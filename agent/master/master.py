@@ -169,7 +169,7 @@ def _schedulers(
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
-    pool = [Member(m.iad, m.address, m.areas, m.keys) for m in config.pool]
+    pool = [Member(m.iad, m.address, m.areas) for m in config.pool]
     queries = QueryScheduler(
         iad,
         pool,

@@ -23,7 +23,7 @@ TURN = 64
 
 class _Link(Struct):
     address: str
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] | str
     socket: zmq.Socket[bytes]
 
 
@@ -31,7 +31,8 @@ Handler = Callable[[str, Any, float], None]
 
 
 class Peers:
-    """Other masters by the name of their IAD. Whom this one connects to may connect to it."""
+    """Other masters by the name of their IAD: the market's, once
+    connected to, may connect here too."""
 
     def __init__(self, board: Board, guard: Guard) -> None:
         self._board = board
@@ -41,18 +42,20 @@ class Peers:
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
 
-    def connect(self, iad: str, address: str, keys: Sequence[str] = ()) -> None:
+    def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
         """Have a link to that IAD's master; an existing one is replaced if address or keys differ.
 
-        OSError if the address is none, or would be reached without keys.
+        `keys` are its public keys, or a file with them. OSError if the address is none, or would
+        be reached without keys; ConfigError for the file.
         """
         link = self._links.get(iad)
+        keys = keys if isinstance(keys, str) else tuple(keys)
         if link is not None:
-            if (link.address, link.keys) == (address, tuple(keys)):
+            if (link.address, link.keys) == (address, keys):
                 return
             self.drop(iad)
         socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys)
-        self._links[iad] = _Link(address, tuple(keys), socket)
+        self._links[iad] = _Link(address, keys, socket)
         self._board.listen(socket, partial(self._turn, iad, socket))
         self._tell_guard()
 
@@ -65,8 +68,14 @@ class Peers:
             self._tell_guard()
 
     def _tell_guard(self) -> None:
+        # A file's are named by the operator, who names them in the allow-list too.
         self._guard.set_parties(
-            "peers", [Party(Sender("iad", iad), link.keys) for iad, link in self._links.items()]
+            "peers",
+            [
+                Party(Sender("iad", iad), link.keys)
+                for iad, link in self._links.items()
+                if not isinstance(link.keys, str)
+            ],
         )
 
     def takes(self, kind: type, handler: Handler) -> None:

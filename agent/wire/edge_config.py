@@ -118,6 +118,5 @@ class EdgeConfig(Section, frozen=True):
 
     def __post_init__(self) -> None:
         require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
-        require_keys(self.master.address, "master.keys", self.master.keys, self.trust)
         if bool(self.trust.key) != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")

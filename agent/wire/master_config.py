@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, Area, Channel, Name, Policy, PublicKey
+from agent.wire.base import MAX_AREAS, Area, Channel, Name, Policy
 from agent.wire.config import (
     Count,
     File,
@@ -33,9 +33,12 @@ class PoolMember(Section, frozen=True):
         Meta(min_length=1, description="Areas it offers, as fine as queries shall tell apart."),
     ]
     keys: Annotated[
-        tuple[PublicKey, ...],
-        Meta(max_length=2, description="Its public CURVE keys, at most two."),
-    ] = ()
+        File,
+        Meta(
+            description="File with its public keys, one a line, at most two; read again at every "
+            "reconnection."
+        ),
+    ] = ""
 
 
 class MasterSockets(Section, frozen=True):
@@ -182,7 +185,8 @@ class MasterAutoscale(Section, frozen=True):
 
     enabled: Annotated[bool, Meta(description="Whether pods are added and removed.")] = False
     window_s: Annotated[
-        Positive, Meta(le=3_600.0, description="Seconds over which violations are counted.")
+        float,
+        Meta(ge=0.1, le=3_600.0, description="Seconds over which violations are counted."),
     ] = 10.0
     above_percent: Annotated[
         float, Meta(gt=0.0, le=100.0, description="More violations than this: add pods.")
@@ -190,9 +194,9 @@ class MasterAutoscale(Section, frozen=True):
     hysteresis: Annotated[
         float,
         Meta(
-            ge=0.0,
+            ge=0.01,
             le=1.0,
-            description="Below this fraction of above_percent, and idle enough: remove one.",
+            description="At most this fraction of above_percent, also with one fewer: remove one.",
         ),
     ] = 0.25
     cool_down_s: Annotated[
