@@ -372,6 +372,8 @@ class Buyer:
         assert negotiation is not None
         if not negotiation.enough:
             text = "too few IADs accept these terms; relax them, or ask fewer areas"
+            if isinstance(change.request, AddIad):
+                text = "not all IADs accept the terms of the larger pool; it stays as it is"
             return [*negotiation.release(), *self._fail(change, text, now)]
         if not negotiation.agreed:
             return []

@@ -100,6 +100,8 @@ class ControlPlane:
         )
         fixed = {member.iad for member in config.pool}
         self._links = Links(board, peers, fixed=fixed, needed=self._partners)
+        if directory is not None:
+            directory.on_accounts(self._links.accounts_changed)
         self._queue: deque[Instruction] = deque()
         self._at_work = False
         self._take_messages()

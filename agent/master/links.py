@@ -1,17 +1,26 @@
-"""Links to other masters that come and go with the pools; one that nobody needs closes later, when
-no result can be under way on it any more."""
+"""Links to other masters that come and go with the pools. One that nobody needs closes later, when
+no result can be under way on it any more; one to a party that changed its keys is made anew."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from msgspec import Struct
 
 from agent.board import Board
 from agent.master.peers import Peers
+from agent.wire.directory import Account
 
 # Longer than a drain; a result later than that is lost.
 KEPT_S = 600.0
 LOOK_S = 60.0
+
+
+class _Contact(Struct):
+    address: str
+    keys: tuple[str, ...]
+    needed_s: float
 
 
 class Links:
@@ -30,21 +39,25 @@ class Links:
         self._peers = peers
         self._fixed = fixed
         self._needed = needed
-        self._last_needed_s: dict[str, float] = {}
+        self._contacts: dict[str, _Contact] = {}
+        self._registered: dict[str, tuple[str, ...]] = {}
         self._look_s: float | None = None
         board.keeps_time(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str]) -> None:
         """Have a link to that IAD's master; an address that is none costs a line on stderr."""
-        try:
-            self._peers.connect(iad, address, keys)
-        except OSError as error:
-            sys.stderr.write(f"{iad}: {error}\n")
-            return
+        # A pool is as old as its last change; what the directory says of keys is newer.
+        current = self._registered.get(iad) or tuple(keys)
         now = self._board.clock()
-        self._last_needed_s[iad] = now
+        self._contacts[iad] = _Contact(address, current, now)
         if self._look_s is None:
             self._look_s = now + LOOK_S
+        self._dial(iad)
+
+    def accounts_changed(self, accounts: Iterable[Account]) -> None:
+        """The keys of all parties, as the directory has them."""
+        self._registered = {account.name: account.keys for account in accounts}
+        self._renew()
 
     @property
     def next_due(self) -> float | None:
@@ -52,12 +65,30 @@ class Links:
         return self._look_s
 
     def tick(self, now: float) -> None:
-        """Close what nobody needed for long."""
+        """Close what nobody needed for long; dial with new keys where old ones lead nowhere."""
         needed = {*self._needed(), *self._fixed}
-        for iad, last_s in list(self._last_needed_s.items()):
+        for iad, contact in list(self._contacts.items()):
             if iad in needed:
-                self._last_needed_s[iad] = now
-            elif now - last_s > KEPT_S:
-                del self._last_needed_s[iad]
+                contact.needed_s = now
+            elif now - contact.needed_s > KEPT_S:
+                del self._contacts[iad]
                 self._peers.drop(iad)
-        self._look_s = now + LOOK_S if self._last_needed_s else None
+        self._renew()
+        self._look_s = now + LOOK_S if self._contacts else None
+
+    def _renew(self) -> None:
+        for iad, contact in self._contacts.items():
+            keys = self._registered.get(iad, ())
+            if not keys or keys == contact.keys:
+                continue
+            # A connection that stands outlives a change of keys: results are under way on it.
+            if iad in self._peers.unreachable or not set(keys) & set(contact.keys):
+                contact.keys = keys
+                self._dial(iad)
+
+    def _dial(self, iad: str) -> None:
+        contact = self._contacts[iad]
+        try:
+            self._peers.connect(iad, contact.address, contact.keys)
+        except OSError as error:
+            sys.stderr.write(f"{iad}: {error}\n")

@@ -123,6 +123,7 @@ class Master:
             self._task_scheduler,
             self._pods,
             run=run,
+            keys=keys,
         )
 
     def serve(self, stop: StopSignal) -> None:
