@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Records are added up in batches, which costs a third of one by one; a batch takes a millisecond.
 BATCH: Final = 512
-# Which counter of the status is which sample.
+# Which counter of the status is which sample; a part that a master does not have shows nothing.
 COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "malformed_frames": (f.MALFORMED_FRAMES, ()),
     "messages_dropped": (f.MESSAGES_DROPPED, ()),
@@ -30,6 +30,10 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "redispatched": (f.REDISPATCHED, ()),
     "late_results": (f.SUBTASK_RESULTS_IGNORED, ("late",)),
     "duplicate_or_unknown_results": (f.SUBTASK_RESULTS_IGNORED, ("unknown",)),
+    "rounds_asked": (f.WATCH_ROUNDS, ()),
+    "rounds_put_off": (f.WATCH_ROUNDS_PUT_OFF, ()),
+    "pod_requests_refused": (f.POD_REQUESTS_FAILED, ("refused",)),
+    "pod_requests_failed": (f.POD_REQUESTS_FAILED, ("failed",)),
 }
 
 
@@ -93,7 +97,9 @@ def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
     states = Counter(node.state for node in nodes)
     counters: dict[f.Family, dict[Labels, float]] = {}
     for name, (family, labels) in COUNTERS.items():
-        counters.setdefault(family, {})[labels] = status.counters.get(name, 0)
+        if name in status.counters:
+            counters.setdefault(family, {})[labels] = status.counters[name]
+    registered = [] if status.registered is None else [((), status.registered)]
     return [
         *(Samples(family, values, {}) for family, values in counters.items()),
         gauge(f.IAD_INFO, [((status.iad, status.policy), 1)]),
@@ -104,5 +110,6 @@ def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
         gauge(f.NODE_PODS, [((node.node,), node.pods) for node in nodes]),
         gauge(f.NODE_PODS_IDLE, [((node.node,), max(0, node.idle_pods)) for node in nodes]),
         gauge(f.QUEUE_LENGTH, [((node.node,), node.queued) for node in nodes]),
+        gauge(f.REGISTERED, registered),
         gauge(f.PEER_UP, [((iad,), iad not in status.unreachable_iads) for iad in peers]),
     ]

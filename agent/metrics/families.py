@@ -216,19 +216,42 @@ IAD_INFO = Family(
 WATCHES_OPEN = Family(
     "sanderling_open_watches", "gauge", (), "watches", "Standing queries that are open."
 )
-DIRECTORY_UP = Family(
-    "sanderling_directory_up", "gauge", (), "", "1 if a registration service answers."
+WATCH_ROUNDS = Family(
+    "sanderling_watch_rounds_total",
+    "counter",
+    (),
+    "queries",
+    "Rounds of standing queries that became queries.",
+)
+WATCH_ROUNDS_PUT_OFF = Family(
+    "sanderling_watch_rounds_put_off_total",
+    "counter",
+    (),
+    "queries",
+    "Such queries that were refused for now and asked again later.",
+)
+POD_REQUESTS_FAILED = Family(
+    "sanderling_pod_requests_failed_total",
+    "counter",
+    ("reason",),
+    "requests",
+    "Requests for pods that the Kubernetes cluster refused, or that failed on the way.",
 )
 REGISTERED = Family(
-    "sanderling_directory_registered", "gauge", (), "", "1 if this IAD's registration is in force."
+    "sanderling_registered",
+    "gauge",
+    (),
+    "",
+    "1 if the registration service has confirmed this IAD's registration, or this CSP's account; "
+    "absent without a market.",
 )
 
 MASTER: Final = (
     QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
     TASKS, TASK_DURATION, STAGE_DURATION, UNLOADED_RESPONSE, SUBTASKS, DEADLINE_MISSES,
     REDISPATCHED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS, NODE_PODS_IDLE,
-    REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN, DIRECTORY_UP,
-    REGISTERED, *COMMON,
+    REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN, WATCH_ROUNDS,
+    WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, REGISTERED, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

@@ -3,16 +3,18 @@
 import agent.master.main
 import agent.master.master
 from agent.master.metrics_plane import MetricsPlane
+from agent.metrics.families import WATCHES_OPEN
 
 
 class MeasuredMaster(agent.master.master.Master):
     """Adds what `Master` does not have."""
 
-    def _connect(self, config):
-        super()._connect(config)
+    def __init__(self, config, *arguments, **options):
+        super().__init__(config, *arguments, **options)
         self._metrics = MetricsPlane(
             self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
         )
+        self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
 
     def close(self):
         self._metrics.close()
