@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fleet import exits
+from fleet.lab.lab_commands import lab
 from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
 from fleet.service_commands import service
 
@@ -185,3 +186,4 @@ def demo(
 
 
 fleet.add_command(service)
+fleet.add_command(lab)

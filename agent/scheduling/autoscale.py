@@ -26,7 +26,7 @@ FALSE_ALARM: Final = 0.002
 CAUTION: Final = 2.0
 # Where a number of pods has failed, a node returns to it after so many windows without a change,
 # after GROWTH times as many whenever it fails again, and at once if the demand is clearly lower.
-PATIENCE: Final = 6.0
+PATIENCE: Final = 12.0
 GROWTH: Final = 4.0
 CLEARLY_LOWER: Final = 0.6
 
@@ -168,11 +168,13 @@ class _Node:
         self.patience = PATIENCE
         self.tried = 0  # the number to which the last change went down; 0 if it went up
 
-    def too_few(self, pods: int, demand: float) -> None:
-        """So many pods failed under that demand."""
+    def too_few(self, pods: int, enough: int, demand: float) -> None:
+        """So many pods failed under that demand; all below `enough` count as failed with them, for
+        a node that overshoots and comes back at once has changed twice more than it had to."""
         if self.tried == pods:
             self.patience *= GROWTH
-        self.failed[pods] = min(demand, self.failed.get(pods, math.inf))
+        for number in range(pods, enough):
+            self.failed[number] = min(demand, self.failed.get(number, math.inf))
         self.tried = 0
 
     def may_try(self, pods: int, demand: float, quiet_windows: float) -> bool:
@@ -242,9 +244,10 @@ class Autoscaler:
         if exceeds(sums.missed, sums.subtasks, config.above_percent / 100.0):
             if load.pods >= self._most:
                 return load.pods
-            node.too_few(load.pods, sums.busy_s / window.seconds(now))
             needed = self._enough(sums, _rising_demand(window, sums, load.queued, now))
-            return min(max(load.pods + 1, needed), self._most)
+            count = min(max(load.pods + 1, needed), self._most)
+            node.too_few(load.pods, count, sums.busy_s / window.seconds(now))
+            return count
         quiet_windows = (now - window.since_s) / config.window_s
         quiet = sums.missed_percent <= config.hysteresis * config.above_percent
         fewer = load.pods - 1

@@ -1,0 +1,68 @@
+"""`fleet lab …`: experiments. What a command does is imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def lab() -> None:
+    """Experiments with fleets of processes on this machine."""
+
+
+@lab.command()
+@click.option(
+    "--rate",
+    "rates_per_s",
+    type=click.FloatRange(0, 200, min_open=True),
+    multiple=True,
+    default=(4.0, 12.0, 24.0, 8.0, 4.0),
+    show_default=True,
+    help="Queries per second of a step; give it again for each step.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 3_600),
+    default=42,
+    show_default=True,
+    help="Length of each step.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 8),
+    default=2,
+    show_default=True,
+    help="Edge nodes; every query asks all of them.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/autoscale"),
+    show_default=True,
+    help="Where the run is kept; the run before is replaced.",
+)
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where autoscaling.csv, .svg and .md go; by default with the run.",
+)
+def autoscale(
+    rates_per_s: tuple[float, ...],
+    seconds: int,
+    nodes: int,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Let the load step up and down, and show what the auto-scaler makes of it.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    from fleet.lab import autoscale as command
+
+    return command.run(
+        command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)
+    )
