@@ -45,7 +45,7 @@ def drs(start_drs):
 
 @pytest.fixture
 def asker(context):
-    def connect(drs):
-        return Asker(context, drs.public)
+    def connect(drs, handshake=None):
+        return Asker(context, drs.public, handshake)
 
     return connect

@@ -22,15 +22,26 @@ PATIENCE_MS = 20_000
 class DrsProcess:
     """`sanderling-drs` on a free loopback port; a mirror if `primary` is given."""
 
-    def __init__(self, folder: Path, primary: str = "", longest_lease_s: float = 3_600.0):
+    def __init__(
+        self,
+        folder: Path,
+        primary: str = "",
+        primary_keys: str = "",
+        longest_lease_s: float = 3_600.0,
+        trust: str = "",
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.public = free_address()
         self.config = folder / "drs.toml"
-        mirror = f'[mirror]\nprimary = "{primary}"\nevery_s = 0.05\n' if primary else ""
+        mirror = (
+            f'[mirror]\nprimary = "{primary}"\nprimary_keys = "{primary_keys}"\nevery_s = 0.05\n'
+            if primary
+            else ""
+        )
         self.config.write_text(
             f'[sockets]\npublic = "{self.public}"\n'
-            f"[directory]\nlongest_lease_s = {longest_lease_s}\n{mirror}"
+            f"[directory]\nlongest_lease_s = {longest_lease_s}\n{mirror}{trust}"
         )
         self.process = None
         self.start()
@@ -58,12 +69,14 @@ class DrsProcess:
 class Asker:
     """A DEALER that asks one thing at a time."""
 
-    def __init__(self, context, address):
+    def __init__(self, context, address, handshake=None):
         self.decoder = Decoder(d.DirectoryReply, MAX_RESULT_BYTES)
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, 0)
         self.socket.setsockopt(zmq.RCVHWM, 0)
+        if handshake is not None:
+            handshake.apply(self.socket)
         self.socket.connect(address)
 
     def ask(self, request):

@@ -13,6 +13,7 @@ from agent.market.leases import Leases
 from agent.market.mirror import PATIENCE_S, Mirror
 from agent.market.primary import MOST_PARTIES, Primary
 from agent.wire import directory as d
+from agent.wire.areas import overlaps
 from agent.wire.senders import Sender
 from tests.wire.samples.directory import SAMPLES
 
@@ -198,6 +199,26 @@ def test_a_copy_too_old_for_what_is_remembered_is_made_whole(monkeypatch):
     assert known.since("other", 10).whole
 
 
+def test_changes_come_in_the_order_of_their_versions():
+    rules = primary()
+    do(rules, d.OpenAccount("o", "a"))
+    do(rules, d.OpenAccount("o", "b"))
+    do(rules, d.CloseAccount("c", "a"))
+    do(rules, d.OpenAccount("o", "c"))
+    do(rules, d.CloseAccount("c", "b"))
+    assert [e.version for e in rules.directory.since("epoch", 2).entries] == [3, 4, 5]
+
+
+def test_after_a_restart_nobody_knows_who_is_gone():
+    rules = primary()
+    do(rules, d.OpenAccount("o", "a"))
+    do(rules, d.OpenAccount("o", "b"))
+    do(rules, d.CloseAccount("c", "a"))
+    again = Directory("epoch", 3, list(rules.directory))
+    assert again.since("epoch", 2) == Edit("epoch", 3, tuple(again), whole=True)
+    assert again.since("epoch", 3) == Edit("epoch", 3, ())
+
+
 def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
     mirror = Mirror(Directory("", 0, ()), "tcp://primary:1", every_s=1.0, now=0.0)
     for request in REQUESTS:
@@ -233,21 +254,32 @@ def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():
 # --- parts ---------------------------------------------------------------------------------------
 
 
+PLACES = ("a", "a/b", "a/b/c", "a/bb", "d")
+
+
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from(["a/b", "a/b/c", "a", "d"])), max_size=20
+        st.tuples(st.sampled_from("xyz"), st.sets(st.sampled_from(PLACES), max_size=3)),
+        max_size=12,
     )
 )
-def test_an_index_emptied_is_empty(pairs):
-    index = AreaIndex()
-    entries = [
-        d.DirectoryEntry(1, d.Account(f"{n}", "iad", ()), ADDRESS, (d.Offering(c, (area,)),))
-        for n, (c, area) in enumerate(pairs)
-    ]
-    for entry in entries:
-        index.add(entry)
-    for entry in entries[::-1]:
-        index.remove(entry)
+def test_an_index_is_what_its_entries_say_and_empty_without_them(changes):
+    index, held = AreaIndex(), {}
+    for name, areas in [*changes, *((name, set()) for name in "xyz")]:
+        if name in held:
+            index.remove(held.pop(name))
+        if areas:
+            offered = (d.Offering("temperature", tuple(areas)),)
+            held[name] = d.DirectoryEntry(1, d.Account(name, "iad", ()), ADDRESS, offered)
+            index.add(held[name])
+        for asked in (*PLACES, "a/b/c/e", "d/e"):
+            found, uncovered = index.find("temperature", [asked])
+            assert {c.iad: set(c.areas) for c in found} == {
+                iad: matched
+                for iad, entry in held.items()
+                if (matched := {a for a in entry.offerings[0].areas if overlaps(a, asked)})
+            }
+            assert bool(found) != bool(uncovered)
     assert index._capabilities == {}
 
 

@@ -174,6 +174,20 @@ def test_accounts_are_told_when_they_change_and_asked_for_once_a_second():
     assert registrar.accounts == accounts
 
 
+def test_accounts_that_nobody_gave_are_asked_for_again_soon():
+    registrar = new(directories=1)
+    _, first = registrar.handle(Start(), 0.0)
+    registrar.handle(Undelivered("d1"), 0.0)
+    asked, now = [first], 0.0
+    while now < 5.0:
+        for send in [i for i in asked if isinstance(getattr(i, "request", 0), d.ListAccounts)]:
+            registrar.handle(Undelivered(send.request.id), now)
+            latest = now
+        now = registrar.wake_at
+        asked = registrar.handle(Tick(), now)
+    assert latest > 4.0, "not a third of a lease later"
+
+
 @pytest.mark.parametrize(
     "reply", [d.Found("d1", ()), d.Accounts("d1", ()), d.Changes("d1", "e", 1, True, ())]
 )
