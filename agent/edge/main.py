@@ -34,6 +34,7 @@ from sensors.base import Driver, SensorError, nearest
 from sensors.registry import open_driver
 
 if TYPE_CHECKING:
+    from agent.edge.containers import PodSocket
     from agent.sockets.keys import KeyFiles
 
 SAMPLER_PATIENCE_S: Final = 3.0  # at the end, for a reading that is under way
@@ -88,7 +89,9 @@ class EdgeNode:
             settings.pods.count,
             self._wake,
             emulation_of(settings.pods.emulate, settings.node.name),
+            threads_follow=not settings.pods.containers,
         )
+        self._pod_socket = _pod_socket(self._pods) if settings.pods.containers else None
 
     def run(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
@@ -204,6 +207,8 @@ class EdgeNode:
         self._reporter.tell("stopping")
         self._sampling_ends.set()
         self._handle(links.Stop())
+        if self._pod_socket is not None:
+            self._pod_socket.close()
         self._pods.stop()
         sampling.join(SAMPLER_PATIENCE_S)
         if sampling.is_alive():
@@ -231,6 +236,15 @@ def keys_of(settings: edge_config.EdgeConfig, folder: str) -> KeyFiles | None:
     )
     keys.handshake(0)
     return keys
+
+
+def _pod_socket(pods: Pods) -> PodSocket:
+    from agent.edge.containers import PodSocket  # most nodes' pods are threads
+
+    try:
+        return PodSocket(pods)
+    except OSError as error:
+        fail(f"pods.containers: no socket for them in the history's folder: {error}", FAILED)
 
 
 def emulation_of(profile: str, node: str) -> Callable[[int | None], float] | None:

@@ -42,6 +42,7 @@ class Pods:
     something new.
 
     `service_time_s` gives the seconds to emulate for a subtask's seed; None emulates nothing.
+    Without `threads_follow` the threads stay `count`: the pods that are added work elsewhere.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Pods:
         count: int,
         wake: Callable[[], object],
         service_time_s: Callable[[int | None], float] | None = None,
+        *,
+        threads_follow: bool = True,
     ) -> None:
         self._history = history
         self._wake = wake
@@ -58,9 +61,21 @@ class Pods:
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._reader = Reader(history)  # of the thread that submits
         self._stopping = threading.Event()
+        self._threads_follow = threads_follow
+        self._elsewhere = 0  # pods whose work is done elsewhere
+        self._elsewhere_changes = threading.Lock()
         self._count = 0
         self._threads: list[threading.Thread] = []
         self.resize(count)
+
+    @property
+    def history(self) -> History:
+        """What the pods serve from."""
+        return self._history
+
+    def emulated_s(self, subtask: Subtask) -> float:
+        """Seconds to wait on top of the real work; 0 where nothing is emulated."""
+        return self._service_time_s(subtask.emulation_seed) if self._service_time_s else 0.0
 
     def resize(self, count: int) -> None:
         """Have `count` pods from now on; by the thread that submits.
@@ -69,6 +84,8 @@ class Pods:
         over while no more than `count` run finds an idle pod at once all the same: those that are
         to end are counted by as many `None` before it in the queue.
         """
+        if self._threads and not self._threads_follow:
+            return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         for _ in range(self._count, count):
             thread = threading.Thread(target=self._serve, name="pod", daemon=True)
@@ -95,10 +112,30 @@ class Pods:
         """What was finished since the last call."""
         return [self._done.get_nowait() for _ in range(self._done.qsize())]
 
+    def serve_elsewhere(self, worker: Callable[[ReceivedSubtask], bytes]) -> None:
+        """Be one more pod, in the calling thread, whose work `worker` does; until the pods stop or
+        `worker` raises OSError: its subtask goes to another pod then."""
+        with self._elsewhere_changes:
+            self._elsewhere += 1
+        try:
+            while (received := self._handed.get()) is not None and not self._stopping.is_set():
+                try:
+                    frame = worker(received)
+                except OSError:
+                    self._handed.put(received)
+                    return
+                self._done.put(Done(received.subtask.id, frame))
+                self._wake()
+        finally:
+            with self._elsewhere_changes:
+                self._elsewhere -= 1
+
     def stop(self) -> None:
         """End all pods; what they are working on is abandoned."""
         self._stopping.set()
-        for _ in self._threads:
+        with self._elsewhere_changes:
+            elsewhere = self._elsewhere
+        for _ in range(len(self._threads) + elsewhere):
             self._handed.put(None)
         for thread in self._threads:
             thread.join()
@@ -112,36 +149,52 @@ class Pods:
         reader.close()
 
     def _execute(self, reader: Reader, received: ReceivedSubtask) -> bytes:
-        started = time.monotonic()
-        wait_ms = (started - received.at) * 1000
-        try:
-            result = self._retrieve(reader, received, wait_ms, started)
-            return codec.encode(result)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
-            reader.close()  # a connection that failed once is not trusted again
-            text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_MESSAGE]
-            failed_ms = (time.monotonic() - started) * 1000
-            return codec.encode(
-                SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)
-            )
+        return execute(reader, received, self.emulated_s(received.subtask), self._stopping)
 
-    def _retrieve(
-        self, reader: Reader, received: ReceivedSubtask, wait_ms: float, started: float
-    ) -> SubtaskResult:
-        subtask = received.subtask
-        start_ms, end_ms = subtask.window.bounds_ms(received.wall_ms)
-        series = aggregate = None
-        if subtask.form == "series":
-            series = reader.series(start_ms, end_ms, subtask.channels)
-        else:
-            aggregate = reader.aggregate(start_ms, end_ms, subtask.channels)
-        if self._service_time_s is not None:
-            self._stopping.wait(self._service_time_s(subtask.emulation_seed))
-        return SubtaskResult(
-            subtask.id,
-            "no_data" if series is None and aggregate is None else "ok",
-            wait_ms,
-            (time.monotonic() - started) * 1000,
-            series,
-            aggregate,
+
+def execute(
+    reader: Reader, received: ReceivedSubtask, emulated_s: float, stopping: threading.Event
+) -> bytes:
+    """Serve a subtask and encode its result; whatever goes wrong becomes one, too.
+
+    `emulated_s` is waited for on top of the work, unless `stopping` is set before.
+    """
+    started = time.monotonic()
+    wait_ms = (started - received.at) * 1000
+    try:
+        result = _retrieve(reader, received, wait_ms, started, emulated_s, stopping)
+        return codec.encode(result)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
+        reader.close()  # a connection that failed once is not trusted again
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_MESSAGE]
+        failed_ms = (time.monotonic() - started) * 1000
+        return codec.encode(
+            SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)
         )
+
+
+def _retrieve(
+    reader: Reader,
+    received: ReceivedSubtask,
+    wait_ms: float,
+    started: float,
+    emulated_s: float,
+    stopping: threading.Event,
+) -> SubtaskResult:
+    subtask = received.subtask
+    start_ms, end_ms = subtask.window.bounds_ms(received.wall_ms)
+    series = aggregate = None
+    if subtask.form == "series":
+        series = reader.series(start_ms, end_ms, subtask.channels)
+    else:
+        aggregate = reader.aggregate(start_ms, end_ms, subtask.channels)
+    if emulated_s:
+        stopping.wait(emulated_s)
+    return SubtaskResult(
+        subtask.id,
+        "no_data" if series is None and aggregate is None else "ok",
+        wait_ms,
+        (time.monotonic() - started) * 1000,
+        series,
+        aggregate,
+    )

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable
 from itertools import pairwise, starmap
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from agent.edge.groups import (
     NAN32,
@@ -21,7 +21,6 @@ from agent.edge.groups import (
     cut_packed,
     statistics_of,
 )
-from agent.edge.history import History
 from agent.edge.history_file import STATISTICS, connect
 from agent.wire.messages import Aggregate, Series
 from agent.wire.packed import Float32Column, Int64Column
@@ -42,10 +41,21 @@ AGGREGATE = (
 )
 
 
+class Source(Protocol):
+    """What a reader needs of a history."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    def recent(self, start_ms: int, end_ms: int) -> tuple[list[Piece], int | None]:
+        """As `History.recent`."""
+
+
 class Reader:
     """One thread's view of a history. O(groups in the window) plus the bytes copied."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: Source) -> None:
         self._history = history
         self._db: sqlite3.Connection | None = None
 

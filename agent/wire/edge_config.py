@@ -97,6 +97,13 @@ class EdgePods(Section, frozen=True):
     count: Annotated[
         int, Meta(ge=1, le=256, description="Number of pods until the master sets another.")
     ] = 1
+    containers: Annotated[
+        bool,
+        Meta(
+            description="Whether pods that the master adds are containers on this host "
+            "(docs/kubernetes.md) rather than threads."
+        ),
+    ] = False
     emulate: Annotated[
         str,
         Meta(

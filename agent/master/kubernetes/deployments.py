@@ -124,11 +124,13 @@ class Blueprint:
                         {
                             "name": "pod",
                             "image": self._config.image,
-                            "env": [
-                                {"name": "SANDERLING_IAD", "value": self.iad},
-                                {"name": "SANDERLING_NODE", "value": node},
-                                {"name": "SANDERLING_DIRECTORY", "value": "/node"},
-                            ],
+                            "command": ["sanderling-pod"],
+                            "env": [{"name": "SANDERLING_DIRECTORY", "value": "/node"}],
+                            # Ready while the node's agent takes containers.
+                            "readinessProbe": {
+                                "exec": {"command": ["test", "-S", "/node/pods.sock"]},
+                                "periodSeconds": 5,
+                            },
                             "resources": {"requests": resources, "limits": resources},
                             "securityContext": {
                                 "allowPrivilegeEscalation": False,
