@@ -16,6 +16,7 @@ from agent.scheduling.events import (
 from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
 from agent.wire.senders import Sender
+from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import QueryRig
 
 POOL = (Member("iad1", "inproc://1", ("b1/f1",)), Member("iad3", "inproc://3", ("b1/f3",)))
@@ -135,6 +136,15 @@ def test_a_malformed_query_uses_up_nothing_of_the_services_rate(rig):
     assert len(rig.tasks) == 1
 
 
+def test_who_was_refused_did_not_use_up_what_comes_next(rig):
+    rig.do(service(("iad4", "b1/f4"), terms=Terms(10.0, 99.0, 500.0)), 0.0)
+    for _ in range(1_000):
+        rig.ask("b1", service="climate")
+    served = len(rig.tasks)
+    rig.ask("b1", service="climate", now=0.1)
+    assert len(rig.tasks) == served + 1
+
+
 @pytest.mark.parametrize(("rate_per_s", "full_again"), [(10.0, False), (20.0, True)])
 def test_only_another_rate_starts_with_a_full_bucket(rig, rate_per_s, full_again):
     rig.do(service(("iad4", "b1/f4"), terms=Terms(10.0, 99.0, 500.0)), 0.0)
@@ -164,12 +174,18 @@ def test_when_one_iad_refuses_the_others_are_told_to_stop(rig):
     assert rig.scheduler.counters["refused_over_rate"] == 1
 
 
-def test_the_answer_goes_out_before_the_cancellations(rig):
-    rig.ask("b1")
-    [(_, third), _] = rig.tasks
-    result = m.TaskResult(third.id, "refused", 0.0, reason="overloaded")
-    kinds = [type(i) for i in rig.do(TaskReturned("iad3", result), 0.1)]
-    assert kinds == [SendAnswer, WriteRecord, SendCancel]
+@pytest.mark.parametrize("how", ["refused", "complete", "late"])
+def test_the_answer_goes_out_before_the_cancellations(rig, how):
+    rig.do(service(("iad3", "b1"), ("iad4", "b1"), redundant=True), 0.0)
+    rig.ask("b1", service="climate" if how == "complete" else "default")
+    iad, task = rig.tasks[0]
+    if how == "late":
+        event = Tick()
+    else:
+        found = (m.AreaResult("b1", aggregate=aggregate(1.0)),) if how == "complete" else ()
+        event = TaskReturned(iad, m.TaskResult(task.id, how, 0.0, found))
+    kinds = [type(i) for i in rig.do(event, 2.0)]
+    assert kinds[:3] == [SendAnswer, WriteRecord, SendCancel]
 
 
 def test_who_is_late_is_cancelled_and_missing(rig):
