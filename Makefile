@@ -18,11 +18,11 @@ CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help demo test lint bench docs lock upgrade clean
+.PHONY: help demo test test-kubernetes lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 	@exec $(BIN)/fleet demo $(ARGS)
@@ -32,6 +32,10 @@ test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
 	@$(BIN)/pytest
 	@echo "Testing _core again, in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core
+
+test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
+	@tools/build_apiserver.sh
+	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest tests/kubernetes
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"
