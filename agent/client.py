@@ -308,14 +308,14 @@ class Rounds:
             self.cancel()
             return
         if kind is None:
-            self._acknowledge()
+            self.acknowledge()
         self._client.forget(self.id)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Round:
-        self._acknowledge()
+        self.acknowledge()
         while not self._received:
             if self._state == "finished":
                 raise StopIteration
@@ -352,6 +352,12 @@ class Rounds:
             self._client.forget(self.id)
         return True
 
+    def acknowledge(self) -> None:
+        """The round last given is taken; asking for the next one says so too."""
+        if self._in_loop is not None:
+            self.after, self._in_loop = self._in_loop, None
+            self._client.send_message(Acknowledge(self.id, self.after))
+
     def take(self, message: ClientReply) -> None:
         """What the client received of this watch."""
         self._heard_s, self._sent_again = time.monotonic(), 0
@@ -368,11 +374,6 @@ class Rounds:
                     self._client.send_message(Acknowledge(self.id, message.next_round - 1))
             case Answer():  # the master could not read the watch
                 self._state, self.message = "refused", message.message
-
-    def _acknowledge(self) -> None:
-        if self._in_loop is not None:
-            self.after, self._in_loop = self._in_loop, None
-            self._client.send_message(Acknowledge(self.id, self.after))
 
     def _watch_again(self) -> None:
         """Nothing came for a while: the connection or the master may be new."""

@@ -13,6 +13,7 @@ from fleet import exits
 from fleet.lab.lab_commands import lab
 from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
 from fleet.service_commands import service
+from fleet.watch_commands import watch
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -83,6 +84,9 @@ def fleet() -> None:
     type=TIMEOUT,
     help="Answer timeout; by default 4 times the SLO's latency.",
 )
+@click.option(
+    "--service", "service_id", default="default", show_default=True, help="Service asked."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
 def query(
     master: str,
@@ -93,6 +97,7 @@ def query(
     channels: tuple[str, ...],
     series: bool,
     timeout_ms: float | None,
+    service_id: str,
     as_json: bool,
 ) -> int:
     """Ask areas for their readings and print the answer.
@@ -110,6 +115,7 @@ def query(
         channels=channels,
         form="series" if series else "aggregate",
         timeout_ms=timeout_ms,
+        service=service_id,
         as_json=as_json,
     )
 
@@ -187,3 +193,4 @@ def demo(
 
 fleet.add_command(service)
 fleet.add_command(lab)
+fleet.add_command(watch)

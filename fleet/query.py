@@ -27,6 +27,7 @@ def run(
     channels: tuple[str, ...],
     form: Form,
     timeout_ms: float | None,
+    service: str = "default",
     as_json: bool,
 ) -> int:
     """Ask, print the answer on stdout, return the exit status."""
@@ -40,6 +41,7 @@ def run(
                 channels=channels,
                 form=form,
                 timeout_ms=timeout_ms,
+                service=service,
                 label="fleet query",
             )
     except NoReplyError as error:

@@ -1,0 +1,194 @@
+"""`fleet watch`: a standing query, a line per round as it comes."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+from rich.text import Text
+
+from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.wire.base import Form
+from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
+from agent.wire.messages import Slo
+from agent.wire.standing import Round, Style
+from fleet import exits, screen
+from fleet.summary import AreaSummary, channels_of, summarize
+from fleet.units import format_duration, format_ms, format_slo
+
+# Wide enough for a number of six digits, a date, "partial" and a time in seconds.
+ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
+MOST_AREAS_NAMED: Final = 4
+
+
+class Options(Struct, frozen=True):
+    """What the command line says."""
+
+    master: str
+    areas: tuple[str, ...]
+    style: Style
+    interval_s: float
+    window_s: float | None
+    lasting_s: float | None
+    trigger: str
+    slo: Slo
+    channels: tuple[str, ...]
+    form: Form
+    timeout_ms: float | None
+    service: str
+    rounds: int | None
+    resume: tuple[str, int] | None
+    detach: bool
+    as_json: bool
+
+
+class Tally(Struct):
+    """What came so far."""
+
+    rounds: int = 0
+    missed: int = 0
+    refused: int = 0
+
+
+def run(options: Options) -> int:
+    """Watch until the end, or Ctrl-C; the exit status."""
+    try:
+        with Client(options.master) as client, _watch(client, options) as rounds:
+            return _show(rounds, options)
+    except KeyboardInterrupt:
+        return exits.fail("interrupted", exits.INTERRUPTED)
+    except NoReplyError as error:
+        return exits.fail(str(error), exits.NO_REPLY)
+    except WireError as error:
+        return exits.fail(
+            f"the reply from {options.master} is none to a watch ({error}); "
+            "is this a master's public socket?",
+            exits.NO_REPLY,
+        )
+    except WatchError as error:
+        return exits.fail(f"refused: {error}", exits.REFUSED)
+    except ValueError as error:  # the address, or options that do not go together
+        return exits.fail(str(error), exits.USAGE)
+
+
+def _watch(client: Client, options: Options) -> Rounds:
+    return client.watch(
+        options.areas,
+        style=options.style,
+        interval_s=options.interval_s,
+        window_s=options.window_s,
+        lasting_s=options.lasting_s,
+        trigger=options.trigger,
+        percentile=options.slo.percentile,
+        latency_ms=options.slo.latency_ms,
+        channels=options.channels,
+        form=options.form,
+        timeout_ms=options.timeout_ms,
+        service=options.service,
+        label="fleet watch",
+        resume=options.resume,
+        detach=options.detach,
+    )
+
+
+def _show(rounds: Rounds, options: Options) -> int:
+    out, err = screen.console(), screen.console(stderr=True)
+    tally, status = Tally(), exits.DONE
+    if not options.as_json:
+        screen.line(err, _headline(rounds, options), style="dim")
+        screen.line(out, ROUND.format("round", "window's end", "areas", "time", "SLO"), "bold")
+    try:
+        for each in islice(rounds, options.rounds):
+            _count(tally, each)
+            if options.as_json:
+                sys.stdout.write(encode(each, JSON)[HEADER_BYTES:].decode() + "\n")
+                sys.stdout.flush()
+            else:
+                for text in round_lines(each):
+                    screen.line(out, text)
+    except KeyboardInterrupt:
+        status = exits.INTERRUPTED
+    rounds.acknowledge()
+    screen.line(err, summary_line(tally, options.slo))
+    if options.detach:
+        screen.line(err, f"left open; go on with --resume {rounds.id} --after {rounds.after}")
+    return status
+
+
+def _count(tally: Tally, each: Round) -> None:
+    tally.rounds += 1
+    tally.refused += each.answer.status == "refused"
+    tally.missed += not each.answer.slo_met
+
+
+def _headline(rounds: Rounds, options: Options) -> str:
+    what = f"{options.style}, every {format_duration(options.interval_s)}"
+    if options.window_s is not None:
+        what += f" the last {format_duration(options.window_s)}"
+    if options.trigger:
+        what += f" when {options.trigger}"
+    if options.lasting_s is not None:
+        what += f", for {format_duration(options.lasting_s)}"
+    return f"watch {rounds.id}: {what}, {format_slo(options.slo)}; Ctrl-C ends it"
+
+
+# --- a round --------------------------------------------------------------------------------------
+
+
+def round_lines(each: Round) -> list[Text]:
+    """A round in a line, its areas in a line each, and what is missing."""
+    answer = each.answer
+    end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
+    coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
+    slo = "refused" if answer.status == "refused" else "kept" if answer.slo_met else "missed"
+    head = Text(
+        ROUND.format(
+            each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
+        ).rstrip()
+    )
+    colour = {"kept": "green", "missed": "yellow", "refused": "red"}[slo]
+    head.stylize(colour, len(head) - len(slo))
+    if each.fired:
+        head.append("  ")
+        head.append("fired: " + _named(each.fired), style="bold magenta")
+    lines = [head]
+    if answer.status == "refused":
+        return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
+    summaries = summarize(answer)
+    channels = channels_of(summaries)
+    width = max((len(area.area) for area in summaries), default=0)
+    lines += [_area_line(area, channels, width) for area in summaries]
+    lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
+    return lines
+
+
+def _area_line(area: AreaSummary, channels: list[str], width: int) -> Text:
+    text = f"{'':8}{area.area:<{width}}  {area.n:>4} readings"
+    for name in channels:
+        channel = area.channels.get(name)
+        unit = screen.UNITS.get(name, name)
+        if channel is None:
+            text += f"  {'–':>22}"
+            continue
+        low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
+        text += f"  {low:>6} {mean:>6} {high:>6} {unit}"
+    return Text(text, style="dim")
+
+
+def _named(areas: tuple[str, ...]) -> str:
+    shown = ", ".join(areas[:MOST_AREAS_NAMED])
+    more = len(areas) - MOST_AREAS_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def summary_line(tally: Tally, slo: Slo) -> str:
+    """How many rounds came, and how many of them missed the SLO or were refused."""
+    text = f"{tally.rounds} round{'s' * (tally.rounds != 1)}, "
+    late = tally.missed - tally.refused
+    text += (
+        f"{late} missed the SLO ({format_slo(slo)})" if late else f"none missed {format_slo(slo)}"
+    )
+    return text + (f", {tally.refused} refused" if tally.refused else "")

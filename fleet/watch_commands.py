@@ -1,0 +1,115 @@
+"""The command line of `fleet watch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fleet.parameters import ADDRESS, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
+
+
+@click.command()
+@click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
+@click.option(
+    "--area",
+    "areas",
+    type=AREA,
+    multiple=True,
+    required=True,
+    help="Area asked; give it again for more.",
+)
+@click.option(
+    "--every",
+    "interval_s",
+    type=WINDOW,
+    default="5s",
+    show_default=True,
+    help="Time from one round to the next.",
+)
+@click.option(
+    "--window", "window_s", type=WINDOW, help="Length of each round's window; else as --every."
+)
+@click.option("--stream", is_flag=True, help="Every reading once: windows lie back to back.")
+@click.option("--when", "trigger", default="", help="Only rounds in which this trigger holds.")
+@click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
+@click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
+@click.option(
+    "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
+)
+@click.option(
+    "--channel",
+    "channels",
+    type=CHANNEL,
+    multiple=True,
+    help="Only this channel; give it again for more.",
+)
+@click.option(
+    "--series/--aggregate",
+    default=True,
+    show_default=True,
+    help="All readings, or minimum, mean and maximum made at the nodes.",
+)
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=TIMEOUT,
+    help="Answer timeout of a round; by default 4 times the SLO's latency.",
+)
+@click.option("--service", default="default", show_default=True, help="Service asked.")
+@click.option("--resume", "watch_id", help="Go on with this watch, left open by --detach.")
+@click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
+@click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each round as a line of JSON.")
+def watch(
+    master: str,
+    areas: tuple[str, ...],
+    interval_s: float,
+    window_s: float | None,
+    stream: bool,
+    trigger: str,
+    lasting_s: float | None,
+    rounds: int | None,
+    slo: Any,
+    channels: tuple[str, ...],
+    series: bool,
+    timeout_ms: float | None,
+    service: str,
+    watch_id: str | None,
+    after: int | None,
+    detach: bool,
+    as_json: bool,
+) -> int:
+    """Ask areas again and again, and print each round as it comes.
+
+    A trigger compares channels, or min, max, mean, last or rate of one, with numbers:
+    'temperature > 30 or rate(humidity) > 2/min'.
+
+    Exit status: 0 done, 2 wrong usage, 3 refused, 4 no reply, 130 interrupted.
+    """
+    from fleet import watch as command
+
+    if stream and trigger:
+        raise click.UsageError("--stream and --when are different styles; choose one")
+    if (watch_id is None) != (after is None):
+        raise click.UsageError("--resume and --after go together")
+    return command.run(
+        command.Options(
+            master=master,
+            areas=areas,
+            style="streaming" if stream else "event" if trigger else "periodic",
+            interval_s=interval_s,
+            window_s=window_s,
+            lasting_s=lasting_s,
+            trigger=trigger,
+            slo=slo,
+            channels=channels,
+            form="series" if series else "aggregate",
+            timeout_ms=timeout_ms,
+            service=service,
+            rounds=rounds,
+            resume=None if watch_id is None or after is None else (watch_id, after),
+            detach=detach,
+            as_json=as_json,
+        )
+    )
