@@ -91,7 +91,7 @@ def draw(experiment: Experiment, seconds: dict[str, list[Second]], path: Path) -
         (
             "queries per second",
             "pods of each node",
-            f"past their queueing\ndeadline, % of the last {experiment.rules.window_s:g} s",
+            f"deadline violations,\n% of the last {experiment.rules.window_s:g} s",
         ),
         strict=True,
     ):
@@ -138,7 +138,7 @@ def _draw_run(experiment: Experiment, rows: Sequence[Second], axes: Sequence[Any
     above = experiment.rules.above_percent
     missed.axhline(above, color="black", linewidth=0.8, linestyle="--")
     missed.annotate(f"threshold {above:g} %", (edges_s[-1], above + 1), ha="right", va="bottom")
-    missed.set_ylim(bottom=-1)
+    missed.margins(y=0.1)
     for axis in axes:
         axis.set_xlim(0, edges_s[-1])
         axis.set_xticks(edges_s)
