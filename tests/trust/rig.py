@@ -1,0 +1,193 @@
+"""Two IADs of real processes: a master and an edge node each, with keys or without."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+from agent.client import Client, NoReplyError, Operator
+from agent.sockets.keys import KeyFiles, new, read_publics
+from bench.processes import free_address
+
+PATIENCE_MS = 20_000
+IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}
+# What must never leave an IAD, so nothing else is called like it.
+NODES = {"iad1": "pi-heron", "iad2": "pi-plover"}
+ROOMS = {"iad1": "b1/f4/r413", "iad2": "b1/f5/r510"}
+ROOM = {"iad1": 413, "iad2": 510}
+
+MASTER = """
+[iad]
+name = "{iad}"
+[sockets]
+public = "{public}"
+nodes = "{nodes}"
+operator = "{operator}"
+[records]
+flush_s = 0.01
+{pool}{trust}
+"""
+MEMBER = """
+[[pool]]
+iad = "{iad}"
+address = "{address}"
+areas = ["{area}"]
+"""
+EDGE = """
+[node]
+name = "{name}"
+areas = ["{area}"]
+[master]
+address = "{address}"
+reconnect_first_s = 0.05
+reconnect_longest_s = 0.2
+{keys}
+[sensor]
+driver = "replay"
+interval_s = 1.0
+options = {{ room = {room}, start_row = 900, preload_rows = 900 }}
+{trust}
+"""
+
+
+class Fleet:
+    """`via[iad]` is where the other master reaches that one: a proxy's address, or its own."""
+
+    def __init__(self, folder: Path, *, keyed: bool, hosts: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.keyed = keyed
+        self.namespaces = hosts or {}
+        self.sockets = {iad: self._addresses(iad) for iad in IADS}
+        self.via = {iad: at["public"] for iad, at in self.sockets.items()}
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        if keyed:
+            for name in ("app", "operator", *IADS, *NODES.values()):
+                new(str(folder / name))
+            for iad in IADS:
+                self.allow(iad)
+
+    def _addresses(self, iad: str) -> dict[str, str]:
+        found = {kind: free_address() for kind in ("public", "nodes", "operator")}
+        host = self.namespaces.get(iad)
+        return {k: a.replace("127.0.0.1", host) if host else a for k, a in found.items()}
+
+    # --- keys ---
+
+    def publics(self, name: str) -> list[str]:
+        return list(read_publics(str(self.folder / f"{name}.public")))
+
+    def allow(self, iad: str, *without: str) -> None:
+        """Write the allow-list of an IAD's master."""
+        (other,) = set(IADS) - {iad}
+        rows = [
+            ("client", "app"),
+            ("operator", "operator"),
+            ("iad", other),
+            *(("node", node) for owner, node in NODES.items() if owner == iad),
+        ]
+        text = "".join(
+            f'[[{role}]]\nname = "{name}"\nkeys = {self.publics(name)}\n'
+            for role, name in rows
+            if name not in without
+        )
+        (self.folder / f"{iad}.next").write_text(text)
+        (self.folder / f"{iad}.next").replace(self.folder / f"{iad}.allow")
+
+    def keys(self, name: str, server: str) -> KeyFiles | None:
+        files = KeyFiles(str(self.folder / f"{name}.secret"), str(self.folder / f"{server}.public"))
+        return files if self.keyed else None
+
+    # --- processes ---
+
+    def start(self) -> None:
+        for iad in IADS:
+            self.start_master(iad)
+        for iad in IADS:
+            self.start_node(iad)
+        for iad in IADS:
+            self.wait_until(iad, lambda s: s.nodes and not s.unreachable_iads)
+
+    def start_master(self, iad: str) -> None:
+        pool = "".join(
+            MEMBER.format(
+                iad=name,
+                address=self.via[name] if name != iad else self.sockets[name]["public"],
+                area=area,
+            )
+            + (f'keys = "{name}.public"\n' if self.keyed and name != iad else "")
+            for name, area in IADS.items()
+        )
+        trust = f'[trust]\nkey = "{iad}.secret"\nallow = "{iad}.allow"\n' if self.keyed else ""
+        home = self.folder / f"{iad}.toml"
+        text = MASTER.format(iad=iad, pool=pool, trust=trust, **self.sockets[iad])
+        home.write_text(text + f'[state]\npath = "{iad}.sqlite"\n')
+        home.write_text(home.read_text().replace("[records]", f'[records]\ndirectory = "{iad}"'))
+        self._run(iad, "sanderling-master", home)
+
+    def start_node(self, iad: str, name: str = "", key: str = "") -> None:
+        name = name or NODES[iad]
+        home = self.folder / f"{name}.toml"
+        home.write_text(
+            EDGE.format(
+                name=name,
+                area=ROOMS[iad],
+                room=ROOM[iad],
+                address=self.sockets[iad]["nodes"],
+                keys=f'keys = "{iad}.public"' if self.keyed else "",
+                trust=f'[trust]\nkey = "{key or name}.secret"' if self.keyed else "",
+            )
+            + f'[history]\npath = "{name}.sqlite"\n'
+        )
+        self._run(name, "sanderling-edge", home)
+
+    def _run(self, name: str, command: str, config: Path) -> None:
+        with (self.folder / f"{name}.err").open("a") as errors:
+            self.processes[name] = subprocess.Popen(
+                [
+                    Path(sys.executable).with_name(command),
+                    "--config",
+                    config,
+                    "--exit-on-stdin-eof",
+                ],
+                stdin=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def said(self, name: str) -> str:
+        """What a process wrote on standard error."""
+        return (self.folder / f"{name}.err").read_text()
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(20)
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    # --- users ---
+
+    def client(self, iad: str, name: str = "app") -> Client:
+        return Client(self.sockets[iad]["public"], self.keys(name, iad))
+
+    def status(self, iad: str):
+        with Operator(self.sockets[iad]["operator"], self.keys("operator", iad)) as operator:
+            try:
+                return operator.status(PATIENCE_MS)
+            except NoReplyError as error:
+                raise AssertionError(self.said(iad)) from error
+
+    def wait_until(self, iad: str, condition):
+        for _ in range(5_000):
+            if condition(status := self.status(iad)):
+                return status
+        raise AssertionError(status, self.said(iad))
+
+
+def ask(client: Client, latency_ms: float = 5_000.0):
+    """Everything, from both IADs."""
+    return client.query(["b1"], last_s=600, latency_ms=latency_ms)

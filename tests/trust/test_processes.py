@@ -1,0 +1,267 @@
+"""A keyed fleet of real processes: who gets an answer, and rotations that nobody notices."""
+
+import json
+import subprocess
+import threading
+
+import pytest
+import zmq
+from msgspec.structs import replace
+
+from agent import client as clients
+from agent.client import Client, NoReplyError, Operator
+from agent.sockets.keys import Handshake, new, read_secrets
+from agent.wire import messages as m
+from agent.wire.codec import Decoder, encode
+from agent.wire.unions import PeerReply
+from tests.master.rig import COMMAND
+from tests.trust.rig import IADS, NODES, PATIENCE_MS, ROOMS, ask
+
+
+@pytest.fixture
+def running(fleet):
+    keyed = fleet(keyed=True)
+    keyed.start()
+    return keyed
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(clients, "CONNECT_S", 0.0)
+    monkeypatch.setattr(clients, "HANDSHAKE_MS", 500)
+
+
+def dealer(context, fleet, address, own, server):
+    """A bare socket with somebody's keys."""
+    socket = context.socket(zmq.DEALER)
+    socket.linger = 0
+    Handshake(read_secrets(str(fleet.folder / f"{own}.secret"))[0], fleet.publics(server)[0]).apply(
+        socket
+    )
+    socket.connect(address)
+    return socket
+
+
+def receive(socket, union):
+    assert socket.poll(PATIENCE_MS)
+    return Decoder(union).decode(socket.recv())[0]
+
+
+TASK = m.Task("t1", ("b1/f4",), m.Window(last_s=60), 99.0, 1_000.0, 4_000.0)
+
+
+def test_who_gets_what_from_a_keyed_fleet(running, impatient, tmp_path):
+    with running.client("iad1") as client:
+        answer = ask(client)
+        assert [r.area for r in answer.results] == sorted(ROOMS.values())
+        assert answer.status == "complete"
+
+    public, operator = running.sockets["iad1"]["public"], running.sockets["iad1"]["operator"]
+    new(str(tmp_path / "stranger"))
+    for name in ("stranger", "operator", NODES["iad1"]):
+        with running.client("iad1", name) as client, pytest.raises(NoReplyError, match="allow"):
+            ask(client)
+    with (
+        Client(public, running.keys("app", "stranger")) as client,
+        pytest.raises(NoReplyError, match="its keys"),
+    ):
+        ask(client)
+    with Client(public) as plain:
+        plain.send(m.Query("q", ("b1",), m.Window(last_s=60), m.Slo(99.0, 100.0)))
+        with pytest.raises(NoReplyError):
+            plain.receive(300)
+    with Operator(operator, running.keys("app", "iad1")) as intruder, pytest.raises(NoReplyError):
+        intruder.status()
+
+    with zmq.Context() as context:
+        # An IAD that is in the pool may send tasks in its own name only; a client none at all.
+        with dealer(context, running, public, "iad2", "iad1") as socket:
+            socket.send(encode(replace(TASK, origin="iad7")))
+            result = receive(socket, PeerReply)
+            assert (result.status, result.reason) == ("refused", "not_authorised")
+            socket.send(encode(replace(TASK, id="t2")))
+            assert receive(socket, PeerReply).status != "refused"
+        with dealer(context, running, public, "app", "iad1") as socket:
+            socket.send(encode(TASK))
+            result = receive(socket, PeerReply)
+            assert (result.status, result.reason) == ("refused", "not_authorised")
+        # A node's key speaks for that node only.
+        nodes = running.sockets["iad1"]["nodes"]
+        with dealer(context, running, nodes, NODES["iad1"], "iad1") as socket:
+            socket.send(encode(m.Hello("n2", "i", "h", ("b1/f4",), ("temperature",), 1, "t")))
+            assert "not of node n2" in receive(socket, m.MasterMessage).message
+    assert ask_once(running).status == "complete"
+
+
+def ask_once(fleet):
+    with fleet.client("iad1") as client:
+        return ask(client)
+
+
+def test_an_iad_that_is_no_member_of_the_service_gets_no_task_served(running, tmp_path):
+    new(str(tmp_path / "iad9"))
+    allow = tmp_path / "iad1.allow"
+    allow.write_text(
+        allow.read_text() + f'[[iad]]\nname = "iad9"\nkeys = {running.publics("iad9")}\n'
+    )
+    with zmq.Context() as context:
+        address = running.sockets["iad1"]["public"]
+        with dealer(context, running, address, "iad9", "iad1") as socket:
+            socket.send(encode(TASK))
+            result = receive(socket, PeerReply)
+    assert (result.status, result.reason) == ("refused", "not_authorised")
+    assert "iad9 is not in the pool" in result.message
+
+
+def test_a_revoked_client_and_node_are_refused_while_connected(running):
+    with running.client("iad1") as client:
+        assert ask(client).status == "complete"
+        running.allow("iad1", "app")
+        for _ in range(100_000):
+            answer = client.query(["b1/f4"], last_s=60, form="aggregate", latency_ms=5_000)
+            if answer.status == "refused":
+                break
+        assert answer.reason == "not_authorised"
+        assert "not allowed here any more" in answer.message
+        running.allow("iad1", NODES["iad1"])
+        running.wait_until("iad1", lambda s: s.nodes[0].state == "lost")
+        running.allow("iad1")
+        running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
+        assert ask(client).status == "complete"
+    assert "rejected this node" in running.said(NODES["iad1"])
+
+
+class Stream:
+    """Queries without end, from a thread, whose answers are kept."""
+
+    def __init__(self, fleet, iad):
+        self.client = fleet.client(iad)
+        self.came = []
+        self.ended = threading.Event()
+        self.asked = threading.Condition()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        with self.client:
+            while not self.ended.is_set():
+                try:
+                    came = ask(self.client).status
+                except NoReplyError as error:
+                    came = str(error)
+                with self.asked:
+                    self.came.append(came)
+                    self.asked.notify_all()
+
+    def more(self, count=5):
+        """Wait for further answers."""
+        with self.asked:
+            goal = len(self.came) + count
+            assert self.asked.wait_for(lambda: len(self.came) >= goal, 60)
+
+    def stop(self):
+        self.ended.set()
+        self.thread.join()
+
+
+class Rotation:
+    """New keys for everybody in a fleet, in the steps of docs/trust.md."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        self.names = ["app", "operator", *IADS, *NODES.values()]
+        self.old = {n: read_secrets(str(fleet.folder / f"{n}.secret"))[0] for n in self.names}
+        self.new = {n: new(str(fleet.folder / f"{n}-next")) for n in self.names}
+
+    def write(self, suffix, *generations):
+        for name in self.names:
+            keys = [generation[name] for generation in generations]
+            part = self.fleet.folder / "part"
+            part.write_text("".join(f"{getattr(key, suffix)}\n" for key in keys))
+            part.chmod(0o600)
+            part.replace(self.fleet.folder / f"{name}.{suffix}")
+
+    def announce(self):
+        self.write("public", self.old, self.new)
+        for iad in IADS:
+            self.fleet.allow(iad)
+
+    def switch(self):
+        self.write("secret", self.new, self.old)
+
+    def forget(self):
+        self.write("secret", self.new)
+        self.write("public", self.new)
+        for iad in IADS:
+            self.fleet.allow(iad)
+
+
+def test_every_key_is_changed_under_load_and_no_query_is_lost(running):
+    streams = [Stream(running, iad) for iad in IADS]
+    try:
+        rotation = Rotation(running)
+        for step in (rotation.announce, rotation.switch):
+            for stream in streams:
+                stream.more()
+            step()
+            # Connections made now, while those before live on.
+            streams += [Stream(running, iad) for iad in IADS]
+        for stream in streams:
+            stream.more()
+    finally:
+        for stream in streams:
+            stream.stop()
+    assert {came for stream in streams for came in stream.came} == {"complete"}
+    # All that begins anew has the new keys alone.
+    rotation.forget()
+    for iad in IADS:
+        running.processes[NODES[iad]].terminate()
+        running.processes[NODES[iad]].wait(20)
+        running.start_node(iad)
+    for iad in IADS:
+        running.wait_until(iad, lambda s: s.nodes[0].state == "live" and not s.unreachable_iads)
+    for iad in IADS:
+        with running.client(iad) as client:
+            assert ask(client).status == "complete"
+    assert all(running.processes[iad].poll() is None for iad in IADS)
+
+
+def check(path):
+    run = subprocess.run(
+        [COMMAND, "--config", path, "--check"], capture_output=True, text=True, check=False
+    )
+    return run.returncode, run.stderr
+
+
+def test_check_finds_what_is_wrong_with_keys(fleet, tmp_path):
+    keyed = fleet(keyed=True)
+    keyed.start()
+    path = tmp_path / "iad1.toml"
+    good = path.read_text()
+    assert check(path) == (0, "")
+
+    def refused(text, line):
+        path.write_text(text)
+        code, said = check(path)
+        assert (code, said.count("\n")) == (2, 1)
+        assert line in said
+        path.write_text(good)
+
+    refused(
+        good.replace('allow = "iad1.allow"\n', "").replace("127.0.0.1", "192.0.2.1"),
+        "leaves this host without an allow-list; set trust.allow",
+    )
+    refused(good.replace('keys = "iad2.public"', ""), "pool.keys of iad2 is missing")
+    refused(good.replace('key = "iad1.secret"\n', ""), "set trust.key")
+    refused(good.replace('allow = "iad1', 'allow = "iad7'), "iad7.allow: No such file")
+    refused(good.replace('key = "iad1', 'key = "iad7'), "iad7.secret: No such file")
+    (tmp_path / "iad1.secret").chmod(0o640)
+    refused(good, "chmod 600")
+
+
+def test_the_records_name_the_client(running, tmp_path):
+    assert ask_once(running).status == "complete"
+    running.stop()
+    lines = (tmp_path / "iad1/current.jsonl").read_text().splitlines()
+    queries = [r for r in map(json.loads, lines) if r["record"] == "query"]
+    assert queries[-1]["client"] == "app"
