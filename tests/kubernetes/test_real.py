@@ -6,16 +6,22 @@ With SANDERLING_KUBERNETES=record the exchanges are written anew.
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agent.master.kubernetes.cluster import Cluster
 from agent.master.kubernetes.deployments import Blueprint
+from agent.master.state import State
+from agent.scheduling.events import PodsWanted
 from tests.kubernetes.exchange import Recorder
-from tests.kubernetes.scenarios import SCENARIOS
-from tests.kubernetes.server import Server, running_server
+from tests.kubernetes.scenarios import CONFIG, SCENARIOS
+from tests.kubernetes.server import BIN, TOKENS, Server, running_server
+from tests.master.test_kubernetes_provisioner import KUBECONFIG, Rig
 
 MODE = os.environ.get("SANDERLING_KUBERNETES", "")
 
@@ -62,8 +68,28 @@ def test_real(name: str, server: Server) -> None:
         stage.recorder.keep(name)
 
 
-def test_the_server_says_what_it_is(server: Server) -> None:
-    from kubernetes import client
+def test_the_provisioner_itself(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    more = f', certificate-authority: "{server.certificate}"'
+    path.write_text(KUBECONFIG.format(address=server.address, token=TOKENS["master"], more=more))
+    config = replace(CONFIG, kubeconfig=str(path))
+    blueprint = Blueprint("iad1", config)
+    stage = RealStage(server)
+    cluster = stage.cluster(blueprint)
+    state = State(None, time.monotonic)
+    rig = Rig(None, state, config)
+    rig.provisioner.set_pods("n1", "climate", 2)
+    rig.until(lambda: [d.replicas for d in cluster.deployments()] == [2])
+    stage.containers_start(blueprint, "n1", 2)
+    rig.until(lambda: len(rig.tasks.told) > 1)
+    assert rig.tasks.told == [PodsWanted("n1", 1), PodsWanted("n1", 2)]
+    rig.provisioner.set_pods("n1", "climate", 0)
+    rig.until(lambda: cluster.deployments() == [])
+    rig.provisioner.close()
+    state.close()
+    assert rig.lines == []
 
-    version: Any = client.VersionApi(server.client("admin")).get_code()
-    assert version.git_version == "v1.20.2"
+
+def test_it_is_the_server_that_the_documents_name() -> None:
+    version = subprocess.run([BIN / "kube-apiserver", "--version"], capture_output=True, check=True)
+    assert version.stdout == b"Kubernetes v1.20.2\n"

@@ -160,7 +160,9 @@ class Tasks:
 class Rig:
     """A provisioner on a board that is turned by hand."""
 
-    def __init__(self, cluster: FakeCluster, state: State) -> None:
+    def __init__(
+        self, cluster: FakeCluster | None, state: State, config: MasterPods = CONFIG
+    ) -> None:
         self.board = Board(time.monotonic)
         self.tasks = Tasks()
         self.lines: list[str] = []
@@ -168,10 +170,10 @@ class Rig:
         self.provisioner = KubernetesProvisioner(
             self.board,
             tasks,
-            PodTable(state, CONFIG.most),
-            CONFIG,
+            PodTable(state, config.most),
+            config,
             "iad1",
-            open_cluster=lambda _blueprint: cluster,
+            open_cluster=cluster and (lambda _blueprint: cluster),
             report=self.lines.append,
         )
 
@@ -358,6 +360,24 @@ def test_a_kubeconfig_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"pods\.kubeconfig") as caught:
             clusters.open_client(str(path))
         assert "\n" not in str(caught.value)
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{{name: here, cluster: {{server: "{address}"{more}}}}}]
+users: [{{name: master, user: {{token: {token}}}}}]
+contexts: [{{name: here, context: {{cluster: here, user: master}}}}]
+current-context: here
+"""
+
+
+def test_a_kubeconfig_leads_to_its_server(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG.format(address="http://127.0.0.1:1", token="t", more=""))
+    cluster = clusters.Cluster(BLUEPRINT, clusters.open_client(str(path)))
+    with pytest.raises(Unreachable, match="Connection refused"):
+        cluster.deployments()
 
 
 def test_without_the_client_the_configuration_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
