@@ -1,6 +1,7 @@
 """What real processes export, and what they say when they cannot."""
 
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from agent.metrics.families import DRS, MASTER
 from agent.wire.directory import ListAccounts
 from bench.processes import free_address
-from tests.drs.rig import Asker
+from tests.drs.rig import COMMAND, Asker
 from tests.metrics.rig import MeasuredDrs, scrape, values
 
 WITHOUT_LIBRARY = """
@@ -128,6 +129,19 @@ def test_a_mirror_tells_how_old_its_copy_is(tmp_path, context):
         assert age > 0
     finally:
         assert mirror.stop() == (0, "")
+
+
+def test_a_taken_address_ends_the_start_in_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = tmp_path / "drs.toml"
+        text = DRS_CONFIG.replace("tcp://127.0.0.1:5700", free_address())
+        config.write_text(text.replace("127.0.0.1:9701", address))
+        run = subprocess.run(
+            [COMMAND, "--config", config], capture_output=True, text=True, check=False
+        )
+    assert run.returncode == 1
+    assert run.stderr == f"error: cannot serve metrics on {address}: Address already in use\n"
 
 
 @pytest.mark.parametrize(
