@@ -50,7 +50,7 @@ class Master:
     ) -> None:
         self._iad = config.iad.name
         self._board = Board(clock)
-        self._query_scheduler, self._task_scheduler = _schedulers(config, run, clock)
+        self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             self._state = State(folder / config.state.path if config.state.path else None, clock)
@@ -156,6 +156,7 @@ class Master:
             open_tasks=self._task_scheduler.open_tasks,
             counters=self._query_scheduler.counters
             | self._task_scheduler.counters
+            | self._standing.counters
             | {
                 "malformed_frames": public.malformed + tasks.malformed + peers.malformed,
                 "messages_dropped": public.dropped + tasks.dropped,
@@ -166,7 +167,7 @@ class Master:
 
 
 def _schedulers(
-    config: MasterConfig, run: str, clock: Callable[[], float]
+    config: MasterConfig, clock: Callable[[], float]
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
@@ -174,7 +175,8 @@ def _schedulers(
     queries = QueryScheduler(
         iad,
         pool,
-        run=run,
+        # Not the master's `run`, which other IADs see: task ids are made from it.
+        run=secrets.token_hex(16),
         timeout_factor=scheduling.timeout_factor,
         client_rate_per_s=config.clients.rate_per_s,
         client_burst_s=config.clients.burst_s,

@@ -83,8 +83,12 @@ class StandingPlane:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Rounds asked, sent and put off, and watches on disk that could not be read."""
-        return self._standing.counters | {"unreadable_watches": self.unreadable}
+        """Watches and rounds, and watches on disk that this version could not read."""
+        return {
+            "open_watches": self.open_watches,
+            **self._standing.counters,
+            "unreadable_watches": self.unreadable,
+        }
 
     @property
     def next_due(self) -> float | None:
