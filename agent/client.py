@@ -17,16 +17,19 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 import zmq
 from msgspec.structs import replace
 
-from agent.sockets.dealer import redial
-from agent.sockets.keys import KeyFiles
+from agent.sockets.dealer import KeyedLink
+from agent.sockets.keys import KeyFiles, read_publics, read_secrets
+from agent.sockets.watched import Watched
 from agent.wire.base import LONGEST_TIMEOUT_MS, Form, Message, Policy
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from agent.wire.config import ConfigError
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.operator import (
@@ -54,6 +57,7 @@ QUIET_GRACE_S = 5.0
 DEAD_AFTER_MS = 6_000
 # With keys: how long a handshake may take, and all that are tried before a message is sent.
 HANDSHAKE_MS = 1_500
+LOOK_S = 1.0
 CONNECT_S = 8.0
 
 
@@ -74,18 +78,30 @@ class _Link(Generic[T]):
     def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
         self.address = address
         self._keys = keys
-        handshake = None if keys is None else keys.handshake(0)
+        self._link: KeyedLink | None = None
+        self._looked_s = 0.0
+        secrets = None if keys is None else Watched(keys.key, read_secrets)
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         try:
-            if handshake is not None:
+            if keys is None or secrets is None or not address.startswith("tcp://"):
+                self.socket.connect(address)
+            else:
                 # Sent only once the other end has proved its key, and taken this one.
                 self.socket.setsockopt(zmq.IMMEDIATE, 1)
-                handshake.apply(self.socket)
-            self.socket.connect(address)
+                self._secrets = secrets
+                self._link = KeyedLink(
+                    self.socket,
+                    address,
+                    lambda: secrets.value,
+                    lambda: read_publics(keys.server_keys),
+                )
+        except ConfigError:
+            self.close()
+            raise
         except zmq.ZMQError as error:
             self.close()
             raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
@@ -105,22 +121,28 @@ class _Link(Generic[T]):
         self.close()
 
     def send_message(self, message: Message) -> None:
-        if self._keys is not None:
-            self._await_connection(self._keys)
+        if self._link is not None:
+            self._await_connection(self._link)
         self.socket.send(encode(message))
 
-    def _await_connection(self, keys: KeyFiles) -> None:
+    def _await_connection(self, link: KeyedLink) -> None:
         """Either end may be changing its key, or libzmq have given up: try all that may fit."""
-        give_up = time.monotonic() + CONNECT_S
-        attempt = 0
+        assert self._keys is not None
+        now = time.monotonic()
+        if now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            with suppress(ConfigError):  # the keys before stay in use
+                self._secrets.refresh()
+                link.look(now)
         while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
-            if time.monotonic() >= give_up:
+            if time.monotonic() >= now + CONNECT_S:
                 raise NoReplyError(
-                    f"no connection to {self.address} with {keys.key} and {keys.server_keys}; is a "
-                    "master running there, are these its keys, and is this key in its allow-list?"
+                    f"no connection to {self.address} with {self._keys.key} and "
+                    f"{self._keys.server_keys}; is a master running there, are these its keys, "
+                    "and is this key in its allow-list?"
                 )
-            attempt += 1
-            redial(self.socket, self.address, keys.handshake(attempt))
+            self._secrets.refresh()
+            link.redial()
 
     def receive_message(self, timeout_ms: float) -> T:
         if not self.socket.poll(math.ceil(timeout_ms)):

@@ -29,7 +29,7 @@ from agent.edge.report import Reporter
 from agent.edge.sampling import Clocks, Sampler, boot_id
 from agent.process import StopSignal
 from agent.wire import codec, config, edge_config
-from agent.wire.messages import Hello, MasterMessage
+from agent.wire.messages import Hello, HelloWanted, MasterMessage
 from sensors.base import Driver, SensorError, nearest
 from sensors.registry import open_driver
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from agent.edge.containers import PodSocket
     from agent.sockets.keys import KeyFiles
 
+LOOK_S: Final = 1.0  # between two looks at the key files
+LINGER_S: Final = 0.5  # for what a connection that is replaced still holds
 SAMPLER_PATIENCE_S: Final = 3.0  # at the end, for a reading that is under way
 
 
@@ -67,6 +69,8 @@ class EdgeNode:
         self._connections = 0
         if keys is not None:
             self._handshake = keys.handshake(0)
+            self._shown = self._handshake.own
+            self._look_at_s = 0.0
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
         self._link = links.Link(
@@ -119,6 +123,7 @@ class EdgeNode:
         for fileno in stop.filenos:
             if fileno in ready:
                 stop.woken(fileno)
+        self._look_at_keys()
         # After the frames: a master that was heard while this process was held up is not lost.
         if time.monotonic() >= self._link.wake_at:
             self._handle(links.Tick())
@@ -174,6 +179,25 @@ class EdgeNode:
             self._use_keys(self._keys)
         self._socket.connect(self._master.address)
         self._poller.register(self._socket, zmq.POLLIN)
+
+    def _look_at_keys(self) -> None:
+        """Connect anew when the own key has changed: the master may soon refuse the one before."""
+        now = time.monotonic()
+        if self._keys is None or now < self._look_at_s:
+            return
+        self._look_at_s = now + LOOK_S
+        try:
+            secret = self._keys.handshake(0).own
+        except config.ConfigError as error:
+            self._reporter.complain("keys", f"{error}; the key before stays in use")
+            return
+        if secret != self._shown and self._socket is not None:
+            self._close(LINGER_S)
+            self._connections = 0
+            self._open()
+            # What the master sent on the former connection and did not arrive, it sends again.
+            self._handle(HelloWanted())
+        self._shown = secret
 
     def _use_keys(self, keys: KeyFiles) -> None:
         assert self._socket is not None

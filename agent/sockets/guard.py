@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import zmq
 
 from agent.sockets.allow_list import ROLES, AllowList, Party
-from agent.sockets.dealer import KeyedLink, dealer
-from agent.sockets.keys import Handshake, Pair, handshakes, read_publics, read_secrets
+from agent.sockets.dealer import KeyedLink, dealer, unconnected
+from agent.sockets.keys import Pair, read_publics, read_secrets
 from agent.sockets.router import Keyed, Router, router
 from agent.sockets.watched import Watched
 from agent.sockets.zap import Zap
@@ -108,13 +108,22 @@ class Guard:
         if not server_keys:
             raise OSError(f"cannot connect to {address}: none of its public keys is known")
 
-        def found() -> list[Handshake]:
+        def own() -> Sequence[Pair]:
             assert self._secrets is not None
-            servers = read_publics(path, MOST_DIRECTORY_KEYS) if path else server_keys
-            return handshakes(self._secrets.value, servers)
+            return self._secrets.value
 
-        socket = dealer(self._context, address, max_bytes, found()[0])
-        self._links.append(KeyedLink(socket, address, found))
+        def servers() -> Sequence[str]:
+            return read_publics(path, MOST_DIRECTORY_KEYS) if path else server_keys
+
+        socket = unconnected(self._context, max_bytes)
+        try:
+            self._links.append(KeyedLink(socket, address, own, servers))
+        except zmq.ZMQError as error:
+            socket.close(0)
+            raise OSError(f"cannot connect to {address}: {error.strerror}") from None
+        except ConfigError:
+            socket.close(0)
+            raise
         return socket
 
     # --- parties -------------------------------------------------------------------------------
