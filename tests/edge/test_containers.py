@@ -21,7 +21,15 @@ from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.retrieval import Reader
 from agent.wire import codec
 from agent.wire.base import Form
-from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
+from agent.wire.messages import (
+    NodeMessage,
+    PodsSet,
+    SetPods,
+    Subtask,
+    SubtaskResult,
+    Window,
+)
+from tests.edge.test_process import AGENT, CONFIG, START_ROW, Master
 
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 99_000
@@ -153,6 +161,31 @@ def test_a_container_ends_when_told_to(node: Node) -> None:
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, errors) == (0, b"")
+
+
+def test_an_agent_takes_containers(tmp_path: Path) -> None:
+    master = Master()
+    file = tmp_path / "edge.toml"
+    text = CONFIG.format(address=master.address, start=START_ROW, emulate="")
+    file.write_text(text + "containers = true\n")
+    agent = subprocess.Popen([*AGENT, "--config", str(file)], stderr=subprocess.PIPE)
+    environment = os.environ | {"SANDERLING_DIRECTORY": str(tmp_path)}
+    with subprocess.Popen(POD, env=environment, stderr=subprocess.PIPE) as container:
+        master.welcome()
+        master.send(SetPods(4))
+        assert master.expect(PodsSet).count == 4
+        # The kernel's table: the socket that listens, and one for each that was accepted.
+        while Path("/proc/net/unix").read_text().count(str(tmp_path / SOCKET)) < 2:
+            assert container.poll() is None
+        assert [master.ask(number).outcome for number in range(1, 9)] == ["ok"] * 8
+        agent.send_signal(signal.SIGTERM)
+        _, errors = agent.communicate(timeout=PATIENCE_S)
+        assert agent.returncode == 0, errors
+        assert not (tmp_path / SOCKET).exists()
+        container.terminate()
+    assert container.returncode == 0
+    master.socket.close()
+    master.context.term()
 
 
 def test_without_a_folder_it_says_so() -> None:
