@@ -174,12 +174,14 @@ class Links:
 
     # --- what it wants of them ---------------------------------------------------------------
 
-    def pods_wanted(self, event: PodsWanted, _now: float) -> list[Instruction]:
+    def pods_wanted(self, event: PodsWanted, now: float) -> list[Instruction]:
         """The node shall have so many pods, now or when it comes."""
         self._wanted_pods[event.node] = event.count
         instructions: list[Instruction] = []
         if (node := self.nodes.named(event.node)) is not None:
             self._set_pods(node, instructions)
+            # Fewer pods that it was told of may be taken back.
+            self._dispatcher.serve(node, now, instructions)
         return instructions
 
     def _set_pods(self, node: Node, instructions: list[Instruction]) -> None:

@@ -76,7 +76,9 @@ class Node:
         than the node shall have."""
         if self.state != "live":
             return 0
-        return self.pods - len(self.busy) - len(self.strangers)
+        # A node that was told to have fewer has them before it reads what is sent now.
+        pods = self.pods if self.told_pods is None else min(self.pods, self.told_pods)
+        return pods - len(self.busy) - len(self.strangers)
 
     def areas_within(self, asked: Iterable[str]) -> list[str]:
         """This node's areas that some asked area covers, each once."""
