@@ -63,6 +63,9 @@ class QueryPlane:
 
     def tick(self, now: float) -> None:
         """Serve what timed out."""
+        # After a stall a query and its task here may both be due: the task first, so that what it
+        # has is part of the answer.
+        self._board.perform(self._tasks.handle(Tick(), now))
         self._board.perform(self._scheduler.handle(Tick(), now))
 
     def _query(self, origin: Origin, query: Query, now: float) -> None:

@@ -55,13 +55,24 @@ class QueryRig:
         )
         return self.do(QueryArrived("client", query, sender), now)
 
-    def give(self, iad, task, now, *, missing=(), areas=None, status=None, reason="infeasible"):
+    def give(
+        self,
+        iad,
+        task,
+        now,
+        *,
+        missing=(),
+        areas=None,
+        status=None,
+        reason="infeasible",
+        value=20.0,
+    ):
         areas = areas if areas is not None else task.areas
         result = m.TaskResult(
             id=task.id,
             status=status or ("partial" if missing else "complete"),
             total_ms=1.0,
-            results=tuple(m.AreaResult(a, aggregate=aggregate(20.0)) for a in areas),
+            results=tuple(m.AreaResult(a, aggregate=aggregate(value)) for a in areas),
             missing=missing,
             reason=reason if status == "refused" else None,
         )

@@ -97,10 +97,39 @@ def test_a_partial_answer_waits_for_the_other_and_keeps_what_it_had():
     down = m.Missing("b1/r2", "node_down")
     rig.give("iad1", tasks["iad1"], 0.1, areas=("b1/r1",), missing=(down,))
     assert not rig.answers
-    rig.give("iad2", tasks["iad2"], 0.2, areas=("b1/r1", "b1/r2"))
+    rig.give("iad2", tasks["iad2"], 0.2, areas=("b1/r1", "b1/r2"), value=22.0)
     [answer] = rig.answers
     assert answer.status == "complete"
-    assert [r.aggregate.channels["temperature"].count for r in answer.results] == [1, 1]
+    # The first for each room, not a mixture of two sensors.
+    assert [r.aggregate.channels["temperature"].mean for r in answer.results] == [20.0, 22.0]
+
+
+def test_a_floor_with_a_gap_in_it_waits_for_the_other():
+    rig = Redundant(("b1/f1",), ("b1/f1",))
+    tasks = rig.want("b1")
+    down = m.Missing("b1/f1/r2", "node_down")
+    rig.give("iad1", tasks["iad1"], 0.1, areas=("b1/f1/r1",), missing=(down,))
+    assert not rig.answers
+    rig.give("iad2", tasks["iad2"], 0.2, areas=("b1/f1/r1", "b1/f1/r2"))
+    assert rig.answers[0].status == "complete"
+
+
+def test_an_iad_that_says_nothing_about_an_area_has_not_answered_it():
+    rig = Redundant(("b1/r1", "b1/r2"), ("b1/r1", "b1/r2"))
+    tasks = rig.want("b1")
+    rig.give("iad1", tasks["iad1"], 0.1, areas=("b1/r1",))
+    assert not rig.answers
+    rig.give("iad2", tasks["iad2"], 0.2, areas=("b1/r1",))
+    assert rig.answers[0].missing == (m.Missing("b1/r2", "no_node"),)
+
+
+def test_the_silence_of_one_iad_is_no_gap_where_the_other_knew_finer_areas():
+    rig = Redundant(("b1/f1",), ("b1/f1",))
+    tasks = rig.want("b1")
+    rig.do(TaskUndeliverable("iad1", tasks["iad1"].id), 0.0)
+    rig.give("iad2", tasks["iad2"], 0.1, areas=("b1/f1/r1", "b1/f1/r2"))
+    [answer] = rig.answers
+    assert (answer.status, answer.coverage) == ("complete", m.Coverage(2, 2))
 
 
 def test_areas_that_both_leave_out_are_missing_with_the_reason():
