@@ -185,7 +185,9 @@ The same arrivals and service times, the same task scheduler and auto-scaler; se
 [decision 4](../decisions/0004-virtual-time.md).
 
 *Settled* is one window after the step's last change of pods, or after its start if there was none.
-*SLO kept* counts all queries asked in the step, those before the change included.
+*SLO kept* counts all queries asked in the step, those before the change included. A node that keeps
+a pod more than another of the same load waits for a clearer sign ("Patience" in autoscaling.md).
+The real run shares its machine with whatever else runs there: see the load average.
 """
 HEADINGS: Final = (
     "queries/s",
