@@ -99,7 +99,9 @@ def _show(rounds: Rounds, options: Options) -> int:
     tally, status = Tally(), exits.DONE
     if not options.as_json:
         screen.line(err, _headline(rounds, options), style="dim")
-        screen.line(out, ROUND.format("round", "window's end", "areas", "time", "SLO"), "bold")
+        screen.line(err, "an area's channels: lowest, mean and highest value", style="dim")
+        header = ROUND.format("round", "window's end", "areas", "time", "SLO")
+        screen.line(out, header.rstrip(), "bold")
     try:
         for each in islice(rounds, options.rounds):
             _count(tally, each)
@@ -113,6 +115,8 @@ def _show(rounds: Rounds, options: Options) -> int:
         status = exits.INTERRUPTED
     rounds.acknowledge()
     screen.line(err, summary_line(tally, options.slo))
+    if status == exits.DONE and tally.rounds == tally.refused > 0:
+        status = exits.REFUSED
     if options.detach:
         screen.line(err, f"left open; go on with --resume {rounds.id} --after {rounds.after}")
     return status
@@ -166,12 +170,12 @@ def round_lines(each: Round) -> list[Text]:
 
 
 def _area_line(area: AreaSummary, channels: list[str], width: int) -> Text:
-    text = f"{'':8}{area.area:<{width}}  {area.n:>4} readings"
+    text = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
     for name in channels:
         channel = area.channels.get(name)
         unit = screen.UNITS.get(name, name)
         if channel is None:
-            text += f"  {'–':>22}"
+            text += f"  {'–':>20} {unit}"
             continue
         low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
         text += f"  {low:>6} {mean:>6} {high:>6} {unit}"
