@@ -258,10 +258,24 @@ def test_a_restarted_master_keeps_what_is_wanted_and_deletes_the_rest(state: Sta
     look_after({"n1": 2, "gone": 1}, cluster, BLUEPRINT)
     cluster.all_containers_start()
     rig = Rig(cluster, state)
-    rig.until(lambda: len(rig.tasks.told) > 1)
+    rig.until(lambda: bool(rig.tasks.told))
     rig.provisioner.close()
     assert pods_of(cluster) == {"n1": 2}
-    assert rig.tasks.told == [PodsWanted("n1", 1), PodsWanted("n1", 2)]
+    assert rig.tasks.told == [PodsWanted("n1", 2)]
+
+
+def test_while_a_restarted_master_cannot_ask_its_nodes_keep_their_pods(state: State) -> None:
+    cluster = FakeCluster()
+    PodTable(state, CONFIG.most).set_need("n1", "climate", 2)
+    look_after({"n1": 2}, cluster, BLUEPRINT)
+    cluster.all_containers_start()
+    cluster.faults = [Unreachable("connection refused")]
+    rig = Rig(cluster, state)
+    rig.until(lambda: bool(rig.lines))
+    assert rig.tasks.told == []
+    rig.until(lambda: bool(rig.tasks.told))
+    rig.provisioner.close()
+    assert rig.tasks.told == [PodsWanted("n1", 2)]
 
 
 class SlowCluster(FakeCluster):

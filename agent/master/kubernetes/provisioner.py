@@ -46,13 +46,11 @@ class KubernetesProvisioner:
         self._tasks = tasks
         self._table = table
         self._report = report
-        self._ready: dict[str, int] = {}
+        self._ready: dict[str, int] | None = None  # by node; None: not looked yet
         self._told: dict[str, int] = {}
         self._lines: frozenset[str] = frozenset()
         self.counters = {"pod_requests_refused": 0, "pod_requests_failed": 0}
         board.listen(self._caretaker.fileno, self._turn)
-        for node in table.nodes:
-            self._tell(node)
         self._want()
         self._caretaker.start()
 
@@ -104,6 +102,8 @@ class KubernetesProvisioner:
                 self._tell(node)
 
     def _tell(self, node: str) -> None:
+        if self._ready is None:
+            return
         count = max(1, min(self._ready.get(node, 0), self._table.total(node)))
         if self._told.get(node) != count:
             self._told[node] = count
