@@ -210,7 +210,11 @@ def show_status(screen: Console, status: IadStatus) -> None:
     line(screen, f"{status.iad}: {live} of {len(status.nodes)} nodes live, policy {status.policy}")
     screen.print(table)
     counters = [f"{status.open_queries} open queries", f"{status.open_tasks} open tasks"]
-    counters += [f"{count} {name.replace('_', ' ')}" for name, count in status.counters.items()]
+    counters += [
+        f"{count} {name.replace('_', ' ')}"
+        for name, count in status.counters.items()
+        if count or "refused" not in name
+    ]
     screen.print(", ".join(counters), style="dim", markup=False)
     if status.unreachable_iads:
         line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")

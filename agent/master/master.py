@@ -15,15 +15,17 @@ from agent.market.registrar import Party
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
+from agent.master.metrics_plane import MetricsPlane
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
-from agent.master.provisioning import LocalProvisioner, PodTable
+from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import Origin, PublicPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
+from agent.metrics.families import WATCHES_OPEN
 from agent.process import StopSignal
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import PolicyChanged
@@ -60,6 +62,10 @@ class Master:
             )
             self._connect(config)
             self._trade(config, run)
+            self._metrics = MetricsPlane(
+                self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
+            )
+            self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
         except (OSError, ConfigError):
             self._context.destroy(linger=0)
             raise
@@ -91,9 +97,7 @@ class Master:
     def _trade(self, config: MasterConfig, run: str) -> None:
         """The market, and the pods that it sells."""
         market, address = config.market, config.sockets.advertise or config.sockets.public
-        self._pods = LocalProvisioner(
-            self._board, self._task_scheduler, PodTable(self._state, config.pods.most)
-        )
+        self._pods = self._provisioner(config)
         if config.autoscale.enabled:
             AutoscalePlane(self._board, config, self._records, self._task_scheduler, self._pods)
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
@@ -126,12 +130,25 @@ class Master:
             keys=keys,
         )
 
+    def _provisioner(self, config: MasterConfig) -> Provisioner:
+        table = PodTable(self._state, config.pods.most)
+        if config.pods.provisioner == "local":
+            return LocalProvisioner(self._board, self._task_scheduler, table)
+        # The official client takes 40 MiB.
+        from agent.master.kubernetes.provisioner import KubernetesProvisioner
+
+        return KubernetesProvisioner(
+            self._board, self._task_scheduler, table, config.pods, self._iad
+        )
+
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
         self._board.serve(stop)
 
     def close(self) -> None:
         """Write what waits and close the sockets."""
+        self._metrics.close()
+        self._pods.close()
         self._records.close()
         self._state.close()
         self._context.destroy()
@@ -154,9 +171,10 @@ class Master:
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,
             open_tasks=self._task_scheduler.open_tasks,
-            counters=self._query_scheduler.counters
-            | self._task_scheduler.counters
+            counters=_named("queries", self._query_scheduler.counters)
+            | _named("tasks", self._task_scheduler.counters)
             | self._standing.counters
+            | self._pods.counters
             | {
                 "malformed_frames": public.malformed + tasks.malformed + peers.malformed,
                 "messages_dropped": public.dropped + tasks.dropped,
@@ -164,6 +182,11 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
         )
+
+
+def _named(what: str, counters: dict[str, int]) -> dict[str, int]:
+    """Counters of a scheduler; both count refusals by reason, each of its own."""
+    return {f"{what}_{k}" if k.startswith("refused_") else k: n for k, n in counters.items()}
 
 
 def _schedulers(

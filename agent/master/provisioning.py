@@ -23,6 +23,8 @@ KIND = "pods"
 class Provisioner(Protocol):
     """Sees to it that nodes have the pods that they need; the rest of the master asks this only."""
 
+    counters: dict[str, int]  # for the operator's status
+
     def set_pods(self, node: str, service: str, count: int) -> None:
         """`service` needs `count` pods on `node` from now on; 0: none any more."""
 
@@ -34,6 +36,9 @@ class Provisioner(Protocol):
 
     def pods(self, node: str) -> int:
         """How many pods `node` shall have; 1 for a node that nobody asked anything of."""
+
+    def close(self) -> None:
+        """Let go of what it holds; the pods stay."""
 
 
 class NodeNeeds(Struct):
@@ -113,6 +118,7 @@ class LocalProvisioner:
         self._board = board
         self._tasks = tasks
         self._table = table
+        self.counters: dict[str, int] = {}
         for node in table.nodes:
             self._tell(node)
 
@@ -133,6 +139,9 @@ class LocalProvisioner:
     def pods(self, node: str) -> int:
         """As `Provisioner`."""
         return self._table.total(node)
+
+    def close(self) -> None:
+        """As `Provisioner`: nothing is held."""
 
     def _tell(self, node: str) -> None:
         event = PodsWanted(node, self._table.total(node))

@@ -30,9 +30,9 @@ class Refused(NamedTuple):
     message: str
 
 
-def refusal_counters() -> dict[str, int]:
-    """A counter for every reason of a refusal, at zero."""
-    return {f"refused_{reason}": 0 for reason in get_args(Refusal)}
+def refusal_counters(what: str) -> dict[str, int]:
+    """A counter for every reason for which queries or tasks are refused, at zero."""
+    return {f"{what}_refused_{reason}": 0 for reason in get_args(Refusal)}
 
 
 class TokenBucket:
@@ -46,20 +46,20 @@ class TokenBucket:
         self._tokens = burst
         self._at_s = now
 
-    def wait_s(self, now: float) -> float:
-        """Seconds until there is a token; 0 if there is one."""
+    def wait_s(self, now: float, tokens: float = 1.0) -> float:
+        """Seconds until there are so many tokens; 0 if there are."""
         if now > self._at_s:
             since_s = now - self._at_s
             self._tokens = min(self._burst, self._tokens + since_s * self.rate_per_s)
             self._at_s = now
-        lacking = 1.0 - self._tokens
+        lacking = tokens - self._tokens
         if lacking <= NEARLY:
             return 0.0
         return lacking / self.rate_per_s if self.rate_per_s > 0 else math.inf
 
-    def take(self) -> None:
-        """Use the token that `wait_s` found."""
-        self._tokens -= 1.0
+    def take(self, tokens: float = 1.0) -> None:
+        """Use the tokens that `wait_s` found."""
+        self._tokens -= tokens
 
 
 def burst_for(headroom: float, unlucky: float) -> float:
@@ -69,7 +69,8 @@ def burst_for(headroom: float, unlucky: float) -> float:
     What is missing from the bucket is the work in an M/D/1 queue (an arrival brings 1, the server
     does `headroom` per mean gap). Kingman's bound: an arrival finds more than w with a probability
     of at most e^(−θw), θ the positive root of e^θ − 1 = headroom · θ. It is refused if that leaves
-    less than one token.
+    less than one token. Arrivals that take less than one each come in smaller bunches: for them
+    the bound holds all the more.
     """
     root = 2.0 * (headroom - 1.0)
     for _ in range(64):
@@ -81,7 +82,11 @@ AGREED_BURST: Final = burst_for(HEADROOM, UNLUCKY)
 
 
 class AgreedRate:
-    """The rate that a service was negotiated for, with the allowance that random arrivals need."""
+    """The rate that a service was negotiated for, with the allowance that random arrivals need.
+
+    It was reckoned for work that reaches all of an IAD's nodes (DSSP Eq. 10): what reaches a
+    `share` of them, from 0 to 1, counts as that part of one.
+    """
 
     __slots__ = ("_bucket", "_what", "rate_per_s")
 
@@ -90,20 +95,20 @@ class AgreedRate:
         self._what = what
         self._bucket = TokenBucket(rate_per_s * HEADROOM, AGREED_BURST, now)
 
-    def refused(self, service: str, now: float) -> Refused | None:
-        """Why there is no room for one more now; uses nothing up."""
-        wait_s = self._bucket.wait_s(now)
+    def refused(self, service: str, share: float, now: float) -> Refused | None:
+        """Why there is no room for such a share now; uses nothing up."""
+        wait_s = self._bucket.wait_s(now, share)
         if not wait_s:
             return None
         return Refused(
             "over_rate",
-            f"service {service} has an agreed rate of {self.rate_per_s:g} {self._what}/s; "
-            f"try again in {wait_s:.3g} s",
+            f"service {service} has an agreed rate of {self.rate_per_s:g} {self._what}/s that ask "
+            f"everything; try again in {wait_s:.3g} s",
         )
 
-    def take(self) -> None:
-        """Count one that was accepted."""
-        self._bucket.take()
+    def take(self, share: float) -> None:
+        """Count what was accepted."""
+        self._bucket.take(share)
 
 
 class ClientRates:

@@ -56,7 +56,7 @@ class Contract:
             return refused
         if self.capability and any(channel != self.capability for channel in task.channels):
             return Refused("malformed", f"service {self.service} gives {self.capability} alone")
-        return None if self.rate is None else self.rate.refused(self.service, now)
+        return None
 
     def channels(self, task: Task) -> tuple[str, ...]:
         """The channels that the task's subtasks read."""

@@ -50,6 +50,11 @@ class Evaluator:
             return refused
         entry.channels = contract.channels(task)
         asked = self._asked(entry, contract)
+        share = self._share(len(asked), contract)
+        if contract.rate is not None:
+            refused = contract.rate.refused(task.service, share, now)
+            if refused is not None:
+                return refused
         if asked:
             deadline = self._estimator.deadline(
                 [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
@@ -62,8 +67,14 @@ class Evaluator:
             if deadline.infeasible and not self._is_probe():
                 return Refused("infeasible", INFEASIBLE)
         if contract.rate is not None:
-            contract.rate.take()
+            contract.rate.take(share)
         return asked
+
+    def _share(self, fanout: int, contract: Contract) -> float:
+        """The part of the service's nodes here that a task of this fanout reaches; 0 is no work."""
+        if contract.rate is None or not fanout:
+            return 0.0
+        return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
 
     def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
         """The live nodes that cover the task's areas; what nobody can be asked for is missing."""

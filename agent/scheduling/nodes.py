@@ -113,6 +113,7 @@ class NodeTable:
         self._by_name: dict[str, Node] = {}
         self._by_peer: dict[Peer, Node] = {}
         self._coverings: dict[tuple[str, ...], Covering] = {}
+        self._counts: dict[tuple[str, ...] | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -139,12 +140,25 @@ class NodeTable:
         self._by_name[node.name] = node
         self._by_peer[peer] = node
         self._coverings.clear()
+        self._counts.clear()
 
     def unbind(self, node: Node) -> None:
         """Forget the node's link."""
         if self._by_peer.get(node.peer) is node:
             del self._by_peer[node.peer]
         node.peer = None
+
+    def count_within(self, offered: tuple[str, ...] | None) -> int:
+        """How many nodes cover these areas, whatever their state; None: any.
+
+        O(nodes · areas) once per set, of which there is one a service, then a look-up until a node
+        says hello.
+        """
+        found = self._counts.get(offered)
+        if found is None:
+            found = sum(offered is None or bool(node.areas_within(offered)) for node in self)
+            self._counts[offered] = found
+        return found
 
     def covering(self, asked: tuple[str, ...]) -> Covering:
         """The nodes that cover the asked areas, whatever their state.

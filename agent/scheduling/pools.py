@@ -42,6 +42,7 @@ class Pool:
     def __init__(self, service: Service, rate: AgreedRate | None) -> None:
         self.service = service
         self.rate = rate
+        self._declared = sum(len(member.areas) for member in service.members)
         self._turn = 0
         self._known: dict[tuple[str, ...], Fanout] = {}
 
@@ -62,6 +63,11 @@ class Pool:
                     self._known.clear()
                 self._known[areas] = found
         return found
+
+    def share(self, fanout: Fanout) -> float:
+        """The part of all declared areas that the query asks for, at most 1; each area once."""
+        asked = {area for match in fanout.matches for area in match.expected}
+        return min(1.0, len(asked) / self._declared) if self._declared else 1.0
 
 
 def all_that_overlap(members: Iterable[Member], areas: Iterable[str]) -> Fanout:

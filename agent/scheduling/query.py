@@ -87,7 +87,7 @@ class QueryScheduler:
             "queries": 0,
             "late_or_unknown_task_results": 0,
             "tasks_cancelled": 0,
-            **refusal_counters(),
+            **refusal_counters("queries"),
         }
 
     @property
@@ -148,6 +148,12 @@ class QueryScheduler:
             return self._refuse(entry, refused, now)
         assert pool is not None
         fanout = pool.fanout(query.areas)
+        if pool.rate is not None:
+            part = pool.share(fanout)
+            refused = pool.rate.refused(query.service, part, now)
+            if refused is not None:
+                return self._refuse(entry, refused, now)
+            pool.rate.take(part)
         entry.unmatched = fanout.unmatched
         if not fanout.matches:
             return self._answer(entry, now)
@@ -207,11 +213,7 @@ class QueryScheduler:
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
         if self.open_queries >= MOST_OPEN_QUERIES:
             return Refused("overloaded", OVERLOADED)
-        if pool.rate is not None:
-            refused = pool.rate.refused(query.service, now)
-            if refused is None:
-                pool.rate.take()
-        return refused
+        return None
 
     # --- from results to an answer -----------------------------------------------------------
 
@@ -282,7 +284,7 @@ class QueryScheduler:
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
-        self.counters[f"refused_{refused.reason}"] += 1
+        self.counters[f"queries_refused_{refused.reason}"] += 1
         entry.become("refused")
         answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]

@@ -79,19 +79,29 @@ def poisson(rate_per_s, count, seed):
         yield now
 
 
-def refused_of(agreed_per_s, offered_per_s, count, seed):
+def refused_of(agreed_per_s, offered_per_s, count, seed, shares=(1.0,)):
     rate, refused = AgreedRate(agreed_per_s, "tasks", 1_000.0), 0
+    draw = random.Random(seed)
     for now in poisson(offered_per_s, count, seed):
-        if rate.refused("climate", now):
+        share = draw.choice(shares)
+        if rate.refused("climate", share, now):
             refused += 1
         else:
-            rate.take()
+            rate.take(share)
     return refused
 
 
 @pytest.mark.parametrize("rate_per_s", [0.5, 15.0, 400.0])
 def test_poisson_arrivals_at_the_agreed_rate_are_never_refused(rate_per_s):
     assert refused_of(rate_per_s, rate_per_s, 100_000, seed=rate_per_s) == 0
+
+
+def test_what_asks_a_part_counts_as_that_part():
+    shares = (1.0, 1 / 8, 1 / 8, 1 / 8, 1 / 32)
+    mean = sum(shares) / len(shares)
+    assert refused_of(15.0, 15.0 / mean, 100_000, seed=2, shares=shares) == 0
+    refused = refused_of(15.0, 1.5 * 15.0 / mean, 100_000, seed=2, shares=shares)
+    assert 0 < refused / 100_000 < 1 - HEADROOM / 1.5  # the wide ones first
 
 
 def test_poisson_arrivals_far_above_the_agreed_rate_are_cut_to_it_and_its_headroom():

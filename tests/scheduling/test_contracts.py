@@ -5,7 +5,7 @@ import pytest
 
 from agent.scheduling.admission import AGREED_BURST
 from agent.scheduling.contracts import GRACE_S
-from agent.scheduling.events import NodeLeft, ServiceChanged, ServiceRemoved, TaskCancelled
+from agent.scheduling.events import ServiceChanged, ServiceRemoved, TaskCancelled
 from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
 from agent.wire.records import SubtaskRecord, TaskRecord
@@ -40,7 +40,11 @@ def test_the_fixed_pool_counts_for_the_default_service(rig):
     rig.ask(3, sender=Sender("iad", "iad1"))
     assert reasons(rig) == ["not_authorised"]
     assert rig.scheduler.open_tasks == 2
-    assert rig.scheduler.counters["refused_not_authorised"] == 1
+    alone = TaskRig()
+    alone.join("n1")
+    alone.ask(1, sender=Sender("iad", "iad1"))
+    assert alone.scheduler.open_tasks == 1, "this IAD's own tasks need no pool"
+    assert rig.scheduler.counters["tasks_refused_not_authorised"] == 1
 
 
 def test_only_members_of_its_pool_may_use_a_service(rig):
@@ -97,7 +101,7 @@ def terms(rate_per_s):
 
 def flood(rig, count, now=0.0, start=0, **options):
     for number in range(start, start + count):
-        rig.ask(number, ("b1/f4/r1",), now=now, service="climate", **options)
+        rig.ask(number, ("b1/f4",), now=now, service="climate", **options)
 
 
 def test_tasks_over_the_agreed_rate_are_refused_with_the_rate_and_when_to_try_again(rig):
@@ -105,12 +109,21 @@ def test_tasks_over_the_agreed_rate_are_refused_with_the_rate_and_when_to_try_ag
     most = int(AGREED_BURST)
     flood(rig, most, sender=IAD2)
     assert not rig.results
-    rig.ask(9_000, ("b1/f4/r1",), service="climate", sender=IAD3)
+    rig.ask(9_000, ("b1/f4",), service="climate", sender=IAD3)
     [result] = rig.results
     assert (result.status, result.reason) == ("refused", "over_rate")
-    assert "agreed rate of 10 tasks/s; try again in 0.0" in result.message
-    rig.ask(9_001, ("b1/f4/r1",), now=0.1, service="climate", sender=IAD3)
+    assert "agreed rate of 10 tasks/s that ask everything; try again in 0.0" in result.message
+    rig.ask(9_001, ("b1/f4",), now=0.1, service="climate", sender=IAD3)
     assert len(rig.results) == 1
+
+
+def test_a_task_that_reaches_one_of_three_nodes_counts_a_third(rig):
+    rig.do(climate("iad2", terms=terms(10.0)), 0.0)
+    for number in range(3 * int(AGREED_BURST)):
+        rig.ask(number, ("b1/f4/r1",), service="climate")
+    assert not rig.results
+    rig.ask(9_000, ("b1/f4",), service="climate")
+    assert reasons(rig) == ["over_rate"]
 
 
 def test_the_rate_of_this_iads_share_goes_before_the_services(rig):
@@ -184,11 +197,11 @@ def test_every_refusal_is_counted_by_its_reason(rig):
     rig.ask(2, sender=IAD3)
     rig.ask(3)
     rig.ask(3)
-    counted = {k: v for k, v in rig.scheduler.counters.items() if k.startswith("refused_") and v}
+    counted = {k: v for k, v in rig.scheduler.counters.items() if "_refused_" in k and v}
     assert counted == {
-        "refused_unknown_service": 1,
-        "refused_not_authorised": 1,
-        "refused_malformed": 1,
+        "tasks_refused_unknown_service": 1,
+        "tasks_refused_not_authorised": 1,
+        "tasks_refused_malformed": 1,
     }
 
 
@@ -226,8 +239,8 @@ def test_a_cancelled_task_leaves_the_queues_and_no_result_goes_back(rig):
 
 
 def test_a_cancelled_task_says_what_had_been_answered(rig):
-    rig.do(NodeLeft("link-n3", "boot-n3"), 0.5)
     rig.ask(1, ("b1",), now=1.0)
+    # n1 has one room, n2 another, n3 that and a third.
     rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.1)
     rig.do(TaskCancelled("client", "t1"), 1.2)
     [record] = [r for r in rig.records if isinstance(r, TaskRecord)]
