@@ -86,8 +86,11 @@ SellerEvent = Arrived | Tick
 
 
 class Reply(Instruction, frozen=True):
+    """`after`: not before that service is served."""
+
     origin: Origin
     message: Offer | Joined
+    after: str = ""
 
 
 class SetPods(Instruction, frozen=True):
@@ -192,7 +195,8 @@ class Seller:
             case Leave():
                 refusal, done = self._leave(sender, message, now)
         joined = Joined(message.id, ok=not refusal, message=refusal)
-        return [*done, Reply(event.origin, joined)]
+        after = message.service.id if isinstance(message, Join) else ""
+        return [*done, Reply(event.origin, joined, after)]
 
     # --- proposals ---------------------------------------------------------------------------
 

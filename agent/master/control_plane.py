@@ -11,6 +11,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from agent.board import Board
 from agent.market import buying, selling
@@ -42,6 +43,9 @@ from agent.wire.senders import Sender
 # Kinds of documents in the state.
 SERVICE = "service"
 OWNED = "owned"
+# How long a changed pool may wait for the links to its members before queries go to them.
+LINKING_S = 1.0
+LOOK_S = 0.01
 # The fixed pool's name.
 DEFAULT = "default"
 NO_MARKET = "this master has no market; set market.directories"
@@ -54,6 +58,14 @@ class Pods(Protocol):
 
     def set_pods(self, node: str, service: str, count: int) -> None:
         """`service` needs `count` pods on `node` from now on; 0: none any more."""
+
+
+class _Linking(Struct):
+    """A pool whose members are being connected, and who is to hear when that is done."""
+
+    service: Service
+    until_s: float
+    replies: list[selling.Reply] = []
 
 
 class ControlPlane:
@@ -104,6 +116,8 @@ class ControlPlane:
             directory.on_accounts(self._links.accounts_changed)
         self._queue: deque[Instruction] = deque()
         self._at_work = False
+        self._linking: dict[str, _Linking] = {}
+        self._look_s: float | None = None
         self._take_messages()
         self._load()
         board.keeps_time(self)
@@ -120,6 +134,8 @@ class ControlPlane:
     def _load(self) -> None:
         now = self._board.clock()
         self._run(self._seller.load(self._kept(SERVICE, selling.Membership), now))
+        # Whoever asks in the first moments gets what can be reached then.
+        self._look_at_links(now + LINKING_S)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
 
     def _kept(self, kind: str, of: type[T]) -> list[T]:
@@ -135,12 +151,13 @@ class ControlPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When the seller or the buyer wants its tick."""
-        dues = (self._seller.next_due, self._buyer.next_due)
+        """When the seller or the buyer wants its tick, or links are to be looked at."""
+        dues = (self._seller.next_due, self._buyer.next_due, self._look_s)
         return min((due for due in dues if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Serve what is due."""
+        self._look_at_links(now)
         self._run(self._seller.handle(Tick(), now))
         self._run(self._buyer.handle(Tick(), now))
 
@@ -193,14 +210,14 @@ class ControlPlane:
                 self._ask_directory(instruction)
             case buying.Report(origin, report):
                 self._operator.reply(origin, report)
-            case selling.Reply(origin, reply):
-                self._reply(origin, reply)
+            case selling.Reply():
+                self._reply(instruction)
             case selling.SetPods(node, service_id, count):
                 self._pods.set_pods(node, service_id, count)
             case selling.Serve(service):
                 self._serve(service)
             case selling.Retire(service_id):
-                self._tell_schedulers(ServiceRemoved(service_id))
+                self._retire(service_id)
             case _:
                 self._keep(instruction)
 
@@ -229,7 +246,11 @@ class ControlPlane:
             # What nobody takes is sent again.
             self._peers.send(iad, message)
 
-    def _reply(self, origin: object, reply: Offer | Joined) -> None:
+    def _reply(self, instruction: selling.Reply) -> None:
+        if (linking := self._linking.get(instruction.after)) is not None:
+            linking.replies.append(instruction)
+            return
+        origin, reply = instruction.origin, instruction.message
         if isinstance(origin, Origin):
             self._public.reply(origin, reply)
         elif isinstance(reply, Offer):
@@ -238,16 +259,36 @@ class ControlPlane:
             self._member_replied(self._iad, reply, self._board.clock())
 
     def _serve(self, service: Service) -> None:
-        for member in service.members:
-            # Tasks go to those with areas only.
-            if member.areas and member.iad != self._iad:
-                self._links.connect(member.iad, member.address, member.keys)
-        self._tell_schedulers(ServiceChanged(service))
-
-    def _tell_schedulers(self, event: ServiceChanged | ServiceRemoved) -> None:
         now = self._board.clock()
-        self._board.perform(self._queries.handle(event, now))
-        self._board.perform(self._tasks.handle(event, now))
+        for member in self._serving(service):
+            self._links.connect(member.iad, member.address, member.keys)
+        self._board.perform(self._tasks.handle(ServiceChanged(service), now))
+        before = self._linking.pop(service.id, None)
+        replies = before.replies if before else []
+        self._linking[service.id] = _Linking(service, now + LINKING_S, replies)
+        self._look_at_links(now)
+
+    def _serving(self, service: Service) -> list[Member]:
+        """Those to whom this master's tasks go."""
+        return [m for m in service.members if m.areas and m.iad != self._iad]
+
+    def _look_at_links(self, now: float) -> None:
+        """Have queries go to pools whose members are connected by now, or shall be by now."""
+        away = set(self._peers.unreachable) if self._linking else set()
+        for name, linking in list(self._linking.items()):
+            waiting = away.intersection(m.iad for m in self._serving(linking.service))
+            if not waiting or now >= linking.until_s:
+                del self._linking[name]
+                event = ServiceChanged(linking.service)
+                self._board.perform(self._queries.handle(event, now))
+                self._run(linking.replies)
+        self._look_s = now + LOOK_S if self._linking else None
+
+    def _retire(self, service_id: str) -> None:
+        now = self._board.clock()
+        self._linking.pop(service_id, None)
+        self._board.perform(self._queries.handle(ServiceRemoved(service_id), now))
+        self._board.perform(self._tasks.handle(ServiceRemoved(service_id), now))
 
     def _ask_directory(self, wanted: buying.Find | buying.LookUpIads) -> None:
         done = partial(self._found, wanted.ticket)

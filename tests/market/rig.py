@@ -74,7 +74,7 @@ class Iad:
         replies = []
         for instruction in instructions:
             match instruction:
-                case selling.Reply(origin, message):
+                case selling.Reply(origin, message, _after):
                     replies.append((origin, message))
                 case selling.SetPods(node, service_id, count):
                     self.pods[node, service_id] = count
