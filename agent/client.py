@@ -72,39 +72,42 @@ class WatchError(ValueError):
 class _Link(Generic[T]):
     """A DEALER to one master's socket; not for use by several threads at once.
 
-    With `keys` it speaks CURVE: ConfigError if a file cannot be used.
+    With `keys` it speaks CURVE: ConfigError if a file cannot be used. When the own key has changed
+    the next message goes over a new connection, and replies still due on the one before are lost.
     """
 
     def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
         self.address = address
         self._keys = keys
-        self._link: KeyedLink | None = None
+        self._secrets = None if keys is None else Watched(keys.key, read_secrets)
         self._looked_s = 0.0
-        secrets = None if keys is None else Watched(keys.key, read_secrets)
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = self._context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         try:
-            if keys is None or secrets is None or not address.startswith("tcp://"):
-                self.socket.connect(address)
-            else:
-                # Sent only once the other end has proved its key, and taken this one.
-                self.socket.setsockopt(zmq.IMMEDIATE, 1)
-                self._secrets = secrets
-                self._link = KeyedLink(
-                    self.socket,
-                    address,
-                    lambda: secrets.value,
-                    lambda: read_publics(keys.server_keys),
-                )
+            self.socket, self._keyed = self._open()
         except ConfigError:
             self.close()
             raise
         except zmq.ZMQError as error:
             self.close()
             raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
+
+    def _open(self) -> tuple[zmq.Socket[bytes], KeyedLink | None]:
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
+        keys, secrets = self._keys, self._secrets
+        if keys is None or secrets is None or not self.address.startswith("tcp://"):
+            socket.connect(self.address)
+            return socket, None
+        # Sent only once the other end has proved its key, and taken this one.
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        return socket, KeyedLink(
+            socket,
+            self.address,
+            lambda: secrets.value,
+            lambda: read_publics(keys.server_keys),
+        )
 
     def close(self) -> None:
         self._context.destroy(linger=0)
@@ -121,19 +124,17 @@ class _Link(Generic[T]):
         self.close()
 
     def send_message(self, message: Message) -> None:
-        if self._link is not None:
-            self._await_connection(self._link)
+        if self._keyed is not None:
+            self._await_connection()
         self.socket.send(encode(message))
 
-    def _await_connection(self, link: KeyedLink) -> None:
+    def _await_connection(self) -> None:
         """Either end may be changing its key, or libzmq have given up: try all that may fit."""
         assert self._keys is not None
         now = time.monotonic()
         if now - self._looked_s >= LOOK_S:
             self._looked_s = now
-            with suppress(ConfigError):  # the keys before stay in use
-                self._secrets.refresh()
-                link.look(now)
+            self._show_new_key()
         while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
             if time.monotonic() >= now + CONNECT_S:
                 raise NoReplyError(
@@ -141,8 +142,17 @@ class _Link(Generic[T]):
                     f"{self._keys.server_keys}; is a master running there, are these its keys, "
                     "and is this key in its allow-list?"
                 )
-            self._secrets.refresh()
-            link.redial()
+            assert self._keyed is not None
+            self._keyed.redial()
+
+    def _show_new_key(self) -> None:
+        assert self._secrets is not None
+        before = self._secrets.value[0]
+        with suppress(ConfigError):  # the keys before stay in use
+            if self._secrets.refresh() and self._secrets.value[0] != before:
+                # Not the same socket: libzmq might still put a message on its former connection.
+                self.socket.close(0)
+                self.socket, self._keyed = self._open()
 
     def receive_message(self, timeout_ms: float) -> T:
         if not self.socket.poll(math.ceil(timeout_ms)):

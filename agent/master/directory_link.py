@@ -63,7 +63,7 @@ class DirectoryLink:
         self._guard = guard
         self._sockets = [guard.dealer(address, MAX_RESULT_BYTES, keys) for address in addresses]
         guard.on_unknown = lambda _key: self.refresh_accounts()
-        guard.on_new_keys = lambda: self.change(party._replace(keys=guard.public_keys))
+        guard.new_key_listeners.append(lambda: self.change(party._replace(keys=guard.public_keys)))
         for number, socket in enumerate(self._sockets):
             board.listen(socket, partial(self._turn, number, socket))
         board.keeps_time(self)

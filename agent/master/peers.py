@@ -19,20 +19,27 @@ from agent.wire.unions import PeerReply
 
 # Messages taken from one socket before the others get their turn.
 TURN = 64
+# After a connection was replaced: how long replies may still come on the one before.
+DRAIN_S = 10.0
+# Between two looks at connections that are to replace others.
+LOOK_S = 0.1
 
 
 class _Link(Struct):
+    """`following` takes the place of `socket` once the other end has let it in."""
+
     address: str
     keys: tuple[str, ...] | str
     socket: zmq.Socket[bytes]
+    following: zmq.Socket[bytes] | None = None
 
 
 Handler = Callable[[str, Any, float], None]
 
 
 class Peers:
-    """Other masters by the name of their IAD: the market's, once
-    connected to, may connect here too."""
+    """Other masters by the name of their IAD: the market's, once connected to, may connect here
+    too. When keys change at either end a link gets a new connection, and loses nothing."""
 
     def __init__(self, board: Board, guard: Guard) -> None:
         self._board = board
@@ -40,10 +47,15 @@ class Peers:
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
+        self._draining: list[tuple[float, zmq.Socket[bytes]]] = []
+        self._due_s: float | None = None
         self.malformed = 0
+        guard.new_key_listeners.append(self._show_new_key)
+        board.keeps_time(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
-        """Have a link to that IAD's master; an existing one is replaced if address or keys differ.
+        """Have a link to that IAD's master; an existing one is replaced if its address differs, and
+        gets a new connection if its keys do.
 
         `keys` are its public keys, or a file with them. OSError if the address is none, or would
         be reached without keys; ConfigError for the file.
@@ -53,19 +65,32 @@ class Peers:
         if link is not None:
             if (link.address, link.keys) == (address, keys):
                 return
+            if link.address == address:
+                link.keys = keys
+                self._replace(iad, link)
+                self._tell_guard()
+                return
             self.drop(iad)
-        socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys)
-        self._links[iad] = _Link(address, keys, socket)
-        self._board.listen(socket, partial(self._turn, iad, socket))
+        self._links[iad] = _Link(address, keys, self._dial(iad, address, keys))
         self._tell_guard()
 
     def drop(self, iad: str) -> None:
         """Close the link, if there is one."""
         link = self._links.pop(iad, None)
         if link is not None:
-            self._board.ignore(link.socket)
-            link.socket.close()
+            self._hang_up(link.socket)
+            if link.following is not None:
+                self._hang_up(link.following)
             self._tell_guard()
+
+    def _dial(self, iad: str, address: str, keys: tuple[str, ...] | str) -> zmq.Socket[bytes]:
+        socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
+        self._board.listen(socket, partial(self._turn, iad, socket))
+        return socket
+
+    def _hang_up(self, socket: zmq.Socket[bytes]) -> None:
+        self._board.ignore(socket)
+        socket.close()
 
     def _tell_guard(self) -> None:
         # A file's are named by the operator, who names them in the allow-list too.
@@ -77,6 +102,39 @@ class Peers:
                 if not isinstance(link.keys, str)
             ],
         )
+
+    # --- keys that change ----------------------------------------------------------------------
+
+    def _show_new_key(self) -> None:
+        for iad, link in self._links.items():
+            self._replace(iad, link)
+
+    def _replace(self, iad: str, link: _Link) -> None:
+        if link.following is not None:
+            self._hang_up(link.following)
+        link.following = self._dial(iad, link.address, link.keys)
+        self._due_s = self._board.clock()
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look after connections that take the place of others."""
+        return self._due_s
+
+    def tick(self, now: float) -> None:
+        """Replace the connections whose followers are there, close those that have drained."""
+        for link in self._links.values():
+            if link.following is not None and link.following.poll(0, zmq.POLLOUT):
+                self._draining.append((now + DRAIN_S, link.socket))
+                link.socket, link.following = link.following, None
+        for ends_s, socket in self._draining:
+            if ends_s <= now:
+                self._hang_up(socket)
+        self._draining = [each for each in self._draining if each[0] > now]
+        waiting = any(link.following is not None for link in self._links.values())
+        ends = [ends_s for ends_s, _ in self._draining]
+        self._due_s = min([now + LOOK_S] * waiting + ends, default=None)
+
+    # --- messages ------------------------------------------------------------------------------
 
     def takes(self, kind: type, handler: Handler) -> None:
         """`handler(iad, reply, now)` takes replies of this kind."""

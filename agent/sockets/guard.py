@@ -64,8 +64,8 @@ class Guard:
         self.zap: Zap | None = None
         # Called with a key that nobody has named (yet): the market may know it soon.
         self.on_unknown: Callable[[str], None] = _ignore
-        # Called when `public_keys` are others: whoever pins them has to learn it.
-        self.on_new_keys: Callable[[], None] = _nothing
+        # Called when `public_keys` are others: whoever pins or shows them has to learn it.
+        self.new_key_listeners: list[Callable[[], None]] = []
         self._due_s = clock()
         if trust.key:
             self._secrets = Watched(self._path(trust.key), read_secrets)
@@ -94,10 +94,16 @@ class Guard:
         return made
 
     def dealer(
-        self, address: str, max_bytes: int, server_keys: Sequence[str] | str = ()
+        self,
+        address: str,
+        max_bytes: int,
+        server_keys: Sequence[str] | str = (),
+        *,
+        follows: bool = True,
     ) -> zmq.Socket[bytes]:
-        """Connect a DEALER to an agent with these public keys, or those of this file. OSError if
-        the address is none or would be reached without keys; ConfigError for the file."""
+        """Connect a DEALER to an agent with these public keys, or those of this file; `follows` as
+        in KeyedLink. OSError if the address is none or would be reached without keys; ConfigError
+        for the file."""
         if self._secrets is None or not address.startswith("tcp://"):
             try:
                 require_usable(address, "its address")
@@ -117,7 +123,7 @@ class Guard:
 
         socket = unconnected(self._context, max_bytes)
         try:
-            self._links.append(KeyedLink(socket, address, own, servers))
+            self._links.append(KeyedLink(socket, address, own, servers, follows=follows))
         except zmq.ZMQError as error:
             socket.close(0)
             raise OSError(f"cannot connect to {address}: {error.strerror}") from None
@@ -190,7 +196,8 @@ class Guard:
         except ConfigError as error:
             self._warn(f"{error}; the key before stays in use\n")
             return
-        self.on_new_keys()
+        for listener in self.new_key_listeners:
+            listener()
         if self._secrets.value[0] == before:
             return
         for made in self._routers:
@@ -212,8 +219,4 @@ def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> No
 
 
 def _ignore(_key: str) -> None:
-    pass
-
-
-def _nothing() -> None:
     pass

@@ -160,10 +160,12 @@ class Fleet:
         """What a process wrote on standard error."""
         return (self.folder / f"{name}.err").read_text()
 
-    def stop(self) -> None:
-        for process in self.processes.values():
+    def stop(self, *names: str) -> None:
+        """Stop the processes of these names, or all."""
+        ending = [self.processes[name] for name in names or self.processes]
+        for process in ending:
             process.terminate()
-        for process in self.processes.values():
+        for process in ending:
             process.wait(20)
             assert process.stdin is not None
             with contextlib.suppress(OSError):
