@@ -66,3 +66,46 @@ def autoscale(
     return command.run(
         command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)
     )
+
+
+@lab.command()
+@click.option(
+    "--unit",
+    "unit_s",
+    type=click.FloatRange(0.5, 600),
+    default=6.0,
+    show_default=True,
+    help="Seconds; each process is down for two, and the run takes twelve.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=8.0,
+    show_default=True,
+    help="Queries per second.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/faults"),
+    show_default=True,
+    help="Where the run is kept; the run before is replaced.",
+)
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where failures.md goes; by default with the run.",
+)
+def faults(
+    unit_s: float, rate_per_s: float, seed: int, directory: Path, results: Path | None
+) -> int:
+    """Kill an edge node, a master and the registration service under load; say who noticed what.
+
+    Exit status: 0 all as expected, 1 not, 2 wrong usage, 130 interrupted.
+    """
+    from fleet.lab import fault_results, fault_run
+
+    options = fault_run.Options(directory, unit_s, rate_per_s, seed)
+    return fault_results.run(options, results or directory)
