@@ -118,7 +118,7 @@ class TaskScheduler:
             "deadlines_missed": 0,
             "duplicate_or_unknown_results": 0,
             "late_results": 0,
-            **refusal_counters(),
+            **refusal_counters("tasks"),
         }
 
     # --- what the shell asks -----------------------------------------------------------------
@@ -278,7 +278,7 @@ class TaskScheduler:
         return self._end(entry, result, ended_s)
 
     def _refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
-        self._counters[f"refused_{refused.reason}"] += 1
+        self._counters[f"tasks_refused_{refused.reason}"] += 1
         entry.become("refused")
         ended_s = self._read(now)
         result = TaskResult(
