@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fleet import exits
 from fleet.lab.lab_commands import lab
-from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
+from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW, with_keys
 from fleet.service_commands import service
 from fleet.watch_commands import watch
+
+if TYPE_CHECKING:
+    from agent.sockets.keys import KeyFiles
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -88,6 +91,7 @@ def fleet() -> None:
     "--service", "service_id", default="default", show_default=True, help="Service asked."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
+@with_keys
 def query(
     master: str,
     areas: tuple[str, ...],
@@ -99,6 +103,7 @@ def query(
     timeout_ms: float | None,
     service_id: str,
     as_json: bool,
+    keys: KeyFiles | None,
 ) -> int:
     """Ask areas for their readings and print the answer.
 
@@ -117,6 +122,7 @@ def query(
         timeout_ms=timeout_ms,
         service=service_id,
         as_json=as_json,
+        keys=keys,
     )
 
 
@@ -131,14 +137,15 @@ def query(
     help="How long to wait.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the state as the wire's JSON.")
-def status(operator: str, timeout_ms: float, as_json: bool) -> int:
+@with_keys
+def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | None) -> int:
     """Print the state of an IAD: its nodes, their queues, its counters.
 
     Exit status: 0 done, 2 wrong usage, 4 no reply.
     """
     from fleet import status as command
 
-    return command.run(operator, timeout_ms=timeout_ms, as_json=as_json)
+    return command.run(operator, timeout_ms=timeout_ms, as_json=as_json, keys=keys)
 
 
 @fleet.command()

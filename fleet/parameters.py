@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -69,3 +70,25 @@ WINDOW = Parsed("duration", _units("parse_window"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
 SLO = Parsed("objective", _units("parse_slo"))
+
+
+def with_keys(command: Callable[..., int]) -> Callable[..., int]:
+    """Options of a command that talks to a master: it gets `keys`, KeyFiles or None."""
+
+    @click.option(
+        "--key", type=click.Path(), help="File with your secret key, for a master with keys."
+    )
+    @click.option(
+        "--server-keys", type=click.Path(), help="File with the master's public keys; with --key."
+    )
+    @functools.wraps(command)
+    def keyed(*args: Any, key: str | None, server_keys: str | None, **options: Any) -> int:
+        if (key is None) != (server_keys is None):
+            raise click.UsageError("--key and --server-keys come together")
+        if key is None or server_keys is None:
+            return command(*args, keys=None, **options)
+        from agent.sockets.keys import KeyFiles
+
+        return command(*args, keys=KeyFiles(key, server_keys), **options)
+
+    return keyed

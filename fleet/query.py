@@ -6,6 +6,7 @@ import sys
 from typing import Final
 
 from agent.client import Client, NoReplyError
+from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Slo, Window
@@ -29,10 +30,11 @@ def run(
     timeout_ms: float | None,
     service: str = "default",
     as_json: bool,
+    keys: KeyFiles | None = None,
 ) -> int:
     """Ask, print the answer on stdout, return the exit status."""
     try:
-        with Client(master) as client:
+        with Client(master, keys) as client:
             answer = client.query(
                 areas,
                 window=window,
@@ -52,7 +54,7 @@ def run(
             "is this a master's public socket?",
             exits.NO_REPLY,
         )
-    except ValueError as error:  # the address
+    except ValueError as error:  # the address, or a key file
         return exits.fail(str(error), exits.USAGE)
     if as_json:
         sys.stdout.write(encode(answer, JSON)[HEADER_BYTES:].decode() + "\n")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 
 from agent.client import NoReplyError, Operator
+from agent.sockets.keys import KeyFiles
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from fleet import exits, screen
 
 
-def run(operator: str, *, timeout_ms: float, as_json: bool) -> int:
+def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:
     """Ask, print the state on stdout, return the exit status."""
     try:
-        with Operator(operator) as link:
+        with Operator(operator, keys) as link:
             status = link.status(timeout_ms)
     except NoReplyError as error:
         return exits.fail(str(error), exits.NO_REPLY)
