@@ -107,7 +107,7 @@ def test_who_may_not_query_is_told_so_before_anything_else(rig):
     rig.ask("b1", service="nonsense", sender=Sender("client", "lab", ("climate",)))
     rig.ask("b1", sender=Sender("node", "n1"))
     assert [a.reason for a in rig.answers] == ["not_authorised"] * 2
-    assert rig.scheduler.counters["refused_not_authorised"] == 2
+    assert rig.scheduler.counters["queries_refused_not_authorised"] == 2
     assert not rig.tasks
 
 
@@ -171,7 +171,7 @@ def test_when_one_iad_refuses_the_others_are_told_to_stop(rig):
     assert [a.reason for a in rig.answers] == ["over_rate"]
     assert rig.cancels == [(three, third.id)]
     assert rig.scheduler.counters["tasks_cancelled"] == 1
-    assert rig.scheduler.counters["refused_over_rate"] == 1
+    assert rig.scheduler.counters["queries_refused_over_rate"] == 1
 
 
 @pytest.mark.parametrize("how", ["refused", "complete", "late"])
