@@ -1,6 +1,7 @@
 """Services between real masters and a real registration service."""
 
 import contextlib
+import subprocess
 
 import pytest
 
@@ -8,6 +9,7 @@ from agent.client import Client, Operator
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import AddIad, CreateService, DropService, RemoveIad
 from fleet.lab.plan import building_fleet, part_of
+from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
 
 PLAN = part_of(building_fleet(emulate=False), 3, 2)
@@ -93,6 +95,44 @@ def test_a_service_of_a_buyer_that_does_not_sell(bed):
         assert {m.iad for m in pool.members if not m.areas} == {"iad1"}
         with Client(bed.public("iad1")) as client:
             assert answered(query(client, "far")) == AREAS["iad2"] | AREAS["iad3"]
+
+
+CSP = """
+[iad]
+name = "acme"
+[sockets]
+public = "ipc://{folder}/public"
+operator = "ipc://{folder}/operator"
+[market]
+role = "csp"
+directories = ["{directory}"]
+"""
+
+
+@pytest.fixture
+def csp(bed, tmp_path):
+    """A CSP's own agent; its folder."""
+    config = tmp_path / "master.toml"
+    config.write_text(CSP.format(folder=tmp_path, directory=bed.directory_address))
+    command = [*agent_command("sanderling-master"), "--config", config, "--exit-on-stdin-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        yield tmp_path
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_a_csp_without_nodes_sets_up_a_service_and_queries_it(bed, csp):
+    with Operator(f"ipc://{csp}/operator") as operator:
+        report = operator.ask_service(create("bought"), PATIENCE_MS)
+        assert report.ok, report
+        [pool] = report.services
+        assert pool.owner == "acme"
+        assert {m.iad: set(m.areas) for m in pool.members} == AREAS | {"acme": set()}
+        for address in (f"ipc://{csp}/public", bed.public("iad2")):
+            with Client(address) as client:
+                assert answered(query(client, "bought")) == {n.area for n in PLAN.nodes}
+        dropped = operator.ask_service(DropService("d", "bought"), PATIENCE_MS)
+        assert dropped.ok
 
 
 class Load:
