@@ -279,6 +279,27 @@ def test_check_finds_what_is_wrong_with_keys(fleet, tmp_path):
     refused(good, "chmod 600")
 
 
+def test_the_commands_take_keys(running, tmp_path):
+    def run(*arguments):
+        command = COMMAND.with_name("fleet")
+        done = subprocess.run(
+            [command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    at = running.sockets["iad1"]
+    query = ("query", "--master", at["public"], "--area", "b1", "--aggregate")
+    code, said = run(*query, "--key", "app.secret", "--server-keys", "iad1.public")
+    assert (code, "complete: 2 of 2 areas" in said) == (0, True)
+    status = ("status", "--operator", at["operator"])
+    code, said = run(*status, "--key", "operator.secret", "--server-keys", "iad1.public")
+    assert (code, NODES["iad1"] in said) == (0, True)
+    code, said = run(*status, "--key", "operator.secret")
+    assert (code, "--key and --server-keys come together" in said) == (2, True)
+    code, said = run(*status, "--key", "none", "--server-keys", "iad1.public")
+    assert (code, said) == (2, "fleet: none: No such file or directory\n")
+
+
 def test_the_records_name_the_client(running, tmp_path):
     assert ask_once(running).status == "complete"
     running.stop()
