@@ -168,13 +168,23 @@ def test_only_rounds_that_fire_are_sent_and_say_which_was_before():
     for number in range(1, 6):
         rig.until(number + LAG_S)
         rig.answer(hot=number in (2, 4))
+        rig.acknowledge(number)
     rounds = [m for m in rig.sent if isinstance(m, Round)]
     assert [(r.number, r.previous, r.fired) for r in rounds] == [(2, 0, (HOT,)), (4, 2, (HOT,))]
-    rig.acknowledge(4)
-    # The last one did not fire: the client hears that nothing more comes, and says that it did.
-    assert rig.sent[-1] == Watching("w", "finished", 6)
+
+
+def test_the_end_of_an_event_watch_is_told_until_the_client_knows():
+    rig = Rig()
+    rig.watch(watch("event", trigger="hot", lasting_s=2.0))
+    rig.until(2.0 + LAG_S)
+    rig.answer(hot=True)
+    rig.answer()
+    rig.acknowledge(1)
+    # The last round did not fire: nothing but this word tells the client that it is over.
+    assert rig.sent[-1] == Watching("w", "finished", 3)
+    assert rig.watch(watch("event", trigger="hot", lasting_s=2.0, after=1)).state == "finished"
     assert rig.scheduler.open_watches == 1
-    assert isinstance(rig.acknowledge(5)[-2], ForgetWatch)
+    assert isinstance(rig.acknowledge(2)[-2], ForgetWatch)
     assert rig.scheduler.open_watches == 0
 
 

@@ -1,0 +1,145 @@
+"""`fleet watch` as a user runs it."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from agent.client import Operator
+from agent.wire.messages import (
+    Aggregate,
+    Answer,
+    AreaResult,
+    ChannelAggregate,
+    Coverage,
+    Missing,
+    Slo,
+)
+from agent.wire.standing import Round
+from fleet.lab.processes import agent_command
+from fleet.lab.testbed import Testbed
+from fleet.watch import Tally, round_lines, summary_line
+from tests.fleet.conftest import SMALL
+
+ROOM = SMALL.nodes[0].area
+AREAS = sorted(node.area for node in SMALL.nodes)
+
+
+def command(bed: Testbed, *arguments: str) -> list[str]:
+    fast = ("--every", "300ms", "--window", "5s", "--slo", "p99=5s")
+    return [*agent_command("fleet"), "watch", "--master", bed.public("iad1"), *fast, *arguments]
+
+
+def watch(bed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(bed, *arguments), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_round_is_a_line_and_its_areas_follow(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--for", "600ms")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["round", "window's", "end", "areas", "time", "SLO"]
+    assert [line.split()[0] for line in lines[1:]] == ["1", *AREAS, "2", *AREAS]
+    assert " 4/4 " in lines[1]
+    assert lines[1].endswith("kept")
+    assert max(len(line) for line in lines) <= 88
+    assert done.stderr.splitlines()[-1] == "2 rounds, none missed p99 ≤ 5000 ms"
+
+
+def test_json_is_a_line_of_the_wire_for_each_round(bed: Testbed) -> None:
+    done = watch(bed, "--area", ROOM, "--rounds", "2", "--aggregate", "--json")
+    rounds = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r["number"] for r in rounds] == [1, 2]
+    assert rounds[0]["answer"]["results"][0]["aggregate"]["channels"]["humidity"]["count"] > 0
+
+
+def test_a_trigger_says_where_it_fired(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--when", "temperature > -50", "--rounds", "1")
+    assert done.returncode == 0
+    assert f"fired: {', '.join(AREAS)}" in done.stdout
+
+
+def test_ctrl_c_cancels_and_sums_up(bed: Testbed) -> None:
+    process = subprocess.Popen(
+        command(bed, "--area", "b1", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["number"] == 1
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "none missed p99 ≤ 5000 ms" in errors
+    with Operator(bed.operator("iad1")) as operator:
+        assert operator.status().counters["open_watches"] == 0
+
+
+def test_a_detached_watch_goes_on(bed: Testbed) -> None:
+    first = watch(bed, "--area", ROOM, "--rounds", "2", "--detach")
+    hint = first.stderr.splitlines()[-1]
+    assert hint.startswith("left open; go on with --resume ")
+    assert hint.endswith(" --after 2")
+    again = watch(bed, "--area", ROOM, *hint.split()[5:], "--rounds", "1", "--json")
+    assert json.loads(again.stdout)["number"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "error"),
+    [
+        (("--when", "co2"), 3, "refused: trigger: at character 4: expected one of > >= < <=;"),
+        (("--when", "co2 > 3", "--stream"), 2, "--stream and --when are different styles"),
+        (("--resume", "abc"), 2, "--resume and --after go together"),
+        (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
+        (("--stream",), 2, "leave window_s out"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    bed: Testbed, arguments: tuple[str, ...], status: int, error: str
+) -> None:
+    done = watch(bed, "--area", "b1", *arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert error in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_only_refusals_are_a_refusal(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--service", "nope", "--rounds", "1")
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[1].endswith("refused")
+    assert "nope" in done.stdout.splitlines()[2]
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def test_a_partial_round_says_what_is_missing() -> None:
+    aggregate = Aggregate(0, 1, {"temperature": ChannelAggregate(1, 21.0, 21.5, 22.0)})
+    answer = Answer(
+        "w.17",
+        "partial",
+        12_345.0,
+        False,
+        Coverage(1, 2),
+        results=(AreaResult("b1/f4", aggregate=aggregate),),
+        missing=(Missing("b1/f5", "node_down"),),
+    )
+    fired = tuple(f"b1/f{number}" for number in range(6))
+    lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired))]
+    assert lines[0].startswith("    17  ")
+    assert "1/2   12.3 s  missed" in lines[0]
+    assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
+    assert lines[1] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
+    assert lines[2] == "        missing b1/f5: its edge node is down"
+
+
+def test_the_summary_counts() -> None:
+    slo = Slo(99.0, 500.0)
+    assert summary_line(Tally(1), slo) == "1 round, none missed p99 ≤ 500 ms"
+    assert (
+        summary_line(Tally(5, 3, 1), slo) == "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
+    )
