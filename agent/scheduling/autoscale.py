@@ -244,9 +244,10 @@ class Autoscaler:
         if exceeds(sums.missed, sums.subtasks, config.above_percent / 100.0):
             if load.pods >= self._most:
                 return load.pods
-            needed = self._enough(sums, _rising_demand(window, sums, load.queued, now))
+            demand = _rising_demand(window, now)
+            needed = self._enough(sums, demand + _backlog(window, sums, load.queued, now))
             count = min(max(load.pods + 1, needed), self._most)
-            node.too_few(load.pods, count, sums.busy_s / window.seconds(now))
+            node.too_few(load.pods, count, demand)
             return count
         quiet_windows = (now - window.since_s) / config.window_s
         quiet = sums.missed_percent <= config.hysteresis * config.above_percent
@@ -280,18 +281,20 @@ class Autoscaler:
         return self._most
 
 
-def _rising_demand(window: Window, sums: Sums, queued: int, now: float) -> float:
-    """Pods that the load keeps busy on average (Erlang), the queue worked off within a window; of
-    the whole window or of its end, whichever is more."""
-    if not sums.served:
-        return 0.0
-    demands = []
+def _rising_demand(window: Window, now: float) -> float:
+    """Pods that the load keeps busy on average (Erlang): in the whole window or at its end,
+    whichever is more."""
+    demands = [0.0]
     for buckets in (BUCKETS, RECENT):
         part, seconds = window.sums(now, buckets), window.seconds(now, buckets)
         if seconds > 0.0:
             demands.append(part.busy_s / seconds)
-    backlog_s = queued * sums.busy_s / sums.served
-    return max(demands) + backlog_s / window.seconds(now)
+    return max(demands)
+
+
+def _backlog(window: Window, sums: Sums, queued: int, now: float) -> float:
+    """Pods that it keeps busy to work off the queue within a window; 0 if nothing was served."""
+    return queued * sums.busy_s / sums.served / window.seconds(now) if sums.served else 0.0
 
 
 def _cautious_demand(window: Window, sums: Sums, now: float) -> float:

@@ -87,7 +87,7 @@ def test_under_a_constant_load_pods_settle_and_stay(rate_per_s: float) -> None:
 def test_a_load_between_two_numbers_of_pods_changes_them_ever_more_rarely() -> None:
     """6 queries/s are a little too many for one pod now and then: 250 windows."""
     done = simulated((Step(6.0, 2_000.0),), seed=2, nodes=1)
-    assert len(done.changes) <= 10
+    assert len(done.changes) <= 14
     missed = [s.missed for s in done.subtasks]
     assert sum(missed) < RULES.above_percent / 100 * len(missed)
 
