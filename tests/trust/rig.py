@@ -55,10 +55,20 @@ options = {{ room = {room}, start_row = 900, preload_rows = 900 }}
 class Fleet:
     """`via[iad]` is where the other master reaches that one: a proxy's address, or its own."""
 
-    def __init__(self, folder: Path, *, keyed: bool, hosts: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keyed: bool,
+        hosts: dict[str, str] | None = None,
+        enter: dict[str, list[str]] | None = None,
+    ) -> None:
+        """`hosts` are IP addresses of IADs that are not on loopback, `enter` the commands that
+        start a process there."""
         self.folder = folder
         self.keyed = keyed
-        self.namespaces = hosts or {}
+        self.hosts = hosts or {}
+        self.enter = enter or {}
         self.sockets = {iad: self._addresses(iad) for iad in IADS}
         self.via = {iad: at["public"] for iad, at in self.sockets.items()}
         self.processes: dict[str, subprocess.Popen[str]] = {}
@@ -70,7 +80,7 @@ class Fleet:
 
     def _addresses(self, iad: str) -> dict[str, str]:
         found = {kind: free_address() for kind in ("public", "nodes", "operator")}
-        host = self.namespaces.get(iad)
+        host = self.hosts.get(iad)
         return {k: a.replace("127.0.0.1", host) if host else a for k, a in found.items()}
 
     # --- keys ---
@@ -143,9 +153,11 @@ class Fleet:
         self._run(name, "sanderling-edge", home)
 
     def _run(self, name: str, command: str, config: Path) -> None:
+        (iad,) = [i for i in IADS if config.name.startswith(i) or NODES[i] in config.name]
         with (self.folder / f"{name}.err").open("a") as errors:
             self.processes[name] = subprocess.Popen(
                 [
+                    *self.enter.get(iad, []),
                     Path(sys.executable).with_name(command),
                     "--config",
                     config,
