@@ -13,6 +13,9 @@ from agent.wire.messages import Slo
 from agent.wire.operator import AddIad, DropService, RemoveIad
 from tests.market.rig import BUYER, FAST_S, Iad, building, request
 
+SERVICES = ("climate", "air")
+SELLERS = ("iad1", "iad2", "iad3")
+
 
 def test_a_service_is_set_up_with_everybody():
     market = building()
@@ -217,6 +220,22 @@ def test_who_was_silent_gives_back_what_it_holds():
     assert market.iads["iad2"].seller.next_due is None
 
 
+def test_a_negotiation_that_runs_out_of_time_releases_what_is_held():
+    market = building(6, most_pods=1)
+    for iad in (*SELLERS, "iad4", "iad5"):
+        slow(market, iad, 0.12)  # they counter in every round
+    market.unreachable = {"iad1"}
+    market.ask(request(rate_per_s=4.0, timeout_ms=400.0))
+    market.run(0.05)
+    for silent in ("iad2", "iad3", "iad4"):  # a round of 0.1 s each
+        assert market.iads["iad6"].seller.next_due is not None
+        market.unreachable = {silent}
+        market.run(0.1)
+    market.run(0.1)
+    assert "did not end in time" in market.report().message
+    assert market.iads["iad6"].seller.next_due is None
+
+
 def set_up(**given):
     market = building(**given)
     market.ask(request(only=("iad1", "iad2")))
@@ -404,9 +423,6 @@ def test_an_infeasible_slo_is_refused_everywhere():
 
 
 # --- any order of messages -----------------------------------------------------------------------
-
-SERVICES = ("climate", "air")
-SELLERS = ("iad1", "iad2", "iad3")
 
 
 class Walk:
