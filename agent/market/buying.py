@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.market.delivery import (
-    Acknowledged,
-    Contact,
-    ForgetOwned,
-    KeepOwned,
-    Owned,
-    Pools,
-    Send,
-    numbered,
+from agent.market.buying_events import (
+    BuyerEvent,
+    Discovered,
+    Find,
+    LookUpIads,
+    MemberReplied,
+    Offered,
+    Report,
+    Requested,
+    ServiceRequest,
 )
+from agent.market.delivery import Contact, Owned, Pools, numbered
 from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted
-from agent.market.pools import Event, Instruction, Origin, Tick, common_areas, in_words
+from agent.market.pools import Instruction, Origin, Tick, common_areas
+from agent.market.wording import counted, pool_in_words, taken_as
 from agent.wire.areas import covers
 from agent.wire.directory import Candidate, Found
 from agent.wire.market import MOST_MEMBERS, Joined, Member, Offer, Service
@@ -38,63 +41,6 @@ from agent.wire.operator import (
 
 # How long people wait for the end of a change of a running pool.
 CHANGE_S = 10.0
-
-ServiceRequest = CreateService | AddIad | RemoveIad | DropService
-
-# --- events --------------------------------------------------------------------------------------
-
-
-class Requested(Event, frozen=True):
-    """People want a service set up or changed."""
-
-    origin: Origin
-    request: ServiceRequest
-
-
-class Discovered(Event, frozen=True):
-    """The registration service answered `Find` or `LookUpIads`; `found` None: it did not."""
-
-    ticket: str
-    found: Found | None
-    message: str = ""
-
-
-class Offered(Event, frozen=True):
-    iad: str
-    offer: Offer
-
-
-class MemberReplied(Event, frozen=True):
-    iad: str
-    joined: Joined
-
-
-BuyerEvent = Requested | Discovered | Offered | MemberReplied | Tick
-
-# --- instructions --------------------------------------------------------------------------------
-
-
-class Find(Instruction, frozen=True):
-    """Ask the registration service who offers this."""
-
-    ticket: str
-    capability: str
-    areas: tuple[str, ...]
-
-
-class LookUpIads(Instruction, frozen=True):
-    """Ask the registration service for these records."""
-
-    ticket: str
-    iads: tuple[str, ...]
-
-
-class Report(Instruction, frozen=True):
-    origin: Origin
-    report: ServiceReport
-
-
-BuyerInstruction = Find | LookUpIads | Report | Contact | Send | KeepOwned | ForgetOwned
 
 
 class _Change(Struct):
@@ -282,7 +228,7 @@ class Buyer:
             and candidate.iad not in request.schedulers
             and (seller := self._seller(candidate, request.areas)).areas
         ]
-        offering = f"{_counted(len(sellers))} {request.capability} there"
+        offering = f"{counted(len(sellers))} {request.capability} there"
         change.steps.append(Step("discover", "", offering))
         if missing := sorted(set(request.only) - {s.iad for s in sellers}):
             change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
@@ -416,7 +362,7 @@ class Buyer:
             return []
         change = self._changes.get(said.service_id)
         if change is not None:
-            outcome = f"refused: {said.refusal}" if said.refusal else _taken_as(said)
+            outcome = f"refused: {said.refusal}" if said.refusal else taken_as(said)
             change.steps.append(Step("provision", iad, outcome[:512]))
         if said.refusal and not said.delivery.leave:
             done += self._without(said.service_id, [iad], now)
@@ -494,7 +440,7 @@ class Buyer:
             if owned.forming:
                 done += self._pools.formed(service_id)
             services = (owned.service,)
-            change.steps.append(Step("pool", "", _pool_in_words(owned.service)))
+            change.steps.append(Step("pool", "", pool_in_words(owned.service)))
         return [*done, self._report(change, True, services, "", now)]
 
     def _fail(self, change: _Change, message: str, now: float) -> list[Instruction]:
@@ -534,22 +480,3 @@ def _wanted(request: CreateService, fewest: int) -> Wanted:
 
 def _named(service: Service, iad: str) -> Member | None:
     return next((member for member in service.members if member.iad == iad), None)
-
-
-def _counted(sellers: int) -> str:
-    return "1 IAD offers" if sellers == 1 else f"{sellers or 'no'} IADs offer"
-
-
-def _taken_as(said: Acknowledged) -> str:
-    if said.delivery.leave:
-        return "has left"
-    return "serves" if said.delivery.member.areas else "schedules"
-
-
-def _pool_in_words(service: Service) -> str:
-    serving = sum(bool(member.areas) for member in service.members)
-    only = len(service.members) - serving
-    text = f"{serving} serve" if serving != 1 else "1 serves"
-    if only:
-        text += f", {only} only schedule" + ("s" if only == 1 else "")
-    return f"{text}: {in_words(service.terms)}" if service.terms else text

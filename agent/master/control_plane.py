@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.board import Board
-from agent.market import buying, selling
+from agent.market import buying, buying_events, selling
 from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Owned, Send
 from agent.market.pools import Instruction, Tick
 from agent.master.directory_link import DirectoryLink
@@ -168,13 +168,13 @@ class ControlPlane:
         self._run(self._seller.handle(event, now))
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
-        self._run(self._buyer.handle(buying.Offered(iad, offer), now))
+        self._run(self._buyer.handle(buying_events.Offered(iad, offer), now))
 
     def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
-        self._run(self._buyer.handle(buying.MemberReplied(iad, joined), now))
+        self._run(self._buyer.handle(buying_events.MemberReplied(iad, joined), now))
 
-    def _requested(self, origin: Origin, request: buying.ServiceRequest, now: float) -> None:
-        self._run(self._buyer.handle(buying.Requested(origin, request), now))
+    def _requested(self, origin: Origin, request: buying_events.ServiceRequest, now: float) -> None:
+        self._run(self._buyer.handle(buying_events.Requested(origin, request), now))
 
     def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
         owned = {name: pool.service for name, pool in self._buyer.owned.items()}
@@ -183,7 +183,7 @@ class ControlPlane:
         self._operator.reply(origin, ServiceReport(request.id, ok=True, services=listed))
 
     def _found(self, ticket: str, found: Found | None, now: float) -> None:
-        self._run(self._buyer.handle(buying.Discovered(ticket, found), now))
+        self._run(self._buyer.handle(buying_events.Discovered(ticket, found), now))
 
     # --- what is to be done --------------------------------------------------------------------
 
@@ -206,9 +206,9 @@ class ControlPlane:
             case Contact(iad, address, keys):
                 if iad != self._iad:
                     self._links.connect(iad, address, keys)
-            case buying.Find() | buying.LookUpIads():
+            case buying_events.Find() | buying_events.LookUpIads():
                 self._ask_directory(instruction)
-            case buying.Report(origin, report):
+            case buying_events.Report(origin, report):
                 self._operator.reply(origin, report)
             case selling.Reply():
                 self._reply(instruction)
@@ -290,12 +290,12 @@ class ControlPlane:
         self._board.perform(self._queries.handle(ServiceRemoved(service_id), now))
         self._board.perform(self._tasks.handle(ServiceRemoved(service_id), now))
 
-    def _ask_directory(self, wanted: buying.Find | buying.LookUpIads) -> None:
+    def _ask_directory(self, wanted: buying_events.Find | buying_events.LookUpIads) -> None:
         done = partial(self._found, wanted.ticket)
         if self._directory is None:
-            event = buying.Discovered(wanted.ticket, None, NO_MARKET)
+            event = buying_events.Discovered(wanted.ticket, None, NO_MARKET)
             self._run(self._buyer.handle(event, self._board.clock()))
-        elif isinstance(wanted, buying.Find):
+        elif isinstance(wanted, buying_events.Find):
             self._directory.discover(wanted.capability, wanted.areas, done)
         else:
             self._directory.look_up(wanted.iads, done)

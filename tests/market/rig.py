@@ -1,6 +1,6 @@
 """A market in one process: sellers and one buyer, and a network in the hands of a test."""
 
-from agent.market import buying, selling
+from agent.market import buying, buying_events, selling
 from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Send
 from agent.market.pools import Tick, common_areas
 from agent.wire.directory import Candidate, Found
@@ -148,18 +148,18 @@ class Market:
                 case Send(iad, message):
                     if iad not in self.unreachable:
                         self.network.append(("to", iad, message))
-                case buying.Report(_, report):
+                case buying_events.Report(_, report):
                     self.reports.append(report)
                 case KeepOwned(owned, _):
                     self.disk[owned.service.id] = owned
                 case ForgetOwned(service_id):
                     del self.disk[service_id]
-                case buying.Find(ticket, capability, areas):
+                case buying_events.Find(ticket, capability, areas):
                     found = self.found(capability, areas)
-                    queue += self.buyer.handle(buying.Discovered(ticket, found), self.now)
-                case buying.LookUpIads(ticket, names):
+                    queue += self.buyer.handle(buying_events.Discovered(ticket, found), self.now)
+                case buying_events.LookUpIads(ticket, names):
                     found = self.looked_up(names)
-                    queue += self.buyer.handle(buying.Discovered(ticket, found), self.now)
+                    queue += self.buyer.handle(buying_events.Discovered(ticket, found), self.now)
                 case Contact():
                     pass
                 case other:
@@ -192,7 +192,7 @@ class Market:
 
     def ask(self, wanted):
         """People ask for something; what is done at once is done."""
-        self.perform(self.buyer.handle(buying.Requested("people", wanted), self.now))
+        self.perform(self.buyer.handle(buying_events.Requested("people", wanted), self.now))
 
     def deliver(self, index=0, *, keep=False):
         """One message arrives."""
@@ -256,9 +256,9 @@ class Market:
 
 def _event(iad, reply):
     if isinstance(reply, Offer):
-        return buying.Offered(iad, reply)
+        return buying_events.Offered(iad, reply)
     assert isinstance(reply, Joined)
-    return buying.MemberReplied(iad, reply)
+    return buying_events.MemberReplied(iad, reply)
 
 
 def building(iads=3, nodes=2, mean_s=FAST_S, most_pods=4):
