@@ -168,7 +168,7 @@ class MasterPods(Section, frozen=True):
         Meta(
             pattern=r"^/[^\x00:]*$",
             max_length=4_096,
-            description="Folder on each node's host with its history; a container sees it as /node, "
+            description="Folder of the history on each node's host; a container sees it as /node, "
             "read-only.",
         ),
     ] = "/var/lib/sanderling"
