@@ -261,7 +261,7 @@ def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp
     now = 0.0
     with zmq.Context() as context:
         guard = Guard(context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print)
-        sock = guard.dealer(served.address, 1_000, (retired.public, served.key.public))
+        sock = guard.dealer(served.address, 1_000, (served.key.public, retired.public))
         for _ in range(40):
             if sock.poll(300, zmq.POLLOUT):
                 break

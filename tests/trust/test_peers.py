@@ -1,0 +1,84 @@
+"""A link to another master whose keys change: the new connection takes over, nothing is lost."""
+
+import time
+
+import zmq
+
+from agent.board import Board
+from agent.master import peers as module
+from agent.master.peers import Peers
+from agent.sockets.guard import Guard
+from agent.wire.codec import encode
+from agent.wire.config import Trust
+from agent.wire.messages import CancelTask, TaskResult
+from bench.processes import free_address
+
+PATIENCE_MS = 10_000
+
+
+def test_replies_still_come_on_the_connection_before():
+    now = 0.0
+    board = Board(lambda: now)
+    replies = []
+    with zmq.Context() as context:
+        guard = Guard(context, Trust(), ".", clock=lambda: now, warn=print)
+        links = Peers(board, guard)
+        links.takes(TaskResult, lambda iad, reply, _now: replies.append((iad, reply.id)))
+        address = free_address()
+        with context.socket(zmq.ROUTER) as master:
+            master.linger = 0
+            master.bind(address)
+
+            def send(number):
+                """Send over the link; the identity of the connection."""
+                socket = links._links["iad2"].socket
+                assert socket.poll(PATIENCE_MS, zmq.POLLOUT)
+                assert links.send("iad2", CancelTask(number))
+                assert master.poll(PATIENCE_MS)
+                return master.recv_multipart()[0]
+
+            links.connect("iad2", address, ("old",))
+            first, before = send("t1"), links._links["iad2"].socket
+            links.connect("iad2", address, ("old", "new"))
+            following = links._links["iad2"].following
+            assert links.next_due == now
+            # Until the other end has let the new connection in, the one before is used.
+            assert send("t2") == first
+            assert following.poll(PATIENCE_MS, zmq.POLLOUT)
+            now += module.LOOK_S
+            links.tick(now)
+            assert send("t3") != first
+
+            master.send_multipart([first, encode(TaskResult("t1", "complete", 1.0))])
+            assert before.poll(PATIENCE_MS)
+            board._turns[before]()
+            assert replies == [("iad2", "t1")]
+            assert links.next_due == now + module.DRAIN_S
+            now += module.DRAIN_S
+            links.tick(now)
+            assert before.closed
+            assert links.next_due is None
+            assert send("t4")
+            links.connect("iad2", address, ("old", "new"))  # nothing new
+            assert links._links["iad2"].following is None
+            links.connect("iad2", address, ("new",))
+            links.drop("iad2")
+            assert not board._turns
+
+
+def test_the_markets_peers_may_connect_and_a_files_may_not():
+    known = {}
+
+    class Recorded(Guard):
+        def set_parties(self, source, parties):
+            known[source] = {p.sender.name: p.keys for p in parties}
+
+    with zmq.Context() as context:
+        guard = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
+        links = Peers(Board(time.monotonic), guard)
+        links.connect("iad2", free_address(), ("k" * 40,))
+        links.connect("iad3", free_address(), "iad3.public")
+        assert known == {"peers": {"iad2": ("k" * 40,)}}
+        links.drop("iad2")
+        assert known == {"peers": {}}
+        links.drop("iad3")
