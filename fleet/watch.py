@@ -11,6 +11,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Slo
@@ -53,10 +54,10 @@ class Tally(Struct):
     refused: int = 0
 
 
-def run(options: Options) -> int:
+def run(options: Options, keys: KeyFiles | None = None) -> int:
     """Watch until the end, or Ctrl-C; the exit status."""
     try:
-        with Client(options.master) as client, _watch(client, options) as rounds:
+        with Client(options.master, keys) as client, _watch(client, options) as rounds:
             return _show(rounds, options)
     except KeyboardInterrupt:
         return exits.fail("interrupted", exits.INTERRUPTED)
@@ -70,7 +71,7 @@ def run(options: Options) -> int:
         )
     except WatchError as error:
         return exits.fail(f"refused: {error}", exits.REFUSED)
-    except ValueError as error:  # the address, or options that do not go together
+    except ValueError as error:  # the address, a key file, or options that do not go together
         return exits.fail(str(error), exits.USAGE)
 
 

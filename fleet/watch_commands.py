@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.parameters import ADDRESS, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
+from fleet.parameters import ADDRESS, AREA, CHANNEL, SLO, TIMEOUT, WINDOW, with_keys
+
+if TYPE_CHECKING:
+    from agent.sockets.keys import KeyFiles
 
 
 @click.command()
@@ -61,6 +64,7 @@ from fleet.parameters import ADDRESS, AREA, CHANNEL, SLO, TIMEOUT, WINDOW
 @click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
 @click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each round as a line of JSON.")
+@with_keys
 def watch(
     master: str,
     areas: tuple[str, ...],
@@ -79,6 +83,7 @@ def watch(
     after: int | None,
     detach: bool,
     as_json: bool,
+    keys: KeyFiles | None,
 ) -> int:
     """Ask areas again and again, and print each round as it comes.
 
@@ -111,5 +116,6 @@ def watch(
             resume=None if watch_id is None or after is None else (watch_id, after),
             detach=detach,
             as_json=as_json,
-        )
+        ),
+        keys,
     )
