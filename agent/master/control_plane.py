@@ -3,6 +3,7 @@ buyer of `agent.market`. What it negotiates with itself takes the same way, with
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -135,7 +136,7 @@ class ControlPlane:
         now = self._board.clock()
         self._run(self._seller.load(self._kept(SERVICE, selling.Membership), now))
         # Whoever asks in the first moments gets what can be reached then.
-        self._look_at_links(now + LINKING_S)
+        self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
 
     def _kept(self, kind: str, of: type[T]) -> list[T]:
