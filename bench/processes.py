@@ -27,6 +27,8 @@ address = "{public}"
 areas = ["b1"]
 [liveness]
 heartbeat_s = 3600.0
+[clients]
+rate_per_s = 1e6
 """
 
 

@@ -34,6 +34,8 @@ def main() -> None:
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
             master = Master(config, folder, run=os.urandom(6).hex())
+        except ConfigError as error:
+            fail(f"{given.config}: {error}", UNUSABLE)
         except OSError as error:
             fail(str(error), FAILED)
         try:

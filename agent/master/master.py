@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zmq
+from msgspec.structs import replace
 
 from agent.board import Board
 from agent.market.registrar import Party
@@ -35,7 +36,7 @@ from agent.sockets.guard import Guard
 from agent.wire.config import ConfigError
 from agent.wire.directory import Offering
 from agent.wire.market import Member
-from agent.wire.master_config import MasterConfig
+from agent.wire.master_config import MasterConfig, MasterPods
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
 
 
@@ -61,7 +62,7 @@ class Master:
                 self._context, config.trust, folder, clock=clock, warn=sys.stderr.write
             )
             self._connect(config)
-            self._trade(config, run)
+            self._trade(config, folder, run)
             self._metrics = MetricsPlane(
                 self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
@@ -94,10 +95,10 @@ class Master:
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
 
-    def _trade(self, config: MasterConfig, run: str) -> None:
+    def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
         """The market, and the pods that it sells."""
         market, address = config.market, config.sockets.advertise or config.sockets.public
-        self._pods = self._provisioner(config)
+        self._pods = self._provisioner(config.pods, folder)
         if config.autoscale.enabled:
             AutoscalePlane(self._board, config, self._records, self._task_scheduler, self._pods)
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
@@ -130,16 +131,16 @@ class Master:
             keys=keys,
         )
 
-    def _provisioner(self, config: MasterConfig) -> Provisioner:
-        table = PodTable(self._state, config.pods.most)
-        if config.pods.provisioner == "local":
+    def _provisioner(self, pods: MasterPods, folder: Path) -> Provisioner:
+        table = PodTable(self._state, pods.most)
+        if pods.provisioner == "local":
             return LocalProvisioner(self._board, self._task_scheduler, table)
-        # The official client takes 40 MiB.
+        # The official client takes 30 MiB.
         from agent.master.kubernetes.provisioner import KubernetesProvisioner
 
-        return KubernetesProvisioner(
-            self._board, self._task_scheduler, table, config.pods, self._iad
-        )
+        if pods.kubeconfig:
+            pods = replace(pods, kubeconfig=str(folder / pods.kubeconfig))
+        return KubernetesProvisioner(self._board, self._task_scheduler, table, pods, self._iad)
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
@@ -171,8 +172,8 @@ class Master:
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,
             open_tasks=self._task_scheduler.open_tasks,
-            counters=_named("queries", self._query_scheduler.counters)
-            | _named("tasks", self._task_scheduler.counters)
+            counters=self._query_scheduler.counters
+            | self._task_scheduler.counters
             | self._standing.counters
             | self._pods.counters
             | {
@@ -182,11 +183,6 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
         )
-
-
-def _named(what: str, counters: dict[str, int]) -> dict[str, int]:
-    """Counters of a scheduler; both count refusals by reason, each of its own."""
-    return {f"{what}_{k}" if k.startswith("refused_") else k: n for k, n in counters.items()}
 
 
 def _schedulers(

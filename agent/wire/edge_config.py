@@ -14,7 +14,6 @@ from agent.wire.config import (
     Positive,
     Section,
     Trust,
-    require_keys,
     require_usable,
 )
 

@@ -17,11 +17,13 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec import Struct
 
-from agent.client import Client
+from agent.client import Client, Operator
 from agent.wire.base import Form, Policy
 from agent.wire.emulation import PROFILES
 from agent.wire.messages import Slo
-from fleet import exits, screen
+from agent.wire.operator import CreateService
+from agent.wire.standing import Style
+from fleet import exits, screen, service_screen, watch
 from fleet.lab import workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.lab.load import LoadGenerator, Tick
@@ -34,6 +36,13 @@ from fleet.lab.virtual import VirtualFleet
 from fleet.lab.workload import Arrival
 from fleet.units import format_duration
 
+# As in DSSP's testbed: a service gives one kind of readings, and both have all IADs in their pool.
+SERVICES: Final = ("temperature", "humidity")
+SERVICE_SLO: Final = Slo(99.0, 2_000.0)
+SERVICE_RATE_PER_S: Final = 2.5
+WATCHED_S: Final = 3.0
+TRIGGER: Final = "temperature > 20"
+HUMID: Final = "humidity > 50 or rate(humidity) > 1/min"
 POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
 LOOK_EVERY_S: Final = 1.0
 # Long enough for a hundred response times of every node, at a load that keeps two cores calm.
@@ -60,6 +69,7 @@ class Question(Struct, frozen=True):
     last_s: float
     slo: Slo
     form: Form
+    service: str
 
 
 class Run(Struct, frozen=True):
@@ -113,9 +123,11 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 def _run(options: Options, show: DemoScreen) -> None:
     plan = building_fleet()
     _introduce(plan, show)
-    with Testbed(plan, options.directory) as bed:
+    with Testbed(plan, options.directory, market=True) as bed:
         _start(bed, show)
+        _trade(bed, show)
         _ask(bed, show)
+        _watch(bed, show)
         trace = _record(plan, options)
         addresses = {iad.name: bed.public(iad.name) for iad in plan.iads}
         with LoadGenerator(addresses) as load:
@@ -149,7 +161,8 @@ def _start(bed: Testbed, show: DemoScreen) -> None:
     show.heading("1  The fleet comes up")
     masters, nodes = len(bed.plan.iads), len(bed.plan.nodes)
     started_s = time.monotonic()
-    with show.progress(f"Starting {masters} masters and {nodes} edge nodes", nodes) as advance:
+    text = f"Starting a registration service, {masters} masters and {nodes} edge nodes"
+    with show.progress(text, nodes) as advance:
         for progress in bed.start():
             advance(
                 progress.nodes_live,
@@ -161,20 +174,57 @@ def _start(bed: Testbed, show: DemoScreen) -> None:
     )
 
 
-# --- 2: three queries -----------------------------------------------------------------------------
+# --- 2: the market --------------------------------------------------------------------------------
+
+
+def _trade(bed: Testbed, show: DemoScreen) -> None:
+    show.heading("2  The market: two services are set up")
+    show.say(
+        "Each IAD has registered what it senses and where, and nothing else, with the registration "
+        f"service (DRS). {bed.plan.iads[0].name} now buys: it discovers who offers, proposes terms "
+        "to each, each reckons the pods it would need (DSSP Eq. 10) and accepts, and all join the "
+        "service's pool. A rate counts queries that ask everything: one that asks a room of 32 "
+        "counts 1/32.",
+        style="dim",
+    )
+    iad = bed.plan.iads[0].name
+    with Operator(bed.operator(iad)) as operator:
+        for number, service in enumerate(SERVICES):
+            report = operator.ask_service(
+                CreateService(
+                    id=service,
+                    service=service,
+                    capability=service,
+                    areas=("b1",),
+                    slo=SERVICE_SLO,
+                    rate_per_s=SERVICE_RATE_PER_S,
+                )
+            )
+            if not report.ok:
+                raise TestbedError(f"service {service} was not set up: {report.message}")
+            show.say("")
+            if number == 0:
+                service_screen.show_report(show.console, report)
+            else:
+                members = len(report.services[0].members)
+                text = f"{service}: likewise, {members} IADs, {report.elapsed_ms:.0f} ms"
+                show.say(text)
+
+
+# --- 3: three queries -----------------------------------------------------------------------------
 
 
 def _questions(plan: FleetPlan) -> list[Question]:
     firsts = tuple(iad.areas[0] for iad in plan.iads)
     return [
-        Question("One room", firsts[2:3], 600.0, Slo(99.0, 500.0), "series"),
-        Question("One room in each IAD", firsts, 3_600.0, Slo(99.0, 800.0), "series"),
-        Question("Everything", ("b1",), 10_800.0, Slo(99.0, 1_200.0), "aggregate"),
+        Question("One room", firsts[2:3], 600.0, Slo(99.0, 500.0), "series", "temperature"),
+        Question("One room in each IAD", firsts, 3_600.0, Slo(99.0, 800.0), "series", "humidity"),
+        Question("Everything", ("b1",), 10_800.0, Slo(99.0, 1_200.0), "aggregate", "temperature"),
     ]
 
 
 def _ask(bed: Testbed, show: DemoScreen) -> None:
-    show.heading("2  Three queries")
+    show.heading("3  Three queries")
     show.say(
         "budget: what each IAD's task may take. unloaded: what its nodes need for that when idle "
         "(for now a guess of 100 ms on average: nothing was measured yet). deadline: how long the "
@@ -191,12 +241,13 @@ def _ask(bed: Testbed, show: DemoScreen) -> None:
                 percentile=question.slo.percentile,
                 latency_ms=question.slo.latency_ms,
                 form=question.form,
+                service=question.service,
                 label=question.title,
             )
             show.say("")
             screen.line(
                 show.console,
-                f"{question.title}: {' '.join(question.areas)}, "
+                f"{question.title}: {question.service} of {' '.join(question.areas)}, "
                 f"last {format_duration(question.last_s)}",
                 style="bold",
             )
@@ -207,13 +258,42 @@ def _ask(bed: Testbed, show: DemoScreen) -> None:
     )
 
 
-# --- 3 and 4: the load under two policies ---------------------------------------------------------
+# --- 4: standing queries --------------------------------------------------------------------------
+
+
+def _watch(bed: Testbed, show: DemoScreen) -> None:
+    show.heading("4  Standing queries: every round is a query of its own")
+    room = bed.plan.iads[2].areas[0]
+    with Client(bed.public(bed.plan.iads[0].name)) as client:
+        styles: tuple[tuple[Style, str], ...]
+        styles = (("periodic", ""), ("streaming", ""), ("event", TRIGGER))
+        for style, trigger in styles:
+            show.say("")
+            what = f"{style}, every second" + (f", when {trigger}" if trigger else "")
+            screen.line(show.console, f"{room}: {what}", style="bold")
+            standing = client.watch(
+                [room],
+                style=style,
+                interval_s=1.0,
+                lasting_s=WATCHED_S,
+                trigger=trigger,
+                service="temperature",
+            )
+            with standing as rounds:
+                for each in rounds:
+                    for text in watch.round_lines(each):
+                        screen.line(show.console, text)
+
+
+# --- 5 and 6: the load under two policies ---------------------------------------------------------
 
 
 def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
     """Record the trace and take it from the file, so that the file is what was run."""
     path = options.directory / "trace.jsonl"
-    arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
+    arrivals = workload.arrivals(
+        plan, rate_per_s=options.rate_per_s, seed=options.seed, services=SERVICES
+    )
     workload.record(workload.within(arrivals, options.seconds), path)
     return workload.replay(path)
 
@@ -235,10 +315,14 @@ def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int
 
 
 def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScreen) -> None:
-    show.heading("3  Warm-up")
+    show.heading("5  Warm-up")
     seconds = min(LONGEST_WARM_UP_S, options.seconds / 2)
     trace = workload.warm_up(
-        bed.plan, seconds=seconds, rate_per_s=WARM_UP_RATE_PER_S, seed=options.seed
+        bed.plan,
+        seconds=seconds,
+        rate_per_s=WARM_UP_RATE_PER_S,
+        seed=options.seed,
+        services=SERVICES,
     )
     with _bar(bed, show, "Measuring the nodes", seconds, len(trace)) as tick:
         load.replay(trace, workload.WARM_UP, tick)
@@ -249,7 +333,7 @@ def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScre
 def _compare(
     bed: Testbed, load: LoadGenerator, trace: Sequence[Arrival], options: Options, show: DemoScreen
 ) -> list[Run]:
-    show.heading("4  The same load under FIFO and under EDFQ (earliest deadline first)")
+    show.heading("6  The same load under FIFO and under EDFQ (earliest deadline first)")
     show.say(
         f"{len(trace)} queries in {options.seconds:g} s, λ = {options.rate_per_s:g}/s. "
         "Classes 1.1 and 1.2 ask one room (1.2 always in iad4), class 2 one room in each IAD, "
@@ -273,11 +357,11 @@ def _finished(policy: Policy, seconds: float, outcomes: list[Outcome]) -> Run:
     return Run(policy, round(seconds, 3), summarize(outcomes))
 
 
-# --- 5: virtual time ------------------------------------------------------------------------------
+# --- 7: virtual time ------------------------------------------------------------------------------
 
 
 def _virtual(plan: FleetPlan, options: Options, show: DemoScreen) -> list[Run]:
-    show.heading("5  In virtual time: the same trace, continued")
+    show.heading("7  In virtual time: the same trace, continued")
     count = options.virtual_queries
     arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
     trace = list(itertools.islice(arrivals, count))
@@ -313,12 +397,18 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     query = f"{fleet_command()} query --master {address}"
     for rest in (
         "--area b1/f4/r413 --last 10m --slo p99=500ms",
-        "--area b1/f7 --last 1h --slo p99=800ms --channel temperature",
+        "--area b1/f7 --last 1h --slo p99=800ms",
         "--area b1 --last 3h --slo p99=1200ms --aggregate",
     ):
-        screen.line(show.console, f"  {query} {rest}")
+        screen.line(show.console, f"  {query} --service temperature {rest}")
+    show.say("Standing queries, until Ctrl-C:")
+    standing = f"{fleet_command()} watch --master {address} --service humidity --area b1/f4"
+    for rest in ("--every 5s", "--every 2s --stream", f"--every 2s --when '{HUMID}'"):
+        screen.line(show.console, f"  {standing} {rest}")
     show.say("And its operator's view:")
-    screen.line(show.console, f"  {fleet_command()} status --operator {bed.operator(iad)}")
+    for command in ("status", "service list", "service show temperature"):
+        line = f"  {fleet_command()} {command} --operator {bed.operator(iad)}"
+        screen.line(show.console, line)
     while True:
         bed.check()
         time.sleep(LOOK_EVERY_S)

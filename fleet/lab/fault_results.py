@@ -75,8 +75,8 @@ A registration service, {fault_run.IADS} masters and {fault_run.IADS * fault_run
 that emulate their hardware, real processes on loopback TCP; {options.rate_per_s:g} queries/s for
 {UNITS * options.unit_s:g} s, seven in ten to one room (SLO p99 ≤ 500 ms), the others to one room
 in each IAD (p99 ≤ 800 ms). Each process is ended with SIGKILL and started again
-{2 * options.unit_s:g} s later. Queries count where they arrived between the two. Latency is measured
-at the client. Rounds of the stream are partial while the edge node is down.
+{2 * options.unit_s:g} s later. Queries count where they arrived between the two. Latency is
+measured at the client. Rounds of the stream are partial while the edge node is down.
 
 | | |
 |---|---|

@@ -64,6 +64,10 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert of_run(run) == []
     for words in (
         "4 masters and 32 edge nodes are up",
+        "4 IADs offer temperature",
+        "humidity: likewise, 4 IADs",
+        "streaming, every second",
+        "fired: b1/f4/r413",
         "Emulated:",
         "complete: 1 of 1 areas",
         "complete: 4 of 4 areas",
@@ -86,7 +90,7 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert {"warm-up", "fifo 1.2", "edfq 1.2", "Everything"} <= labels
 
 
-@pytest.mark.parametrize("moment", ["Starting 4 masters", "1 s under EDFQ"])
+@pytest.mark.parametrize("moment", ["Starting a registration service", "1 s under EDFQ"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     run = tmp_path / "run"
     with demo(run, *BRIEF) as process:
@@ -102,14 +106,20 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
     run = tmp_path / "run"
     with demo(run, *BRIEF, "--keep") as process:
         read_until(process, "Ctrl-C stops it")
-        printed = read_until(process, "status --operator")
+        printed = read_until(process, "service show")
         commands = [line.strip() for line in printed if line.startswith("  ")]
-        assert len(commands) == 4
+        assert len(commands) == 9
         for command in commands:
+            watches = "fleet watch" in command
             done = subprocess.run(
-                shlex.split(command), capture_output=True, text=True, check=False, timeout=60
+                [*shlex.split(command), *(["--rounds", "1"] if watches else [])],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
             )
-            assert (done.returncode, done.stderr) == (0, ""), command
+            assert done.returncode == 0, command
+            assert ("1 round, " in done.stderr) if watches else done.stderr == "", command
         with pytest.raises(RunFolderError, match="another run is at work"), run_folder(run):
             pass
         process.send_signal(signal.SIGINT)
