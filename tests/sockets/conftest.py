@@ -1,5 +1,6 @@
 """Sockets of one context that are gone after the test, and a guard with a server in a thread."""
 
+import contextlib
 import threading
 import time
 
@@ -57,6 +58,15 @@ class Served:
         self.ended.set()
         self.thread.join()
         self.context.destroy(linger=0)
+
+
+@contextlib.contextmanager
+def destroyed(context):
+    """A context whose sockets are closed at the end, however the test ends."""
+    try:
+        yield context
+    finally:
+        context.destroy(linger=0)
 
 
 def free_port():

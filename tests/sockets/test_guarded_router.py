@@ -12,7 +12,7 @@ from zmq.utils.monitor import recv_monitor_message
 from agent.sockets.guard import Guard
 from agent.sockets.keys import new
 from agent.wire.config import ConfigError, Trust
-from tests.sockets.conftest import PATIENCE_MS, ask, free_port
+from tests.sockets.conftest import PATIENCE_MS, ask, destroyed, free_port
 
 
 def entry(role, name, *keys):
@@ -197,7 +197,7 @@ def test_a_rotation_leaves_no_door_open_to_another_process(serve, clients, key):
     served = serve(allow=entry("client", "app", app))
     (served.folder / "server.secret").write_text(second.secret)
     ask(clients(served.address, app, second.public))
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         for _ in range(2):
             other = Guard(context, Trust(), ".", clock=time.monotonic, warn=print)
             with pytest.raises(OSError, match="Address already in use"):
@@ -217,7 +217,7 @@ def test_a_broken_key_file_changes_nothing(serve, clients, key):
 
 def test_a_socket_file_of_a_keyed_process_is_for_its_user(tmp_path, key):
     key("server")
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         guard = Guard(
             context, Trust(key="server.secret"), tmp_path, clock=time.monotonic, warn=print
         )
@@ -237,7 +237,7 @@ def test_a_socket_file_of_a_keyed_process_is_for_its_user(tmp_path, key):
 def test_a_guard_connects_nowhere_without_keys_but_on_this_host(tmp_path, key):
     key("server")
     (tmp_path / "empty").write_text("")
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         plain = Guard(context, Trust(), tmp_path, clock=time.monotonic, warn=print)
         with pytest.raises(OSError, match="leaves this host without keys"):
             plain.dealer("tcp://192.0.2.1:5700", 1_000)
@@ -259,7 +259,7 @@ def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp
     (tmp_path / "me.secret").write_text(f"{fresh.secret}\n{known.secret}\n")
     (tmp_path / "me.secret").chmod(0o600)
     now = 0.0
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         guard = Guard(context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print)
         sock = guard.dealer(served.address, 1_000, (served.key.public, retired.public))
         for _ in range(40):
@@ -267,6 +267,7 @@ def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp
                 break
             now += 1.0
             guard.tick(now)
+        assert sock.poll(0, zmq.POLLOUT)
         assert ask(sock) == b"iad iad2: hello"
         sock.close(0)
         guard.tick(now + 1.0)  # a closed socket is forgotten

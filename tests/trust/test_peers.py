@@ -12,6 +12,7 @@ from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
 from bench.processes import free_address
+from tests.sockets.conftest import destroyed
 
 PATIENCE_MS = 10_000
 
@@ -20,7 +21,7 @@ def test_replies_still_come_on_the_connection_before():
     now = 0.0
     board = Board(lambda: now)
     replies = []
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         guard = Guard(context, Trust(), ".", clock=lambda: now, warn=print)
         links = Peers(board, guard)
         links.takes(TaskResult, lambda iad, reply, _now: replies.append((iad, reply.id)))
@@ -73,7 +74,7 @@ def test_the_markets_peers_may_connect_and_a_files_may_not():
         def set_parties(self, source, parties):
             known[source] = {p.sender.name: p.keys for p in parties}
 
-    with zmq.Context() as context:
+    with destroyed(zmq.Context()) as context:
         guard = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
         links = Peers(Board(time.monotonic), guard)
         links.connect("iad2", free_address(), ("k" * 40,))
