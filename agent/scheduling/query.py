@@ -35,7 +35,7 @@ from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR
 from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
 from agent.wire.senders import Sender
@@ -66,7 +66,7 @@ class QueryScheduler:
         pool: Sequence[Member],
         *,
         run: str,
-        timeout_factor: float = 4.0,
+        timeout_factor: float = TIMEOUT_FACTOR,
         client_rate_per_s: float = math.inf,
         client_burst_s: float = 1.0,
         wall_offset_s: float = 0.0,

@@ -12,6 +12,8 @@ MAX_AREAS = 1_024
 MAX_CHANNELS = 64
 LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
+# Of the SLO's latency: the answer timeout of a query that names none.
+TIMEOUT_FACTOR = 4.0
 
 Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
 # (?!\n): to Python alone, $ also stands before a newline at the end.

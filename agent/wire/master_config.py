@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, Area, Channel, Name, Policy
+from agent.wire.base import MAX_AREAS, TIMEOUT_FACTOR, Area, Channel, Name, Policy
 from agent.wire.config import (
     Count,
     File,
@@ -77,7 +77,7 @@ class MasterScheduling(Section, frozen=True):
     timeout_factor: Annotated[
         Positive,
         Meta(le=1_000.0, description="Default answer timeout as a multiple of the SLO latency."),
-    ] = 4.0
+    ] = TIMEOUT_FACTOR
 
 
 class MasterLiveness(Section, frozen=True):

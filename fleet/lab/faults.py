@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from agent.client import DEFAULT_TIMEOUT_FACTOR
+from agent.wire.base import TIMEOUT_FACTOR
 from fleet.lab.measures import Outcome, percentile
 from fleet.lab.plan import FleetPlan
 from fleet.lab.workload import Arrival, QueryClass
@@ -102,7 +102,7 @@ def _kept(outcome: Outcome) -> bool:
 
 
 def _in_time(outcome: Outcome) -> bool:
-    longest_ms = outcome.slo_ms * DEFAULT_TIMEOUT_FACTOR + TRAVEL_MS
+    longest_ms = outcome.slo_ms * TIMEOUT_FACTOR + TRAVEL_MS
     return outcome.latency_ms is not None and outcome.latency_ms <= longest_ms
 
 

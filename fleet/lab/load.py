@@ -11,7 +11,8 @@ from typing import Final, Self
 
 import zmq
 
-from agent.client import DEFAULT_TIMEOUT_FACTOR, Client
+from agent.client import Client
+from agent.wire.base import TIMEOUT_FACTOR
 from agent.wire.messages import Answer
 from fleet.lab.measures import Outcome
 from fleet.lab.workload import Arrival
@@ -68,7 +69,7 @@ class LoadGenerator:
                 open_arrivals[query.id] = arrival
                 self._clients[arrival.scheduler].send(query)
                 if not waiting:
-                    longest_s = max(a.slo_ms for a in trace) / 1e3 * DEFAULT_TIMEOUT_FACTOR
+                    longest_s = max(a.slo_ms for a in trace) / 1e3 * TIMEOUT_FACTOR
                     give_up_s = now_s + longest_s + GRACE_S
             next_s = waiting[-1].at_s if waiting else give_up_s
             for answer in self._answers(next_s - (time.monotonic() - started_s)):

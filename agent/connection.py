@@ -1,0 +1,124 @@
+"""A client's connection to one master's socket, with keys or without."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import zmq
+
+from agent.sockets.dealer import DEAD_AFTER_MS, KeyedLink
+from agent.sockets.keys import KeyFiles, read_publics, read_secrets
+from agent.sockets.watched import Watched
+from agent.wire.base import Message
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from agent.wire.config import ConfigError
+
+T = TypeVar("T")
+
+# With keys: how long a handshake may take, and all that are tried before a message is sent.
+HANDSHAKE_MS = 1_500
+LOOK_S = 1.0
+CONNECT_S = 8.0
+
+
+class NoReplyError(TimeoutError):
+    """The master did not reply in time."""
+
+
+class Connection(Generic[T]):
+    """A DEALER to one master's socket; not for use by several threads at once.
+
+    With `keys` it speaks CURVE: ConfigError if a file cannot be used. When the own key has changed
+    the next message goes over a new connection, and replies still due on the one before are lost.
+    """
+
+    def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
+        self.address = address
+        self._keys = keys
+        self._secrets = None if keys is None else Watched(keys.key, read_secrets)
+        self._looked_s = 0.0
+        self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            self.socket, self._keyed = self._open()
+        except ConfigError:
+            self.close()
+            raise
+        except zmq.ZMQError as error:
+            self.close()
+            raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
+
+    def _open(self) -> tuple[zmq.Socket[bytes], KeyedLink | None]:
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
+        keys, secrets = self._keys, self._secrets
+        if keys is None or secrets is None or not self.address.startswith("tcp://"):
+            socket.connect(self.address)
+            return socket, None
+        # Sent only once the other end has proved its key, and taken this one.
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        return socket, KeyedLink(
+            socket,
+            self.address,
+            lambda: secrets.value,
+            lambda: read_publics(keys.server_keys),
+        )
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send_message(self, message: Message) -> None:
+        if self._keyed is not None:
+            self._await_connection()
+        self.socket.send(encode(message))
+
+    def _await_connection(self) -> None:
+        """Either end may be changing its key, or libzmq have given up: try all that may fit."""
+        assert self._keys is not None
+        now = time.monotonic()
+        if now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            self._show_new_key()
+        while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
+            if time.monotonic() >= now + CONNECT_S:
+                raise NoReplyError(
+                    f"no connection to {self.address} with {self._keys.key} and "
+                    f"{self._keys.server_keys}; is a master running there, are these its keys, "
+                    "and is this key in its allow-list?"
+                )
+            assert self._keyed is not None
+            self._keyed.redial()
+
+    def _show_new_key(self) -> None:
+        assert self._secrets is not None
+        before = self._secrets.value[0]
+        with suppress(ConfigError):  # the keys before stay in use
+            if self._secrets.refresh() and self._secrets.value[0] != before:
+                # Not the same socket: libzmq might still put a message on its former connection.
+                self.socket.close(0)
+                self.socket, self._keyed = self._open()
+
+    def receive_message(self, timeout_ms: float) -> T:
+        if not self.socket.poll(math.ceil(timeout_ms)):
+            raise NoReplyError(
+                f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
+                "is a master running there?"
+            )
+        message, _codec = self._decoder.decode(self.socket.recv())
+        return message
