@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from agent.board import Board
 from agent.sockets.allow_list import Party
+from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
@@ -165,15 +166,8 @@ class Peers:
 
     def _turn(self, iad: str, socket: zmq.Socket[bytes]) -> None:
         for _ in range(TURN):
-            if socket.closed:
+            if socket.closed or (frame := one_frame(socket)) is None:
                 return
-            try:
-                frame = socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            while socket.getsockopt(zmq.RCVMORE):
-                socket.recv()
-                frame = b""
             try:
                 reply, _codec = self._decoder.decode(frame)
             except WireError:
