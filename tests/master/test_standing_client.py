@@ -3,7 +3,7 @@
 import pytest
 import zmq
 
-from agent import client as client_module
+from agent import rounds as rounds_module
 from agent.client import Client, NoReplyError, WatchError
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
@@ -87,7 +87,7 @@ def test_what_comes_twice_and_what_follows_a_loss_is_passed_over(script, open_wa
 
 
 def test_a_silent_master_is_asked_again_from_the_last_round_on(script, open_watch, monkeypatch):
-    monkeypatch.setattr(client_module, "QUIET_GRACE_S", 0.01)
+    monkeypatch.setattr(rounds_module, "QUIET_GRACE_S", 0.01)
     rounds = open_watch(patience_s=0.2)
     script.round(1, 0)
     assert next(rounds).number == 1

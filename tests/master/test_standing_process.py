@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import client as client_module
+from agent import rounds as rounds_module
 from agent.client import Client, WatchError
 from agent.wire.messages import Window
 
@@ -34,7 +34,7 @@ FAST = {"interval_s": 0.4, "latency_ms": 250.0}
 def edge_master(start_master, tmp_path, monkeypatch):
     """A master with one edge node that reads twenty times a second."""
     # A client waits a little longer than the master does for late readings.
-    monkeypatch.setattr(client_module, "QUIET_GRACE_S", 2.0)
+    monkeypatch.setattr(rounds_module, "QUIET_GRACE_S", 2.0)
     master = start_master()
     config = tmp_path / "node.toml"
     config.write_text(NODE.format(room=ROOM, address=master.nodes))
