@@ -9,7 +9,7 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from agent import client as clients
+from agent import connection
 from agent.client import Client, NoReplyError, Operator
 from agent.sockets.keys import Handshake, new, read_secrets
 from agent.wire import messages as m
@@ -28,8 +28,8 @@ def running(fleet):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(clients, "CONNECT_S", 0.0)
-    monkeypatch.setattr(clients, "HANDSHAKE_MS", 500)
+    monkeypatch.setattr(connection, "CONNECT_S", 0.0)
+    monkeypatch.setattr(connection, "HANDSHAKE_MS", 500)
 
 
 def dealer(context, fleet, address, own, server):
