@@ -22,8 +22,9 @@ from agent.master.directory_link import DirectoryLink
 from agent.master.links import Links
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
-from agent.master.public_plane import Origin, PublicPlane
+from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import HERE
+from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.query import QueryScheduler

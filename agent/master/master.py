@@ -20,9 +20,10 @@ from agent.master.metrics_plane import MetricsPlane
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
-from agent.master.public_plane import Origin, PublicPlane
+from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
+from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
@@ -165,6 +166,7 @@ class Master:
 
     def _status(self) -> IadStatus:
         public, tasks, peers = self._public, self._task_plane, self._peers
+        readers = (public, self._operator, tasks, peers, self._directory)
         return IadStatus(
             iad=self._iad,
             policy=self._task_scheduler.policy,
@@ -177,8 +179,8 @@ class Master:
             | self._standing.counters
             | self._pods.counters
             | {
-                "malformed_frames": public.malformed + tasks.malformed + peers.malformed,
-                "messages_dropped": public.dropped + tasks.dropped,
+                "malformed_frames": sum(part.malformed for part in readers if part is not None),
+                "messages_dropped": public.dropped + self._operator.dropped + tasks.dropped,
                 "records_lost": self._records.lost,
             },
             registered=self._directory.registered if self._directory else None,

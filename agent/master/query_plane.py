@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from agent.board import Board
 from agent.master.peers import Peers
-from agent.master.public_plane import Origin, PublicPlane
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import Origin
 from agent.scheduling.events import (
     QueryArrived,
     SendAnswer,

@@ -9,7 +9,8 @@ from functools import partial
 import msgspec
 
 from agent.board import Board
-from agent.master.public_plane import Origin, PublicPlane
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.query import QueryScheduler

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from agent.board import Board
-from agent.master.public_plane import Origin, PublicPlane
+from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import Here
+from agent.master.request_plane import Origin
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,

@@ -1,0 +1,82 @@
+"""A socket that takes requests: each goes to the plane that takes its kind, replies go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from agent.board import Board
+from agent.sockets.router import REVOKED, Router
+from agent.wire.base import Message
+from agent.wire.codec import Decoder, WireError, encode
+from agent.wire.messages import Refusal
+from agent.wire.senders import Sender
+
+
+class Origin(Struct, frozen=True):
+    """Where a request came from, and in which codec the reply goes back."""
+
+    identity: bytes
+    codec: bytes
+    sender: Sender
+
+
+Handler = Callable[[Origin, Any, float], None]
+# (id of the request if seen, reason, line) → the reply that says so.
+Refuse = Callable[[str, Refusal, str], Message]
+
+
+class RequestPlane:
+    """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
+    before the board serves."""
+
+    def __init__(self, board: Board, router: Router, union: object, refuse: Refuse) -> None:
+        self._board = board
+        self._router = router
+        self._decoder: Decoder[Any] = Decoder(union)
+        self._refuse = refuse
+        self._handlers: dict[type, Handler] = {}
+        self.malformed = 0
+        router.refuse = self._revoked
+        board.listen(router.socket, self._turn)
+
+    @property
+    def dropped(self) -> int:
+        """Replies that their receivers did not read."""
+        return self._router.dropped
+
+    def takes(self, kind: type, handler: Handler) -> None:
+        """`handler(origin, request, now)` takes requests of this kind."""
+        self._handlers[kind] = handler
+
+    def reply(self, origin: Origin, message: Message) -> None:
+        """Send `message` back."""
+        self._router.send(origin.identity, encode(message, origin.codec))
+
+    def _turn(self) -> None:
+        # One request a turn: polling again costs no more than finding the socket empty.
+        received = self._router.receive()
+        if received is None:
+            return
+        identity, frame = received
+        now = self._board.clock()
+        try:
+            request, codec = self._decoder.decode(frame)
+        except WireError as error:
+            self.malformed += 1
+            refusal = self._refuse(error.sender_id, "malformed", str(error))
+            self._router.send(identity, encode(refusal, error.codec))
+            return
+        origin = Origin(identity, codec, self._router.sender(identity))
+        self._handlers[type(request)](origin, request, now)
+
+    def _revoked(self, identity: bytes, frame: bytes) -> None:
+        try:
+            request, codec = self._decoder.decode(frame)
+            sender_id = getattr(request, "id", "")
+        except WireError as error:
+            sender_id, codec = error.sender_id, error.codec
+        refusal = self._refuse(sender_id, "not_authorised", REVOKED)
+        self._router.send(identity, encode(refusal, codec))
