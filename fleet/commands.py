@@ -11,7 +11,21 @@ import click
 
 from fleet import exits
 from fleet.lab.lab_commands import lab
-from fleet.parameters import ADDRESS, AGO, AREA, CHANNEL, SLO, TIMEOUT, WINDOW, with_keys
+from fleet.parameters import (
+    AGO,
+    CHANNELS,
+    MASTER,
+    OBJECTIVE,
+    OPERATOR,
+    SEED,
+    SERIES,
+    TIMEOUT,
+    WINDOW,
+    areas_to,
+    patience,
+    run_directory,
+    with_keys,
+)
 from fleet.service_commands import service
 from fleet.watch_commands import watch
 
@@ -45,15 +59,8 @@ def fleet() -> None:
 
 
 @fleet.command()
-@click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
-@click.option(
-    "--area",
-    "areas",
-    type=AREA,
-    multiple=True,
-    required=True,
-    help="Area asked; give it again for more.",
-)
+@MASTER
+@areas_to("ask")
 @click.option(
     "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
 )
@@ -65,22 +72,9 @@ def fleet() -> None:
     show_default=True,
     help="How long ago the window ended.",
 )
-@click.option(
-    "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
-)
-@click.option(
-    "--channel",
-    "channels",
-    type=CHANNEL,
-    multiple=True,
-    help="Only this channel; give it again for more.",
-)
-@click.option(
-    "--series/--aggregate",
-    default=True,
-    show_default=True,
-    help="All readings, or minimum, mean and maximum made at the nodes.",
-)
+@OBJECTIVE
+@CHANNELS
+@SERIES
 @click.option(
     "--timeout",
     "timeout_ms",
@@ -127,15 +121,8 @@ def query(
 
 
 @fleet.command()
-@click.option("--operator", type=ADDRESS, required=True, help="Operator socket of a master.")
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    type=TIMEOUT,
-    default="2s",
-    show_default=True,
-    help="How long to wait.",
-)
+@OPERATOR
+@patience("2s", "How long to wait.")
 @click.option("--json", "as_json", is_flag=True, help="Print the state as the wire's JSON.")
 @with_keys
 def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | None) -> int:
@@ -165,7 +152,7 @@ def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
     show_default=True,
     help="λ: queries per second, all query schedulers together.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+@SEED
 @click.option(
     "--virtual",
     "virtual_queries",
@@ -174,13 +161,7 @@ def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
     show_default=True,
     help="Queries in virtual time, under each policy.",
 )
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/demo"),
-    show_default=True,
-    help="Where the run is kept; the run before is replaced.",
-)
+@run_directory("var/demo")
 def demo(
     keep: bool,
     seconds: float,

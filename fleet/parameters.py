@@ -1,15 +1,17 @@
-"""Options of `fleet` that need more than click's own types: parsed, and checked in one line."""
+"""Options of `fleet` that several commands have, or that need more than click's own types."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import click
 
 V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic since click 8.5
@@ -70,6 +72,58 @@ WINDOW = Parsed("duration", _units("parse_window"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
 SLO = Parsed("objective", _units("parse_slo"))
+
+MASTER = click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
+OPERATOR = click.option(
+    "--operator", type=ADDRESS, required=True, help="Operator socket of a master."
+)
+CHANNELS = click.option(
+    "--channel",
+    "channels",
+    type=CHANNEL,
+    multiple=True,
+    help="Only this channel; give it again for more.",
+)
+OBJECTIVE = click.option(
+    "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
+)
+SERIES = click.option(
+    "--series/--aggregate",
+    default=True,
+    show_default=True,
+    help="All readings, or minimum, mean and maximum made at the nodes.",
+)
+SEED = click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+
+
+def areas_to(what: str) -> Callable[[F], F]:
+    """The option for areas to `what`."""
+    return click.option(
+        "--area",
+        "areas",
+        type=AREA,
+        multiple=True,
+        required=True,
+        help=f"Area to {what}; give it again for more.",
+    )
+
+
+def patience(default: str, what: str) -> Callable[[F], F]:
+    """The option for how long a command waits for its reply."""
+    return click.option(
+        "--timeout", "timeout_ms", type=TIMEOUT, default=default, show_default=True, help=what
+    )
+
+
+def run_directory(default: str) -> Callable[[F], F]:
+    """The option for the folder of an experiment."""
+    return click.option(
+        "--directory",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(default),
+        show_default=True,
+        help="Where the run is kept; the run before is replaced.",
+    )
 
 
 def with_keys(command: Callable[..., int]) -> Callable[..., int]:

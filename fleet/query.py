@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
 from agent.client import Client, NoReplyError
 from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
-from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Slo, Window
-from fleet import exits, screen
+from fleet import exits, replies, screen
 
 EXIT_STATUS: Final = {
     "complete": exits.DONE,
@@ -46,18 +44,10 @@ def run(
                 service=service,
                 label="fleet query",
             )
-    except NoReplyError as error:
-        return exits.fail(str(error), exits.NO_REPLY)
-    except WireError as error:
-        return exits.fail(
-            f"the reply from {master} is no answer to a query ({error}); "
-            "is this a master's public socket?",
-            exits.NO_REPLY,
-        )
-    except ValueError as error:  # the address, or a key file
-        return exits.fail(str(error), exits.USAGE)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{master} is no answer to a query", "public")
     if as_json:
-        sys.stdout.write(encode(answer, JSON)[HEADER_BYTES:].decode() + "\n")
+        replies.write_json(answer)
     elif answer.status == "refused":
         return exits.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
     else:

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.parameters import ADDRESS, AREA, CHANNEL, NAME, SLO, TIMEOUT
+from fleet.parameters import CHANNEL, NAME, OPERATOR, SLO, areas_to, patience, with_keys
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from agent.sockets.keys import KeyFiles
+    from fleet.service import Asker
 
 
-def _shared(wait: str) -> Callable[[F], F]:
-    """The options of every command here."""
+def _asks(wait: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """The options of every command here: it gets `ask`, which sends a request of its own making
+    and gives the exit status."""
 
-    def add(command: F) -> F:
-        for option in (
-            click.option("--json", "as_json", is_flag=True, help="Print the wire's JSON."),
-            click.option(
-                "--timeout",
-                "timeout_ms",
-                type=TIMEOUT,
-                default=wait,
-                show_default=True,
-                help="How long it may take.",
-            ),
-            click.option(
-                "--operator", type=ADDRESS, required=True, help="Operator socket of a master."
-            ),
-        ):
-            command = option(command)
-        return command
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        @OPERATOR
+        @patience(wait, "How long it may take.")
+        @click.option("--json", "as_json", is_flag=True, help="Print the wire's JSON.")
+        @with_keys
+        @functools.wraps(command)
+        def asking(
+            operator: str,
+            timeout_ms: float,
+            as_json: bool,
+            keys: KeyFiles | None,
+            **options: Any,
+        ) -> int:
+            from fleet.service import Asker
+
+            return command(ask=Asker(operator, timeout_ms, as_json, keys), **options)
+
+        return asking
 
     return add
-
-
-def _run(operator: str, request: Any, timeout_ms: float, as_json: bool) -> int:
-    from fleet import service as commands
-
-    return commands.run(operator, request, timeout_ms=timeout_ms, as_json=as_json)
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -55,14 +54,7 @@ def service() -> None:
 @click.option(
     "--capability", type=CHANNEL, required=True, help="What is sensed, such as temperature."
 )
-@click.option(
-    "--area",
-    "areas",
-    type=AREA,
-    multiple=True,
-    required=True,
-    help="Area to cover; give it again for more.",
-)
+@areas_to("cover")
 @click.option("--slo", type=SLO, required=True, help="Tail-latency objective: p99=800ms.")
 @click.option(
     "--rate",
@@ -98,7 +90,7 @@ def service() -> None:
 @click.option(
     "--redundant", is_flag=True, help="Where two IADs cover an area, ask both; the first wins."
 )
-@_shared("10s")
+@_asks("10s")
 def create(
     name: str,
     capability: str,
@@ -110,13 +102,11 @@ def create(
     fewest: int,
     relax: float,
     redundant: bool,
-    operator: str,
-    timeout_ms: float,
-    as_json: bool,
+    ask: Asker,
 ) -> int:
     """Set a service up: discover IADs, negotiate, provision, form the pool."""
     from agent.wire.operator import CreateService
-    from fleet import service as commands
+    from fleet.service import GRACE_MS
 
     request = CreateService(
         id="create",
@@ -130,57 +120,55 @@ def create(
         fewest=fewest,
         relax=relax,
         redundant=redundant,
-        timeout_ms=timeout_ms,
+        timeout_ms=ask.timeout_ms,
     )
-    return _run(operator, request, timeout_ms + commands.GRACE_MS, as_json)
+    return ask.run(request, extra_ms=GRACE_MS)
 
 
 @service.command(name="list")
-@_shared("2s")
-def list_(operator: str, timeout_ms: float, as_json: bool) -> int:
+@_asks("2s")
+def list_(ask: Asker) -> int:
     """Print the services that a master is a member or the owner of."""
     from agent.wire.operator import ListServices
 
-    return _run(operator, ListServices("list"), timeout_ms, as_json)
+    return ask.run(ListServices("list"))
 
 
 @service.command()
 @click.argument("name", type=NAME)
-@_shared("2s")
-def show(name: str, operator: str, timeout_ms: float, as_json: bool) -> int:
+@_asks("2s")
+def show(name: str, ask: Asker) -> int:
     """Print the pool of one service."""
-    from fleet import service as commands
-
-    return commands.show(operator, name, timeout_ms=timeout_ms, as_json=as_json)
+    return ask.show(name)
 
 
 @service.command()
 @click.argument("name", type=NAME)
 @click.argument("iad", type=NAME)
-@_shared("15s")
-def add(name: str, iad: str, operator: str, timeout_ms: float, as_json: bool) -> int:
+@_asks("15s")
+def add(name: str, iad: str, ask: Asker) -> int:
     """Take one more IAD into a running pool."""
     from agent.wire.operator import AddIad
 
-    return _run(operator, AddIad("add", name, iad), timeout_ms, as_json)
+    return ask.run(AddIad("add", name, iad))
 
 
 @service.command()
 @click.argument("name", type=NAME)
 @click.argument("iad", type=NAME)
-@_shared("15s")
-def remove(name: str, iad: str, operator: str, timeout_ms: float, as_json: bool) -> int:
+@_asks("15s")
+def remove(name: str, iad: str, ask: Asker) -> int:
     """Take an IAD out of a running pool; what it has open it finishes."""
     from agent.wire.operator import RemoveIad
 
-    return _run(operator, RemoveIad("remove", name, iad), timeout_ms, as_json)
+    return ask.run(RemoveIad("remove", name, iad))
 
 
 @service.command()
 @click.argument("name", type=NAME)
-@_shared("15s")
-def drop(name: str, operator: str, timeout_ms: float, as_json: bool) -> int:
+@_asks("15s")
+def drop(name: str, ask: Asker) -> int:
     """End a service at all its members."""
     from agent.wire.operator import DropService
 
-    return _run(operator, DropService("drop", name), timeout_ms, as_json)
+    return ask.run(DropService("drop", name))

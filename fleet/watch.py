@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -13,10 +12,9 @@ from rich.text import Text
 from agent.client import Client, NoReplyError, Rounds, WatchError
 from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
-from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Slo
 from agent.wire.standing import Round, Style
-from fleet import exits, screen
+from fleet import exits, replies, screen
 from fleet.summary import AreaSummary, channels_of, summarize
 from fleet.units import format_duration, format_ms, format_slo
 
@@ -61,18 +59,10 @@ def run(options: Options, keys: KeyFiles | None = None) -> int:
             return _show(rounds, options)
     except KeyboardInterrupt:
         return exits.fail("interrupted", exits.INTERRUPTED)
-    except NoReplyError as error:
-        return exits.fail(str(error), exits.NO_REPLY)
-    except WireError as error:
-        return exits.fail(
-            f"the reply from {options.master} is none to a watch ({error}); "
-            "is this a master's public socket?",
-            exits.NO_REPLY,
-        )
     except WatchError as error:
         return exits.fail(f"refused: {error}", exits.REFUSED)
-    except ValueError as error:  # the address, a key file, or options that do not go together
-        return exits.fail(str(error), exits.USAGE)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{options.master} is none to a watch", "public")
 
 
 def _watch(client: Client, options: Options) -> Rounds:
@@ -107,8 +97,7 @@ def _show(rounds: Rounds, options: Options) -> int:
         for each in islice(rounds, options.rounds):
             _count(tally, each)
             if options.as_json:
-                sys.stdout.write(encode(each, JSON)[HEADER_BYTES:].decode() + "\n")
-                sys.stdout.flush()
+                replies.write_json(each)
             else:
                 for text in round_lines(each):
                     screen.line(out, text)

@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.parameters import ADDRESS, AREA, CHANNEL, SLO, TIMEOUT, WINDOW, with_keys
+from fleet.parameters import (
+    CHANNELS,
+    MASTER,
+    OBJECTIVE,
+    SERIES,
+    TIMEOUT,
+    WINDOW,
+    areas_to,
+    with_keys,
+)
 
 if TYPE_CHECKING:
     from agent.sockets.keys import KeyFiles
 
 
 @click.command()
-@click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
-@click.option(
-    "--area",
-    "areas",
-    type=AREA,
-    multiple=True,
-    required=True,
-    help="Area asked; give it again for more.",
-)
+@MASTER
+@areas_to("ask")
 @click.option(
     "--every",
     "interval_s",
@@ -37,22 +39,9 @@ if TYPE_CHECKING:
 @click.option("--when", "trigger", default="", help="Only rounds in which this trigger holds.")
 @click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
 @click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
-@click.option(
-    "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
-)
-@click.option(
-    "--channel",
-    "channels",
-    type=CHANNEL,
-    multiple=True,
-    help="Only this channel; give it again for more.",
-)
-@click.option(
-    "--series/--aggregate",
-    default=True,
-    show_default=True,
-    help="All readings, or minimum, mean and maximum made at the nodes.",
-)
+@OBJECTIVE
+@CHANNELS
+@SERIES
 @click.option(
     "--timeout",
     "timeout_ms",

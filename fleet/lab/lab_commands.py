@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from fleet.parameters import SEED, run_directory
+
 
 @click.group()
 def lab() -> None:
@@ -36,14 +38,8 @@ def lab() -> None:
     show_default=True,
     help="Edge nodes; every query asks all of them.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/autoscale"),
-    show_default=True,
-    help="Where the run is kept; the run before is replaced.",
-)
+@SEED
+@run_directory("var/autoscale")
 @click.option(
     "--results",
     type=click.Path(file_okay=False, path_type=Path),
@@ -85,14 +81,8 @@ def autoscale(
     show_default=True,
     help="Queries per second.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/faults"),
-    show_default=True,
-    help="Where the run is kept; the run before is replaced.",
-)
+@SEED
+@run_directory("var/faults")
 @click.option(
     "--results",
     type=click.Path(file_okay=False, path_type=Path),

@@ -1,0 +1,27 @@
+"""What came back from a master: as the wire's JSON, or the one line that says why nothing did."""
+
+from __future__ import annotations
+
+import sys
+
+from agent.client import NoReplyError
+from agent.wire.base import Message
+from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
+from fleet import exits
+
+
+def write_json(message: Message) -> None:
+    """Print `message` in a line of its own, at once."""
+    sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
+    sys.stdout.flush()
+
+
+def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
+    """Say why there is no reply; the exit status. `reply` says from whom it came and what it is
+    not, `socket` which one of the master was meant."""
+    if isinstance(error, NoReplyError):
+        return exits.fail(str(error), exits.NO_REPLY)
+    if isinstance(error, WireError):
+        line = f"the reply from {reply} ({error}); is this a master's {socket} socket?"
+        return exits.fail(line, exits.NO_REPLY)
+    return exits.fail(str(error), exits.USAGE)  # the address, a key file, what does not go together
