@@ -27,8 +27,11 @@ from agent.wire.market import Terms
 
 # Counter-offers are rounded, to the seller's safety, to so many digits: people read them.
 DIGITS = 4
-# What a counter-offer may not fall below, in tasks per second.
+# What a counter-offer may not fall below, in tasks per second and in milliseconds.
 LEAST_RATE_PER_S = 0.001
+LEAST_BUDGET_MS = 0.001
+# Smaller shares and times count as this: terms may hold numbers whose reciprocal no double holds.
+LEAST = 1e-300
 
 
 class Demand(Struct, frozen=True):
@@ -56,7 +59,8 @@ def decay_per_s(percentile: float, budget_s: float, nodes: int) -> float:
     """θ: the least rate, per second, at which each of `nodes` equal nodes' exponential times must
     decay so that the `percentile`-th percentile of the slowest is `budget_s` (Eqs. 7–9)."""
     # 1 − (p/100)^(1/n), without the cancellation that it has for a large n.
-    return -math.log(-math.expm1(math.log(percentile / 100.0) / nodes)) / budget_s
+    late = -math.expm1(math.log(max(percentile / 100.0, LEAST)) / nodes)
+    return -math.log(late) / max(budget_s, LEAST)
 
 
 def largest_execution_s(rate_per_s: float, percentile: float, budget_s: float, nodes: int) -> float:
@@ -141,7 +145,9 @@ def _longer(
     budget_ms = decay_per_s(terms.percentile, 1.0, len(means_s)) / decay * 1e3
     if not budget_ms < LONGEST_TIMEOUT_MS / 2:
         return None
-    return replace(terms, budget_ms=_rounded(max(budget_ms, terms.budget_ms), math.ceil))
+    return replace(
+        terms, budget_ms=_rounded(max(budget_ms, terms.budget_ms, LEAST_BUDGET_MS), math.ceil)
+    )
 
 
 def _rounded(value: float, whole: Callable[[float], int]) -> float:

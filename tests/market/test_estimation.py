@@ -164,3 +164,28 @@ def test_shares_add_up_to_what_the_node_needs(
         total = total + one
         pods = e.fewest_pods(mean_s, total, most)
         assert needed == (most if pods is None else pods)
+
+
+# Whatever the bounds of the wire let through: zeros that are none, and the next to 100 %.
+WILD_TERMS = st.builds(
+    Terms,
+    st.floats(0.0, 1e6, exclude_min=True),
+    st.floats(0.0, 100.0, exclude_min=True, exclude_max=True),
+    st.floats(0.0, 3.6e6, exclude_min=True),
+)
+WILD_MEANS_S = st.dictionaries(st.sampled_from("abc"), st.floats(1e-9, 1e9), min_size=1)
+
+
+@given(WILD_TERMS, WILD_TERMS, WILD_MEANS_S, MOST)
+def test_no_terms_are_too_wild_to_be_reckoned_with(
+    terms: Terms, before: Terms, means_s: dict[str, float], most: int
+) -> None:
+    sold = {}
+    if e.affordable(before, means_s, {}, most):
+        sold = dict.fromkeys(means_s, e.demand(before, len(means_s)))
+    if not e.affordable(terms, means_s, sold, most):
+        counter = e.counter_offer(terms, means_s, sold, most)
+        assert counter is None or e.affordable(counter, means_s, sold, most)
+    for mean_s in means_s.values():
+        shares = e.shares(mean_s, [*sold.values(), e.demand(terms, len(means_s))][-2:], most)
+        assert 0 <= sum(shares) <= most
