@@ -9,15 +9,31 @@ is 0.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
+from agent.market.registrar_events import (
+    AccountsWanted,
+    Answer,
+    Changed,
+    DiscoverWanted,
+    Event,
+    Instructions,
+    LookUpWanted,
+    Registrant,
+    Replied,
+    Report,
+    Send,
+    Start,
+    TellAccounts,
+    Tick,
+    Undelivered,
+)
 from agent.wire.directory import (
     Account,
-    AccountKind,
     Accounts,
     Denied,
     DirectoryReply,
@@ -26,7 +42,6 @@ from agent.wire.directory import (
     Found,
     ListAccounts,
     LookUp,
-    Offering,
     OpenAccount,
     Register,
     Registered,
@@ -52,103 +67,6 @@ class State(Enum):
     ASKING = "asking"  # a register, renew or open_account is on its way
     KEPT = "kept"
     WAITING = "waiting"  # it did not work; again after a pause
-
-
-class Party(NamedTuple):
-    """Who registers, and as what; address and offerings count for an IAD only."""
-
-    name: str
-    kind: AccountKind
-    address: str = ""
-    offerings: tuple[Offering, ...] = ()
-    keys: tuple[str, ...] = ()
-
-
-# --- events ------------------------------------------------------------------------------------
-
-
-class Start(NamedTuple):
-    """The process is ready."""
-
-
-class Tick(NamedTuple):
-    """Time has passed; due at `Registrar.wake_at`, harmless before."""
-
-
-class Changed(NamedTuple):
-    """The party has other keys, another address or other offerings."""
-
-    party: Party
-
-
-class Replied(NamedTuple):
-    """A directory answered."""
-
-    directory: int
-    reply: DirectoryReply
-
-
-class Undelivered(NamedTuple):
-    """Nobody is at the other end: the message with that id was not sent."""
-
-    id: str
-
-
-class DiscoverWanted(NamedTuple):
-    """`ask` comes back with the answer."""
-
-    ask: Any
-    capability: str
-    areas: Sequence[str]
-
-
-class LookUpWanted(NamedTuple):
-    """`ask` comes back with the answer."""
-
-    ask: Any
-    iads: Sequence[str]
-
-
-class AccountsWanted(NamedTuple):
-    """Somebody called whom the accounts known so far do not have."""
-
-
-Event = (
-    Start | Tick | Changed | Replied | Undelivered | DiscoverWanted | LookUpWanted | AccountsWanted
-)
-
-
-# --- instructions ------------------------------------------------------------------------------
-
-
-class Send(NamedTuple):
-    """Send to that directory; or say that it is `Undelivered`."""
-
-    directory: int
-    request: DirectoryRequest
-
-
-class Answer(NamedTuple):
-    """What became of a read; None: no directory answered within its patience."""
-
-    ask: Any
-    found: Found | None
-
-
-class TellAccounts(NamedTuple):
-    """The parties have changed."""
-
-    accounts: tuple[Account, ...]
-
-
-class Report(NamedTuple):
-    """Tell the operator, in one line."""
-
-    line: str
-
-
-Instruction = Send | Answer | TellAccounts | Report
-Instructions = list[Instruction]
 
 
 class InvalidTransition(Exception):
@@ -179,10 +97,15 @@ class Registrar:
     """
 
     def __init__(
-        self, party: Party, directories: int, *, lease_s: float, jitter: Callable[[], float]
+        self,
+        registrant: Registrant,
+        directories: int,
+        *,
+        lease_s: float,
+        jitter: Callable[[], float],
     ) -> None:
         self.state = State.NEW
-        self.party = party
+        self.registrant = registrant
         self.accounts: tuple[Account, ...] = ()
         self._directories = directories
         self._lease_s = lease_s
@@ -223,7 +146,10 @@ class Registrar:
                 return self._refresh_accounts(now)
             case Replied(reply=reply) if reply.id in self._reads:
                 return self._read_replied(reply, now)
-            case Replied(reply=Registered() | Denied() as reply) if reply.id == self._writing:
+            # A directory that could not read a frame denies it without an id.
+            case Replied(reply=Registered() | Denied() as reply) if (
+                self._writing and reply.id == self._writing
+            ):
                 return self._step(type(reply), reply, now)
             case Replied():
                 return []  # it came too late
@@ -248,7 +174,7 @@ class Registrar:
             story = [
                 f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
             ]
-            raise InvalidTransition(f"registration of {self.party.name}: {'; '.join(story)}")
+            raise InvalidTransition(f"registration of {self.registrant.name}: {'; '.join(story)}")
         return action(self, event, now)
 
     # --- the registration ---
@@ -261,21 +187,21 @@ class Registrar:
         self.state = State.ASKING
         self._due = now + WRITE_PATIENCE_S
         self._writing = self._next_id()
-        party = self.party
+        registrant = self.registrant
         request: DirectoryRequest
-        if party.kind == "csp":
+        if registrant.kind == "csp":
             # An account has no lease. Said again, it is there again after the directory was lost.
-            request = OpenAccount(self._writing, party.name, party.keys)
+            request = OpenAccount(self._writing, registrant.name, registrant.keys)
         elif self._known:
-            request = Renew(self._writing, party.name)
+            request = Renew(self._writing, registrant.name)
         else:
             request = Register(
                 self._writing,
-                party.name,
-                party.address,
-                party.offerings,
+                registrant.name,
+                registrant.address,
+                registrant.offerings,
                 self._lease_s,
-                party.keys,
+                registrant.keys,
             )
         return [Send(PRIMARY, request)]
 
@@ -321,11 +247,11 @@ class Registrar:
         return self._write(event, now) if now >= self._due else []
 
     def _change(self, event: Changed, _: float) -> Instructions:
-        self.party = event.party
+        self.registrant = event.registrant
         return []
 
     def _change_and_write(self, event: Changed, now: float) -> Instructions:
-        self.party = event.party
+        self.registrant = event.registrant
         self._known = False
         return self._write(event, now)
 

@@ -28,6 +28,7 @@ MOST_AREAS = 4_096
 MOST_CANDIDATES = 10_000
 
 Lease = Annotated[float, Meta(ge=1.0, le=86_400.0)]
+GivenLease = Annotated[float, Meta(ge=0.0, le=86_400.0)]
 AccountKind = Literal["iad", "csp"]
 DeniedReason = Literal[
     "unknown", "read_only", "not_authorised", "malformed", "overloaded", "not_ready"
@@ -146,7 +147,7 @@ class Registered(Message, frozen=True, tag="registered"):
     """Done: the record or account is on disk. `lease_s` is the lease that was given (0: none)."""
 
     id: Identifier
-    lease_s: float
+    lease_s: GivenLease
 
 
 class Found(Message, frozen=True, tag="found"):
@@ -175,7 +176,7 @@ class DirectoryEntry(Part, frozen=True):
     account: Account
     address: str = ""
     offerings: Offerings = ()
-    lease_s: float = 0.0
+    lease_s: GivenLease = 0.0
     gone: bool = False
 
 

@@ -5,27 +5,30 @@ import pytest
 from agent.market.registrar import (
     READ_PATIENCE_S,
     WRITE_PATIENCE_S,
+    InvalidTransition,
+    Registrar,
+    State,
+)
+from agent.market.registrar_events import (
     AccountsWanted,
     Answer,
     Changed,
     DiscoverWanted,
-    InvalidTransition,
     LookUpWanted,
-    Party,
-    Registrar,
+    Registrant,
     Replied,
     Report,
     Send,
     Start,
-    State,
     TellAccounts,
     Tick,
     Undelivered,
 )
 from agent.wire import directory as d
+from agent.wire.codec import Decoder, WireError, encode
 
 OFFERINGS = (d.Offering("temperature", ("b1",)),)
-IAD = Party("iad1", "iad", "tcp://127.0.0.1:1", OFFERINGS, ("k",))
+IAD = Registrant("iad1", "iad", "tcp://127.0.0.1:1", OFFERINGS, ("k",))
 LEASE_S = 60.0
 
 
@@ -71,7 +74,7 @@ def test_who_is_unknown_registers_at_once():
 
 
 def test_a_csp_opens_its_account_and_says_so_again():
-    registrar = started(Party("acme", "csp", keys=("k",)))
+    registrar = started(Registrant("acme", "csp", keys=("k",)))
     again = sent(registrar.handle(Tick(), 20.0), d.OpenAccount).request
     assert (again.name, again.keys) == ("acme", ("k",))
 
@@ -202,3 +205,20 @@ def test_what_cannot_happen_raises_with_the_history():
     registrar = started()
     with pytest.raises(InvalidTransition, match=r"iad1: new Start at 0.000; .*kept Start at 9.000"):
         registrar.handle(Start(), 9.0)
+
+
+def test_a_denial_without_an_id_is_of_nothing_that_is_known():
+    registrar = started()
+    unread = Replied(0, d.Denied("", "malformed", "empty frame"))
+    assert registrar.handle(unread, 1.0) == []
+    assert registrar.registered
+    registrar.handle(Tick(), 20.0)
+    registrar.handle(Tick(), 20.0 + WRITE_PATIENCE_S)
+    assert registrar.state is State.WAITING
+    assert registrar.handle(unread, 24.0) == []
+
+
+@pytest.mark.parametrize("lease_s", [float("nan"), float("inf"), -1.0])
+def test_a_lease_is_a_time(lease_s):
+    with pytest.raises(WireError):
+        Decoder(d.DirectoryReply).decode(encode(d.Registered("d1", lease_s)))
