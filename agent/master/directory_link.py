@@ -10,15 +10,15 @@ from functools import partial
 import zmq
 
 from agent.board import Board
-from agent.market.registrar import (
+from agent.market.registrar import Registrar
+from agent.market.registrar_events import (
     AccountsWanted,
     Answer,
     Changed,
     DiscoverWanted,
     Event,
     LookUpWanted,
-    Party,
-    Registrar,
+    Registrant,
     Replied,
     Report,
     Send,
@@ -27,7 +27,7 @@ from agent.market.registrar import (
     Tick,
     Undelivered,
 )
-from agent.sockets.allow_list import Party as AllowedParty
+from agent.sockets.allow_list import Party
 from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
@@ -39,7 +39,7 @@ AccountsListener = Callable[[tuple[Account, ...]], None]
 
 
 class DirectoryLink:
-    """Registers `party` with the first of `addresses`, asks that and the others, its mirrors;
+    """Makes `registrant` known to the first of `addresses`, asks that and the others, its mirrors;
     `keys` is the file of their public keys. Who has an account there may connect here.
 
     OSError if an address is none, or would be reached without keys; ConfigError for the file.
@@ -51,19 +51,21 @@ class DirectoryLink:
         guard: Guard,
         addresses: Sequence[str],
         keys: str,
-        party: Party,
+        registrant: Registrant,
         *,
         lease_s: float,
     ) -> None:
         self._board = board
         self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
-        self._registrar = Registrar(party, len(addresses), lease_s=lease_s, jitter=random.random)
+        self._registrar = Registrar(
+            registrant, len(addresses), lease_s=lease_s, jitter=random.random
+        )
         self._listeners: list[AccountsListener] = []
         self.malformed = 0
         self._guard = guard
         self._sockets = [guard.dealer(address, MAX_RESULT_BYTES, keys) for address in addresses]
         guard.on_unknown = lambda _key: self.refresh_accounts()
-        guard.new_key_listeners.append(lambda: self.change(party._replace(keys=guard.public_keys)))
+        guard.new_key_listeners.append(self._show_new_keys)
         for number, socket in enumerate(self._sockets):
             board.listen(socket, partial(self._turn, number, socket))
         board.keeps_time(self)
@@ -78,10 +80,6 @@ class DirectoryLink:
     def look_up(self, iads: Sequence[str], done: Done) -> None:
         """Call `done(found, now)` with the records of these IADs; None: no directory answered."""
         self._handle(LookUpWanted(done, iads))
-
-    def change(self, party: Party) -> None:
-        """Register anew: with other keys, another address, other offerings."""
-        self._handle(Changed(party))
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -122,6 +120,10 @@ class DirectoryLink:
             return
         self._handle(Replied(number, reply))
 
+    def _show_new_keys(self) -> None:
+        keys = self._guard.public_keys
+        self._handle(Changed(self._registrar.registrant._replace(keys=keys)))
+
     def _handle(self, event: Event) -> None:
         self._perform(self._registrar.handle(event, self._board.clock()))
 
@@ -138,7 +140,7 @@ class DirectoryLink:
                 case TellAccounts(accounts):
                     self._guard.set_parties(
                         "accounts",
-                        [AllowedParty(Sender(a.kind, a.name), a.keys) for a in accounts],
+                        [Party(Sender(a.kind, a.name), a.keys) for a in accounts],
                     )
                     for listener in self._listeners:
                         listener(accounts)

@@ -12,7 +12,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.board import Board
-from agent.market.registrar import Party
+from agent.market.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
@@ -104,14 +104,14 @@ class Master:
             AutoscalePlane(self._board, config, self._records, self._task_scheduler, self._pods)
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
         keys = self._guard.public_keys
-        party = Party(self._iad, market.role, address, tuple(offerings), keys)
+        registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
         self._directory = (
             DirectoryLink(
                 self._board,
                 self._guard,
                 market.directories,
                 market.directory_keys,
-                party,
+                registrant,
                 lease_s=market.lease_s,
             )
             if market.directories

@@ -6,14 +6,14 @@ import time
 import pytest
 
 from agent.board import Board
-from agent.market.registrar import Party
+from agent.market.registrar_events import Registrant
 from agent.master.directory_link import DirectoryLink
 from agent.sockets.guard import Guard
 from agent.wire import directory as d
 from agent.wire.config import Trust
 
 OFFERINGS = (d.Offering("temperature", ("b1/f4",)),)
-PARTY = Party("iad1", "iad", "tcp://127.0.0.1:5700", OFFERINGS)
+IAD = Registrant("iad1", "iad", "tcp://127.0.0.1:5700", OFFERINGS)
 RECORD = d.Candidate("iad1", "tcp://127.0.0.1:5700", (), ("b1/f4",))
 
 
@@ -36,13 +36,13 @@ class Until:
 class Master:
     """As much of one as the link needs."""
 
-    def __init__(self, context, folder, *addresses, party=PARTY):
+    def __init__(self, context, folder, *addresses, registrant=IAD):
         self.board = Board(time.monotonic)
         guard = Guard(
             context.context, Trust(), folder, clock=time.monotonic, warn=lambda line: None
         )
         self.accounts = []
-        self.link = DirectoryLink(self.board, guard, addresses, "", party, lease_s=6.0)
+        self.link = DirectoryLink(self.board, guard, addresses, "", registrant, lease_s=6.0)
         self.link.on_accounts(self.accounts.append)
 
     def until(self, condition):
@@ -144,7 +144,7 @@ def test_a_master_with_a_mirror_for_its_primary_hears_so(services, context, aske
 
 def test_a_csp_has_an_account_and_no_record(services, context, asker, tmp_path):
     primary, _ = services
-    master = Master(context, tmp_path, primary.public, party=Party("acme", "csp"))
+    master = Master(context, tmp_path, primary.public, registrant=Registrant("acme", "csp"))
     master.until(lambda: master.link.registered)
     assert asker(primary).ask(d.ListAccounts("a")).accounts == (d.Account("acme", "csp", ()),)
     assert asker(primary).ask(d.LookUp("l", ("acme",))).candidates == ()

@@ -32,8 +32,8 @@ IAD = Registrant("iad1", "iad", "tcp://127.0.0.1:1", OFFERINGS, ("k",))
 LEASE_S = 60.0
 
 
-def new(party=IAD, directories=2):
-    return Registrar(party, directories, lease_s=LEASE_S, jitter=lambda: 1.0)
+def new(registrant=IAD, directories=2):
+    return Registrar(registrant, directories, lease_s=LEASE_S, jitter=lambda: 1.0)
 
 
 def sent(instructions, kind):
@@ -41,9 +41,9 @@ def sent(instructions, kind):
     return send
 
 
-def started(party=IAD, directories=2):
+def started(registrant=IAD, directories=2):
     """A party that is registered at time 0."""
-    registrar = new(party, directories)
+    registrar = new(registrant, directories)
     instructions = registrar.handle(Start(), 0.0)
     write = sent(instructions, d.Register | d.OpenAccount)
     accounts = sent(instructions, d.ListAccounts)

@@ -8,17 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent.market.mirror import Mirror
 from agent.market.primary import Primary
-from agent.market.registrar import (
-    LONGEST_PAUSE_S,
-    READ_PATIENCE_S,
-    WRITE_PATIENCE_S,
+from agent.market.registrar import LONGEST_PAUSE_S, READ_PATIENCE_S, WRITE_PATIENCE_S, Registrar
+from agent.market.registrar_events import (
     AccountsWanted,
     Answer,
     Changed,
     DiscoverWanted,
     LookUpWanted,
-    Party,
-    Registrar,
+    Registrant,
     Replied,
     Send,
     Start,
@@ -32,8 +29,10 @@ from tests.market.directory_oracle import Disk
 
 ANYONE = Sender("anyone", "x")
 PARTIES = {
-    "iad": Party("iad1", "iad", "tcp://127.0.0.1:1", (d.Offering("temperature", ("b1",)),), ("k",)),
-    "csp": Party("acme", "csp", keys=("k",)),
+    "iad": Registrant(
+        "iad1", "iad", "tcp://127.0.0.1:1", (d.Offering("temperature", ("b1",)),), ("k",)
+    ),
+    "csp": Registrant("acme", "csp", keys=("k",)),
 }
 LEASE_S = 30.0
 DIRECTORIES = 2
@@ -48,7 +47,7 @@ class RegistrarMachine(RuleBasedStateMachine):
     @initialize(kind=st.sampled_from(sorted(PARTIES)))
     def start(self, kind):
         self.now = 0.0
-        self.party = PARTIES[kind]
+        self.registrant = PARTIES[kind]
         self.up = [True, True]
         self.fates = ["answered", "answered"]
         self.disks = [Disk("epoch 0"), Disk("")]
@@ -58,7 +57,7 @@ class RegistrarMachine(RuleBasedStateMachine):
         self.told = ()
         self.processes_start(0, 1)
         self.registrar = Registrar(
-            self.party, DIRECTORIES, lease_s=LEASE_S, jitter=lambda: self.jitter
+            self.registrant, DIRECTORIES, lease_s=LEASE_S, jitter=lambda: self.jitter
         )
         self.jitter = 0.5
         self.do(Start())
@@ -182,8 +181,8 @@ class RegistrarMachine(RuleBasedStateMachine):
 
     @rule(keys=st.sampled_from([(), ("k",), ("k", "new"), ("new",)]))
     def keys_change(self, keys):
-        self.party = self.party._replace(keys=keys)
-        self.do(Changed(self.party))
+        self.registrant = self.registrant._replace(keys=keys)
+        self.do(Changed(self.registrant))
 
     @rule()
     def the_world_is_whole_again(self):
@@ -193,10 +192,13 @@ class RegistrarMachine(RuleBasedStateMachine):
         # A renewal that is not due before a third of the lease finds out that the file was lost.
         self.pass_until(self.now + LEASE_S / 3 + WRITE_PATIENCE_S + LONGEST_PAUSE_S + 2.0)
         assert self.registrar.registered
-        account = d.Account(self.party.name, self.party.kind, self.party.keys)
+        account = d.Account(self.registrant.name, self.registrant.kind, self.registrant.keys)
         assert self.primary.directory.accounts == (account,)
-        entry = self.primary.directory.get(self.party.name)
-        assert (entry.address, entry.offerings) == (self.party.address, self.party.offerings)
+        entry = self.primary.directory.get(self.registrant.name)
+        assert (entry.address, entry.offerings) == (
+            self.registrant.address,
+            self.registrant.offerings,
+        )
         assert not self.asked, "every question is answered"
         self.do(AccountsWanted())
         self.pass_until(self.now + 1.0)
