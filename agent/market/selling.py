@@ -20,15 +20,23 @@ from agent.market.estimation import (
     shares,
 )
 from agent.market.pools import (
-    Event,
     Instruction,
-    Origin,
     Tick,
     in_words,
     may_trade,
     no_harder,
     own_terms,
     speaks_for,
+)
+from agent.market.selling_events import (
+    ForgetMembership,
+    KeepMembership,
+    Membership,
+    Reply,
+    Retire,
+    SellerEvent,
+    Serve,
+    SetPods,
 )
 from agent.wire.areas import covers
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
@@ -45,19 +53,6 @@ MOST_REMEMBERED = 1_000
 Resources = Callable[[Sequence[str]], Mapping[str, float]]
 
 
-class Membership(Struct, frozen=True):
-    """A service that this IAD is a member of, as it is kept on disk.
-
-    `terms` are what it sold (None: it only schedules), `means_s` its nodes with the mean execution
-    times that the sale was reckoned with. `leaving`: it is out of the pool and drains.
-    """
-
-    service: Service
-    terms: Terms | None = None
-    means_s: dict[str, float] = {}
-    leaving: bool = False
-
-
 class _Hold(Struct, frozen=True):
     id: str
     buyer: Sender
@@ -65,62 +60,6 @@ class _Hold(Struct, frozen=True):
     areas: tuple[str, ...]
     means_s: Mapping[str, float]
     until_s: float
-
-
-Message = Propose | Release | Join | Leave
-
-# --- events --------------------------------------------------------------------------------------
-
-
-class Arrived(Event, frozen=True):
-    """A message of a buyer."""
-
-    origin: Origin
-    sender: Sender
-    message: Message
-
-
-SellerEvent = Arrived | Tick
-
-# --- instructions --------------------------------------------------------------------------------
-
-
-class Reply(Instruction, frozen=True):
-    """`after`: not before that service is served."""
-
-    origin: Origin
-    message: Offer | Joined
-    after: str = ""
-
-
-class SetPods(Instruction, frozen=True):
-    """The service accounts for so many pods of the node; a node's services add up."""
-
-    node: str
-    service_id: str
-    count: int
-
-
-class KeepMembership(Instruction, frozen=True):
-    """On disk before the next instruction."""
-
-    membership: Membership
-
-
-class ForgetMembership(Instruction, frozen=True):
-    service_id: str
-
-
-class Serve(Instruction, frozen=True):
-    """The service is new or changed: for the schedulers and the links to its members."""
-
-    service: Service
-
-
-class Retire(Instruction, frozen=True):
-    """The service is served here no more."""
-
-    service_id: str
 
 
 class Seller:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.board import Board
-from agent.market import buying, buying_events, selling
+from agent.market import buying, buying_events, selling, selling_events
 from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Owned, Send
 from agent.market.pools import Instruction, Tick
 from agent.master.directory_link import DirectoryLink
@@ -67,7 +67,7 @@ class _Linking(Struct):
 
     service: Service
     until_s: float
-    replies: list[selling.Reply] = []
+    replies: list[selling_events.Reply] = []
 
 
 class ControlPlane:
@@ -135,7 +135,7 @@ class ControlPlane:
 
     def _load(self) -> None:
         now = self._board.clock()
-        self._run(self._seller.load(self._kept(SERVICE, selling.Membership), now))
+        self._run(self._seller.load(self._kept(SERVICE, selling_events.Membership), now))
         # Whoever asks in the first moments gets what can be reached then.
         self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
@@ -165,8 +165,8 @@ class ControlPlane:
 
     # --- what arrives --------------------------------------------------------------------------
 
-    def _arrived(self, origin: Origin, message: selling.Message, now: float) -> None:
-        event = selling.Arrived(origin, origin.sender, message)
+    def _arrived(self, origin: Origin, message: selling_events.Message, now: float) -> None:
+        event = selling_events.Arrived(origin, origin.sender, message)
         self._run(self._seller.handle(event, now))
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
@@ -212,13 +212,13 @@ class ControlPlane:
                 self._ask_directory(instruction)
             case buying_events.Report(origin, report):
                 self._operator.reply(origin, report)
-            case selling.Reply():
+            case selling_events.Reply():
                 self._reply(instruction)
-            case selling.SetPods(node, service_id, count):
+            case selling_events.SetPods(node, service_id, count):
                 self._pods.set_pods(node, service_id, count)
-            case selling.Serve(service):
+            case selling_events.Serve(service):
                 self._serve(service)
-            case selling.Retire(service_id):
+            case selling_events.Retire(service_id):
                 self._retire(service_id)
             case _:
                 self._keep(instruction)
@@ -226,10 +226,10 @@ class ControlPlane:
     def _keep(self, instruction: Instruction) -> None:
         state = self._state
         match instruction:
-            case selling.KeepMembership(membership):
+            case selling_events.KeepMembership(membership):
                 state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
                 state.flush()
-            case selling.ForgetMembership(service_id):
+            case selling_events.ForgetMembership(service_id):
                 state.remove(SERVICE, service_id)
             case KeepOwned(owned, urgent):
                 state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
@@ -240,15 +240,15 @@ class ControlPlane:
             case _:
                 raise NotImplementedError(instruction)
 
-    def _send(self, iad: str, message: selling.Message) -> None:
+    def _send(self, iad: str, message: selling_events.Message) -> None:
         if iad == self._iad:
-            event = selling.Arrived(HERE, self._sender, message)
+            event = selling_events.Arrived(HERE, self._sender, message)
             self._run(self._seller.handle(event, self._board.clock()))
         else:
             # What nobody takes is sent again.
             self._peers.send(iad, message)
 
-    def _reply(self, instruction: selling.Reply) -> None:
+    def _reply(self, instruction: selling_events.Reply) -> None:
         if (linking := self._linking.get(instruction.after)) is not None:
             linking.replies.append(instruction)
             return

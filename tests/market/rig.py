@@ -1,6 +1,6 @@
 """A market in one process: sellers and one buyer, and a network in the hands of a test."""
 
-from agent.market import buying, buying_events, selling
+from agent.market import buying, buying_events, selling, selling_events
 from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Send
 from agent.market.pools import Tick, common_areas
 from agent.wire.directory import Candidate, Found
@@ -38,7 +38,7 @@ class Iad:
         self.most_pods = most_pods
         self.pods: dict[tuple[str, str], int] = {}
         self.served: dict[str, Service] = {}
-        self.disk: dict[str, selling.Membership] = {}
+        self.disk: dict[str, selling_events.Membership] = {}
         self.away = False
         self.start()
 
@@ -74,19 +74,19 @@ class Iad:
         replies = []
         for instruction in instructions:
             match instruction:
-                case selling.Reply(origin, message, _after):
+                case selling_events.Reply(origin, message, _after):
                     replies.append((origin, message))
-                case selling.SetPods(node, service_id, count):
+                case selling_events.SetPods(node, service_id, count):
                     self.pods[node, service_id] = count
                     if not count:
                         del self.pods[node, service_id]
-                case selling.KeepMembership(membership):
+                case selling_events.KeepMembership(membership):
                     self.disk[membership.service.id] = membership
-                case selling.ForgetMembership(service_id):
+                case selling_events.ForgetMembership(service_id):
                     del self.disk[service_id]
-                case selling.Serve(service):
+                case selling_events.Serve(service):
                     self.served[service.id] = service
-                case selling.Retire(service_id):
+                case selling_events.Retire(service_id):
                     del self.served[service_id]
                 case _:
                     raise AssertionError(instruction)
@@ -95,7 +95,7 @@ class Iad:
     def take(self, message, now, sender=None, origin="origin"):
         """Hand a message to the seller; its replies."""
         sender = sender or Sender("anyone", "")
-        event = selling.Arrived(origin, sender, message)
+        event = selling_events.Arrived(origin, sender, message)
         return [reply for _, reply in self.perform(self.seller.handle(event, now))]
 
 
@@ -201,7 +201,7 @@ class Market:
         if direction == "from":
             self.perform(self.buyer.handle(_event(iad, content), self.now))
         else:
-            event = selling.Arrived("origin", Sender("anyone", "somewhere"), content)
+            event = selling_events.Arrived("origin", Sender("anyone", "somewhere"), content)
             self.perform_seller(iad, self.iads[iad].seller.handle(event, self.now))
 
     def deliver_all(self):

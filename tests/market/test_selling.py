@@ -4,7 +4,8 @@ import pytest
 from msgspec import json
 
 from agent.market.pools import Tick
-from agent.market.selling import DRAIN_S, Membership, Serve, SetPods
+from agent.market.selling import DRAIN_S
+from agent.market.selling_events import Membership, Serve, SetPods
 from agent.wire.market import Join, Leave, Member, Propose, Release, Service, Terms
 from agent.wire.senders import Sender
 from tests.market.rig import FAST_S, Iad
