@@ -15,6 +15,9 @@ from agent.wire.directory import Account
 # Longer than a drain; a result later than that is lost.
 KEPT_S = 600.0
 LOOK_S = 60.0
+# Whoever forms pools names their members. A link takes two files and one of a context's 1,023
+# sockets.
+MOST_LINKS = 800
 
 
 class _Contact(Struct):
@@ -42,10 +45,20 @@ class Links:
         self._contacts: dict[str, _Contact] = {}
         self._registered: dict[str, tuple[str, ...]] = {}
         self._look_s: float | None = None
+        self._full = False
         board.keeps_time(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str]) -> None:
-        """Have a link to that IAD's master; an address that is none costs a line on stderr."""
+        """Have a link to that IAD's master; an address that is none costs a line on stderr. A link
+        that stands keeps its address, and a fixed one whatever it has: others use it too."""
+        if iad in self._fixed:
+            return
+        known = self._contacts.get(iad)
+        if known is None and len(self._contacts) >= MOST_LINKS:
+            self._say_full()
+            return
+        if known is not None and known.address != address and iad not in self._peers.unreachable:
+            address = known.address
         # A pool is as old as its last change; what the directory says of keys is newer.
         current = self._registered.get(iad) or tuple(keys)
         now = self._board.clock()
@@ -53,6 +66,11 @@ class Links:
         if self._look_s is None:
             self._look_s = now + LOOK_S
         self._dial(iad)
+
+    def _say_full(self) -> None:
+        if not self._full:
+            sys.stderr.write(f"there are links to {MOST_LINKS} IADs; no more are made\n")
+        self._full = True
 
     def accounts_changed(self, accounts: Iterable[Account]) -> None:
         """The keys of all parties, as the directory has them."""
@@ -66,13 +84,14 @@ class Links:
 
     def tick(self, now: float) -> None:
         """Close what nobody needed for long; dial with new keys where old ones lead nowhere."""
-        needed = {*self._needed(), *self._fixed}
+        needed = self._needed()
         for iad, contact in list(self._contacts.items()):
             if iad in needed:
                 contact.needed_s = now
             elif now - contact.needed_s > KEPT_S:
                 del self._contacts[iad]
                 self._peers.drop(iad)
+                self._full = False
         self._renew()
         self._look_s = now + LOOK_S if self._contacts else None
 

@@ -102,6 +102,8 @@ class Peers:
                 for iad, link in self._links.items()
                 if not isinstance(link.keys, str)
             ],
+            # Whoever forms a pool says so.
+            hearsay=True,
         )
 
     # --- keys that change ----------------------------------------------------------------------

@@ -96,6 +96,7 @@ class AllowList:
     def __init__(self, path: str = "") -> None:
         self._file = Watched(path, read_allow_file) if path else None
         self._sources: dict[str, tuple[Party, ...]] = {}
+        self._hearsay: dict[str, tuple[Party, ...]] = {}
         self._by_key: dict[str, Sender] = {}
         self._index()
 
@@ -109,18 +110,21 @@ class AllowList:
         if self._file is not None and self._file.refresh():
             self._index()
 
-    def set_parties(self, source: str, parties: Iterable[Party]) -> None:
-        """From now on `source` (such as "accounts") allows these, and no others."""
-        self._sources[source] = tuple(parties)
+    def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
+        """From now on `source` (such as "accounts") allows these, and no others. `hearsay` is what
+        others than the parties say: it gives no key to a name that is known without it."""
+        (self._hearsay if hearsay else self._sources)[source] = tuple(parties)
         self._index()
 
     def _index(self) -> None:
         found: dict[str, Sender] = {}
         of_file = self._file.value.parties() if self._file is not None else []
-        for parties in (of_file, *self._sources.values()):
-            for party in parties:
-                for key in party.keys:
-                    found.setdefault(key, party.sender)
+        vouched = [*of_file, *(p for parties in self._sources.values() for p in parties)]
+        known = {party.sender.name for party in vouched}
+        heard = [p for parties in self._hearsay.values() for p in parties]
+        for party in (*vouched, *(p for p in heard if p.sender.name not in known)):
+            for key in party.keys:
+                found.setdefault(key, party.sender)
         self._by_key = found
 
 

@@ -32,8 +32,11 @@ def dealer(
 
 
 def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
-    """Such a DEALER before it connects."""
-    socket = prepare(context.socket(zmq.DEALER), max_bytes)
+    """Such a DEALER before it connects; OSError if the process has no more sockets or files."""
+    try:
+        socket = prepare(context.socket(zmq.DEALER), max_bytes)
+    except zmq.ZMQError as error:
+        raise OSError(f"cannot make another connection: {error.strerror}") from None
     socket.setsockopt(zmq.IMMEDIATE, 1)
     # Only results of our own tasks come in. A queue that is never full keeps heartbeats safe, and
     # they notice a master that is stopped, which the kernel does not.

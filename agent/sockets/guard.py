@@ -139,9 +139,10 @@ class Guard:
         """This process's own: what others need to know of it. The current one first."""
         return tuple(pair.public for pair in self._secrets.value) if self._secrets else ()
 
-    def set_parties(self, source: str, parties: Iterable[Party]) -> None:
-        """From now on `source`, such as "accounts", allows these beside the file, no others."""
-        self._allowed.set_parties(source, parties)
+    def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
+        """From now on `source`, such as "accounts", allows these beside the file, no others; see
+        `AllowList.set_parties`."""
+        self._allowed.set_parties(source, parties, hearsay=hearsay)
 
     def _find_for(self, domain: str) -> Find:
         roles = ROLES[domain]

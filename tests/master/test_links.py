@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.master.links import KEPT_S, LOOK_S, Links
+from agent.master.links import KEPT_S, LOOK_S, MOST_LINKS, Links
 from agent.wire.directory import Account
 
 OLD, NEW, NEWER = "o" * 40, "n" * 40, "w" * 40
@@ -50,7 +50,8 @@ def needed():
 @pytest.fixture
 def links(board, peers, needed):
     made = Links(board, peers, fixed={"iad9"}, needed=lambda: needed)
-    for iad in ("iad2", "iad3", "iad9"):
+    peers.connect("iad9", "at iad9", (OLD,))
+    for iad in ("iad2", "iad3"):
         made.connect(iad, f"at {iad}", (OLD,))
     return made
 
@@ -99,3 +100,24 @@ def test_the_directory_knows_keys_better_than_an_old_pool(links, peers):
 def test_an_address_that_is_none_costs_a_line(links, peers, capsys):
     links.connect("iad5", "nowhere", ())
     assert capsys.readouterr().err == "iad5: cannot connect to nowhere\n"
+
+
+def test_a_pool_takes_no_link_away_from_others(links, peers):
+    links.connect("iad9", "elsewhere", (NEW,))
+    links.connect("iad2", "elsewhere", (OLD,))
+    assert peers.links["iad9"] == ("at iad9", (OLD,))
+    assert peers.links["iad2"] == ("at iad2", (OLD,))
+    peers.unreachable = ("iad2",)
+    links.connect("iad2", "elsewhere", (OLD,))
+    assert peers.links["iad2"] == ("elsewhere", (OLD,))
+
+
+def test_pools_of_very_many_take_a_bounded_number_of_links(links, peers, needed, capsys):
+    for number in range(MOST_LINKS + 10):
+        links.connect(f"x{number}", "somewhere", ())
+    assert len(peers.links) == MOST_LINKS + len({"iad9"})
+    assert capsys.readouterr().err == f"there are links to {MOST_LINKS} IADs; no more are made\n"
+    needed.clear()
+    links.tick(KEPT_S + LOOK_S)
+    links.connect("late", "somewhere", ())
+    assert peers.links.keys() == {"iad9", "late"}

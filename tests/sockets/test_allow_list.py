@@ -57,6 +57,19 @@ def test_parties_come_and_go_and_the_file_comes_first(file):
     assert allowed.find(KEYS[6]) == Sender("iad", "iad9")
 
 
+def test_a_name_that_is_known_gets_no_key_by_hearsay(file):
+    allowed = AllowList(str(file))
+    allowed.set_parties("accounts", [Party(Sender("iad", "iad5"), (KEYS[4],))])
+    heard = [Party(Sender("iad", f"iad{n}"), (KEYS[n + 3],)) for n in (2, 3)]
+    heard.append(Party(Sender("iad", "iad5"), (KEYS[7],)))
+    allowed.set_parties("peers", heard, hearsay=True)
+    assert allowed.find(KEYS[5]) is None, "iad2 stands in the file"
+    assert allowed.find(KEYS[7]) is None, "iad5 has an account"
+    assert allowed.find(KEYS[6]) == Sender("iad", "iad3")
+    allowed.set_parties("accounts", [])
+    assert allowed.find(KEYS[7]) == Sender("iad", "iad5")
+
+
 def test_an_edit_counts_and_a_broken_one_does_not(file):
     allowed = AllowList(str(file))
     file.write_text(LIST.replace(KEYS[1], KEYS[4]))

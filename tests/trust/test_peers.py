@@ -71,7 +71,7 @@ def test_the_markets_peers_may_connect_and_a_files_may_not():
     known = {}
 
     class Recorded(Guard):
-        def set_parties(self, source, parties):
+        def set_parties(self, source, parties, hearsay):
             known[source] = {p.sender.name: p.keys for p in parties}
 
     with destroyed(zmq.Context()) as context:
