@@ -21,7 +21,6 @@ from agent.market.buying_events import (
     Offered,
     Report,
     Requested,
-    ServiceRequest,
 )
 from agent.market.delivery import Contact, Owned, Pools, numbered
 from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted
@@ -35,6 +34,7 @@ from agent.wire.operator import (
     CreateService,
     DropService,
     RemoveIad,
+    ServiceChange,
     ServiceReport,
     Step,
 )
@@ -47,7 +47,7 @@ class _Change(Struct):
     """A request under way; `negotiation` while there is one."""
 
     origin: Origin
-    request: ServiceRequest
+    request: ServiceChange
     started_s: float
     until_s: float
     steps: list[Step] = []
@@ -124,7 +124,7 @@ class Buyer:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _requested(self, origin: Origin, request: ServiceRequest, now: float) -> list[Instruction]:
+    def _requested(self, origin: Origin, request: ServiceChange, now: float) -> list[Instruction]:
         service_id = request.service
         create = isinstance(request, CreateService)
         wait_s = request.timeout_ms / 1e3 if isinstance(request, CreateService) else CHANGE_S

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Send
 from agent.market.pools import Event, Instruction, Origin, Tick
 from agent.wire.directory import Found
 from agent.wire.market import Joined, Offer
-from agent.wire.operator import AddIad, CreateService, DropService, RemoveIad, ServiceReport
-
-ServiceRequest = CreateService | AddIad | RemoveIad | DropService
+from agent.wire.operator import ServiceChange, ServiceReport
 
 # --- events --------------------------------------------------------------------------------------
 
@@ -17,7 +14,7 @@ class Requested(Event, frozen=True):
     """People want a service set up or changed."""
 
     origin: Origin
-    request: ServiceRequest
+    request: ServiceChange
 
 
 class Discovered(Event, frozen=True):
@@ -61,6 +58,3 @@ class LookUpIads(Instruction, frozen=True):
 class Report(Instruction, frozen=True):
     origin: Origin
     report: ServiceReport
-
-
-BuyerInstruction = Find | LookUpIads | Report | Contact | Send | KeepOwned | ForgetOwned

@@ -5,10 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from agent.market.pools import Event, Instruction, Origin, Tick
-from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
+from agent.wire.market import MarketReply, MarketRequest, Service, Terms
 from agent.wire.senders import Sender
-
-Message = Propose | Release | Join | Leave
 
 
 class Membership(Struct, frozen=True):
@@ -32,7 +30,7 @@ class Arrived(Event, frozen=True):
 
     origin: Origin
     sender: Sender
-    message: Message
+    message: MarketRequest
 
 
 SellerEvent = Arrived | Tick
@@ -44,7 +42,7 @@ class Reply(Instruction, frozen=True):
     """`after`: not before that service is served."""
 
     origin: Origin
-    message: Offer | Joined
+    message: MarketReply
     after: str = ""
 
 

@@ -30,7 +30,17 @@ from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.wire.directory import Found
-from agent.wire.market import Join, Joined, Leave, Member, Offer, Propose, Release, Service
+from agent.wire.market import (
+    Join,
+    Joined,
+    Leave,
+    MarketRequest,
+    Member,
+    Offer,
+    Propose,
+    Release,
+    Service,
+)
 from agent.wire.master_config import MasterConfig
 from agent.wire.operator import (
     AddIad,
@@ -38,6 +48,7 @@ from agent.wire.operator import (
     DropService,
     ListServices,
     RemoveIad,
+    ServiceChange,
     ServiceReport,
 )
 from agent.wire.senders import Sender
@@ -165,7 +176,7 @@ class ControlPlane:
 
     # --- what arrives --------------------------------------------------------------------------
 
-    def _arrived(self, origin: Origin, message: selling_events.Message, now: float) -> None:
+    def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
         event = selling_events.Arrived(origin, origin.sender, message)
         self._run(self._seller.handle(event, now))
 
@@ -175,7 +186,7 @@ class ControlPlane:
     def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
         self._run(self._buyer.handle(buying_events.MemberReplied(iad, joined), now))
 
-    def _requested(self, origin: Origin, request: buying_events.ServiceRequest, now: float) -> None:
+    def _requested(self, origin: Origin, request: ServiceChange, now: float) -> None:
         self._run(self._buyer.handle(buying_events.Requested(origin, request), now))
 
     def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
@@ -240,7 +251,7 @@ class ControlPlane:
             case _:
                 raise NotImplementedError(instruction)
 
-    def _send(self, iad: str, message: selling_events.Message) -> None:
+    def _send(self, iad: str, message: MarketRequest) -> None:
         if iad == self._iad:
             event = selling_events.Arrived(HERE, self._sender, message)
             self._run(self._seller.handle(event, self._board.clock()))

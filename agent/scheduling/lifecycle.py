@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
-NodeState = Literal["live", "lost", "left"]
-SubtaskState = Literal["queued", "dispatched", "returned", "expired", "abandoned", "forgotten"]
-GatherState = Literal["open", "closed"]
+from typing import Final
 
 NODE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "live"): "hello",

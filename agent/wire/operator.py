@@ -141,4 +141,5 @@ class ServiceReport(Message, frozen=True, tag="service_report"):
     elapsed_ms: float = 0.0
 
 
-ServiceRequest = CreateService | AddIad | RemoveIad | DropService | ListServices
+ServiceChange = CreateService | AddIad | RemoveIad | DropService
+ServiceRequest = ServiceChange | ListServices

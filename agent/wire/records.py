@@ -99,5 +99,4 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
 AnyRecord = QueryRecord | TaskRecord | SubtaskRecord
 
-encode_record = msgspec.json.Encoder().encode
 decode_record = msgspec.json.Decoder(AnyRecord).decode

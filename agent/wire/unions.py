@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release
+from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
-    AddIad,
-    CreateService,
-    DropService,
     IadStatus,
-    ListServices,
     OperatorError,
-    RemoveIad,
     ServiceReport,
+    ServiceRequest,
     SetPolicy,
     StatusRequest,
 )
-from agent.wire.standing import Acknowledge, Cancel, Round, Watch, Watching
+from agent.wire.standing import Round, StandingRequest, Watching
 
-PublicRequest = (
-    Query | Task | CancelTask | Watch | Acknowledge | Cancel | Propose | Release | Join | Leave
-)
-PublicReply = Answer | TaskResult | Watching | Round | Offer | Joined
+PublicRequest = Query | Task | CancelTask | StandingRequest | MarketRequest
+PublicReply = Answer | TaskResult | Watching | Round | MarketReply
 # What clients, and what other masters, get from it.
 ClientReply = Answer | Watching | Round
-PeerReply = Answer | TaskResult | Offer | Joined
+PeerReply = Answer | TaskResult | MarketReply
 
-OperatorRequest = (
-    StatusRequest | SetPolicy | CreateService | AddIad | RemoveIad | DropService | ListServices
-)
+OperatorRequest = StatusRequest | SetPolicy | ServiceRequest
 OperatorReply = IadStatus | OperatorError | ServiceReport

@@ -24,7 +24,6 @@ def steps_of(rates_per_s: tuple[float, ...], seconds: float) -> tuple[Step, ...]
     return tuple(Step(rate, seconds) for rate in rates_per_s)
 
 
-RATES_PER_S: Final = (4.0, 12.0, 24.0, 8.0, 4.0)
 SLO_MS: Final = 1_000.0
 PROFILE: Final = "pi3"
 RULES: Final = MasterAutoscale(enabled=True, window_s=8.0, cool_down_s=8.0)
