@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.config import ConfigError
 from agent.wire.senders import Sender
 from agent.wire.unions import PeerReply
 
@@ -110,11 +112,16 @@ class Peers:
 
     def _show_new_key(self) -> None:
         for iad, link in self._links.items():
-            self._replace(iad, link)
+            try:
+                self._replace(iad, link)
+            except (ConfigError, OSError) as error:
+                # Its file of keys, for one, cannot be read now.
+                sys.stderr.write(f"{iad}: {error}; the link stays as it is\n")
 
     def _replace(self, iad: str, link: _Link) -> None:
         if link.following is not None:
             self._hang_up(link.following)
+            link.following = None
         link.following = self._dial(iad, link.address, link.keys)
         self._due_s = self._board.clock()
 

@@ -89,7 +89,7 @@ def _keys(path: str, most: int, *, secret: bool) -> list[str]:
         key = re.split(r"(?:^|\s)#(?=\s|$)", line, maxsplit=1)[0].strip()
         if not key or (key.startswith("#") and not _Z85.fullmatch(key)):
             continue
-        if not _Z85.fullmatch(key):
+        if not _Z85.fullmatch(key) or not _decodes(key):
             raise ConfigError(f"{path}: line {number} is no key (40 characters of Z85)")
         keys.append(key)
     if not keys:
@@ -99,6 +99,15 @@ def _keys(path: str, most: int, *, secret: bool) -> list[str]:
     if len(set(keys)) < len(keys):
         raise ConfigError(f"{path}: a key stands there twice")
     return keys
+
+
+def _decodes(key: str) -> bool:
+    """Whether the characters are a number of 256 bits: each five of them may be more than 32."""
+    try:
+        zmq.curve_public(key.encode())
+    except zmq.ZMQError:
+        return False
+    return True
 
 
 def _text(path: str, *, secret: bool) -> str:

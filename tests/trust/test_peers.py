@@ -1,5 +1,6 @@
 """A link to another master whose keys change: the new connection takes over, nothing is lost."""
 
+import sys
 import time
 
 import zmq
@@ -8,6 +9,7 @@ from agent.board import Board
 from agent.master import peers as module
 from agent.master.peers import Peers
 from agent.sockets.guard import Guard
+from agent.sockets.keys import new
 from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
@@ -83,3 +85,28 @@ def test_the_markets_peers_may_connect_and_a_files_may_not():
         links.drop("iad2")
         assert known == {"peers": {}}
         links.drop("iad3")
+
+
+def test_a_file_of_keys_that_cannot_be_read_keeps_no_other_link_from_a_new_key(tmp_path, capsys):
+    own = tmp_path / "own.secret"
+    own.touch(mode=0o600)
+    own.write_text(new(str(tmp_path / "first")).secret)
+    theirs = tmp_path / "iad2.public"
+    theirs.write_text(new(str(tmp_path / "iad2x")).public)
+    with destroyed(zmq.Context()) as context:
+        guard = Guard(
+            context, Trust(key="own.secret"), tmp_path, clock=lambda: 0.0, warn=sys.stderr.write
+        )
+        links = Peers(Board(lambda: 0.0), guard)
+        links.connect("iad2", free_address(), "iad2.public")
+        links.connect("iad3", free_address(), (new(str(tmp_path / "iad3")).public,))
+        theirs.write_text("garbage")
+        own.write_text(new(str(tmp_path / "second")).secret)
+        guard.tick(1.0)
+        assert f"iad2: {theirs}: line 1 is no key" in capsys.readouterr().err
+        assert links._links["iad2"].following is None
+        assert links._links["iad3"].following is not None
+        # What looks like a key need not be one: its groups hold numbers over 32 bits.
+        own.write_text("%" * 40)
+        guard.tick(2.0)
+        assert f"{own}: line 1 is no key" in capsys.readouterr().err
