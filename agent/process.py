@@ -1,8 +1,9 @@
-"""How an agent's process is told to stop."""
+"""What an agent's process has from the system: its signal to stop, its files."""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from types import TracebackType
@@ -56,3 +57,10 @@ class StopSignal:
         data = os.read(fileno, 4096)
         if fileno != self._read and not data:
             self.requested = True
+
+
+def allow_all_files() -> None:
+    """Have as many open files as the system lets this process have: with the usual 1,024, so many
+    connections that never speak would keep everybody else out, from all sockets."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

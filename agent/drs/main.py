@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.drs.server import Server
 from agent.metrics.library import problem
-from agent.process import StopSignal
+from agent.process import StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
 from agent.wire.config import ConfigError
 from agent.wire.drs_config import DrsConfig
@@ -28,6 +28,7 @@ def main() -> None:
     if given.check:
         say_ok(given.config)
         return
+    allow_all_files()
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
             server = Server(config, folder)

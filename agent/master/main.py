@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
 from agent.metrics.library import problem
-from agent.process import StopSignal
+from agent.process import StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
@@ -31,6 +31,7 @@ def main() -> None:
     if given.check:
         say_ok(given.config)
         return
+    allow_all_files()
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:
             master = Master(config, folder, run=os.urandom(6).hex())

@@ -1,9 +1,11 @@
 """The real master process: sockets, answers, records, and how it starts and stops."""
 
 import json
+import resource
 import signal
 import subprocess
 
+import psutil
 import pytest
 import zmq
 
@@ -56,7 +58,7 @@ def test_what_happened_is_in_the_records(master, join):
         subtask = node.serve()
         answer = client.receive(PATIENCE_MS)
     assert answer.status == "complete"
-    assert master.stop() == 0
+    assert master.stop() == (0, "")
     lines = (master.folder / "records/current.jsonl").read_bytes().splitlines()
     records = {type(r): r for r in map(decode_record, lines)}
     assert set(records) == {QueryRecord, TaskRecord, SubtaskRecord}
@@ -160,3 +162,13 @@ def test_check_says_that_a_good_file_is_good(master):
         [COMMAND, "--config", master.config, "--check"], capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout) == (0, f"{master.config}: ok\n")
+
+
+def test_it_takes_all_files_that_the_system_lets_it_have(start_master):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_024, hard), hard))
+    try:
+        master = start_master()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert psutil.Process(master.process.pid).rlimit(psutil.RLIMIT_NOFILE) == (hard, hard)
