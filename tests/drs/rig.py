@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import zmq
@@ -14,13 +9,16 @@ import zmq
 from agent.wire import directory as d
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from bench.processes import free_address
+from tests.agent_process import AgentProcess, installed
 
-COMMAND = Path(sys.executable).with_name("sanderling-drs")
+COMMAND = installed("sanderling-drs")
 PATIENCE_MS = 20_000
 
 
-class DrsProcess:
+class DrsProcess(AgentProcess):
     """`sanderling-drs` on a free loopback port; a mirror if `primary` is given."""
+
+    command = (COMMAND,)
 
     def __init__(
         self,
@@ -43,27 +41,7 @@ class DrsProcess:
             f'[sockets]\npublic = "{self.public}"\n'
             f"[directory]\nlongest_lease_s = {longest_lease_s}\n{mirror}{trust}"
         )
-        self.process = None
         self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status and what it said."""
-        if self.process.poll() is None:
-            os.kill(self.process.pid, number)
-        code = self.process.wait(20)
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        said = "" if self.process.stderr.closed else self.process.stderr.read()
-        self.process.stderr.close()
-        return code, said
 
 
 class Asker:

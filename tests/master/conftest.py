@@ -1,28 +1,8 @@
-"""Fixtures: a context that is gone after the test, and a master with its areas."""
+"""Fixtures: a master with its areas, and edge nodes that join it."""
 
 import pytest
-import zmq
 
 from tests.master.rig import FakeNode, MasterProcess
-
-
-class TestContext:
-    """Makes sockets and keeps them, so that none is collected before it is closed."""
-
-    def __init__(self):
-        self.context = zmq.Context()
-        self.sockets = []
-
-    def socket(self, kind):
-        self.sockets.append(self.context.socket(kind))
-        return self.sockets[-1]
-
-
-@pytest.fixture
-def context():
-    made = TestContext()
-    yield made
-    made.context.destroy(linger=0)
 
 
 @pytest.fixture

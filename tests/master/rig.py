@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import zmq
@@ -17,14 +12,17 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskResult, Welcome
 from agent.wire.packed import Float32Column, Int64Column
 from bench.processes import free_address
+from tests.agent_process import AgentProcess, installed
 from tests.scheduling.oracle import aggregate
 
-COMMAND = Path(sys.executable).with_name("sanderling-master")
+COMMAND = installed("sanderling-master")
 PATIENCE_MS = 20_000
 
 
-class MasterProcess:
+class MasterProcess(AgentProcess):
     """`sanderling-master` with its sockets on free loopback ports."""
+
+    command = (COMMAND,)
 
     def __init__(self, folder: Path, iad: str, areas: dict[str, list[str]], **addresses: str):
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,12 +44,7 @@ class MasterProcess:
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        super().start()
         self.status()
 
     def status(self):
@@ -71,15 +64,6 @@ class MasterProcess:
             if condition(status):
                 return status
         raise AssertionError(status)
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            os.kill(self.process.pid, number)
-        code = self.process.wait(20)
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        self.process.stderr.close()
-        return code
 
 
 class FakeNode:

@@ -7,8 +7,8 @@ from agent.client import Client
 from agent.wire import directory as d
 from agent.wire import messages as m
 from bench.processes import free_address
+from tests.conftest import TestContext
 from tests.drs.rig import Asker
-from tests.master.conftest import TestContext
 from tests.master.rig import PATIENCE_MS, FakeNode
 from tests.metrics.rig import MeasuredDrs, MeasuredMaster, scrape
 
@@ -56,7 +56,7 @@ def master_page(tmp_path_factory, context):
         nodes[1].send(m.Goodbye(nodes[1].hello.incarnation))
         master.wait_until(lambda status: status.nodes[1].state == "left")
         yield scrape(master.metrics)
-        assert master.stop() == 0
+        assert master.stop() == (0, "")
     finally:
         master.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import urllib.request
 
@@ -39,18 +38,11 @@ def values(family):
 class MeasuredMaster(MasterProcess):
     """A master with a page."""
 
+    command = (sys.executable, "-m", "tests.metrics.measured_master")
+
     def start(self) -> None:
         self.metrics = add_metrics(self.config)
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "tests.metrics.measured_master",
-                "--config", self.config, "--exit-on-stdin-eof",
-            ],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
-        self.status()
+        super().start()
 
 
 class MeasuredDrs(DrsProcess):

@@ -1,0 +1,42 @@
+"""An agent in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+def installed(command: str) -> Path:
+    """Where a console command is."""
+    return Path(sys.executable).with_name(command)
+
+
+class AgentProcess:
+    """`command` with the configuration at `config`; it ends with this process at the latest."""
+
+    command: tuple[str | Path, ...]
+    config: Path
+    process: subprocess.Popen[str]
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*self.command, "--config", self.config, "--exit-on-stdin-eof"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status and what it said."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        code = self.process.wait(20)
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        said = "" if self.process.stderr.closed else self.process.stderr.read()
+        self.process.stderr.close()
+        return code, said
