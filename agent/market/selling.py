@@ -88,7 +88,8 @@ class Seller:
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, Membership] = {}
         self._drained_s: dict[str, float] = {}
-        self._left: dict[str, int] = {}
+        # By owner too: nobody else's word keeps a service away.
+        self._left: dict[tuple[str, str], int] = {}
         self._means_s: dict[str, float] = {}
         self._pods: dict[tuple[str, str], int] = {}
 
@@ -194,7 +195,8 @@ class Seller:
             return refusal, []
         if known is not None and service.version <= known.service.version:
             return f"{self._iad} has left {service.id}" if known.leaving else "", []
-        if service.version <= self._left.get(service.id, -1):
+        owners = (service.owner, "") if sender.role == "anyone" else (service.owner,)
+        if any(service.version <= self._left.get((o, service.id), -1) for o in owners):
             return f"{self._iad} has left {service.id}", []
         if known is None and len(self._members) >= MOST_SERVICES:
             return f"{self._iad} is a member of {MOST_SERVICES} services already", []
@@ -246,7 +248,8 @@ class Seller:
         known = self._members.get(leave.service)
         if known is None:
             if may_trade(sender):
-                self._remember(leave.service, leave.version)
+                owner = "" if sender.role == "anyone" else sender.name
+                self._remember(owner, leave.service, leave.version)
             return "", []
         service = known.service
         if refusal := self._not_the_owner(sender, service.owner, leave.service):
@@ -275,12 +278,14 @@ class Seller:
         for service_id in [s for s, at in self._drained_s.items() if at <= now]:
             del self._drained_s[service_id]
             membership = self._members.pop(service_id)
-            self._remember(service_id, membership.service.version)
+            service = membership.service
+            self._remember(service.owner, service_id, service.version)
             done += [Retire(service_id), ForgetMembership(service_id)]
         return done + self._set_pods() if done else []
 
-    def _remember(self, service_id: str, version: int) -> None:
-        self._left[service_id] = max(version, self._left.pop(service_id, -1))
+    def _remember(self, owner: str, service_id: str, version: int) -> None:
+        key = (owner, service_id)
+        self._left[key] = max(version, self._left.pop(key, -1))
         if len(self._left) > MOST_REMEMBERED:
             del self._left[next(iter(self._left))]
 

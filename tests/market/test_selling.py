@@ -246,3 +246,13 @@ def test_a_member_keeps_what_it_sold_though_its_node_is_slower_now(iad):
     iad.nodes = {"n1": (AREA, 1.0)}
     assert one(iad, join(2)).ok
     assert not one(iad, join(3, terms=Terms(6.0, 99.0, 800.0))).ok
+
+
+def test_only_the_owners_word_keeps_a_service_away(iad):
+    stranger = Sender("csp", "shop")
+    assert one(iad, Leave("l1", "climate", 2**53 - 1), sender=stranger).ok
+    assert one(iad, join()).ok
+    # Its own: a late Join does not revive what it has ended.
+    assert one(iad, Leave("l2", "light", 7), sender=OWNER).ok
+    assert not one(iad, join(7, "light")).ok
+    assert one(iad, join(8, "light")).ok
