@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import zmq
@@ -15,7 +16,8 @@ from agent.wire.directory import DirectoryReply
 
 
 class PrimaryLink:
-    """Carries out what a mirror decides. `keep(edit, now)` writes and applies an edit."""
+    """Carries out what a mirror decides. `keep(edit, now)` writes and applies an edit;
+    frames that cannot be read are counted among `malformed_frames`."""
 
     def __init__(
         self,
@@ -23,13 +25,14 @@ class PrimaryLink:
         socket: zmq.Socket[bytes],
         mirror: Mirror,
         keep: Callable[[Edit, float], bool],
+        counters: Counter[str],
     ) -> None:
         self._board = board
         self._socket = socket
         self._mirror = mirror
         self._keep = keep
+        self._counters = counters
         self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
-        self.malformed = 0
         board.listen(socket, self._turn)
         board.keeps_time(self)
 
@@ -53,7 +56,7 @@ class PrimaryLink:
         try:
             reply, _codec = self._decoder.decode(frame)
         except WireError:
-            self.malformed += 1
+            self._counters["malformed_frames"] += 1
             return
         now = self._board.clock()
         if (edit := self._mirror.received(reply, now)) is not None:

@@ -65,7 +65,7 @@ class Server:
         if mirror.primary:
             self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
             socket = self._guard.dealer(mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys)
-            PrimaryLink(self._board, socket, self._rules, self._keep)
+            PrimaryLink(self._board, socket, self._rules, self._keep, self.counters)
         else:
             self._rules = Primary(
                 directory, longest_lease_s=config.directory.longest_lease_s, now=now
