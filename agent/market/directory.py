@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from agent.market.index import AreaIndex
-from agent.wire.directory import Account, Candidate, DirectoryEntry, DirectoryReply
+from agent.wire.directory import (
+    Account,
+    Candidate,
+    DirectoryEntry,
+    DirectoryReply,
+    Offerings,
+)
 
 # Parties that are gone, remembered for mirrors that have not heard it; beyond, they get a whole
 # copy.
@@ -64,6 +70,7 @@ class Directory:
         self._gone_in_order: deque[DirectoryEntry] = deque()
         self._forgotten = 0
         self._owners: dict[str, str] = {}  # key → name
+        self.areas = 0  # that are offered, by all together
         self._index = AreaIndex()
 
     def _put(self, entry: DirectoryEntry) -> None:
@@ -71,6 +78,7 @@ class Directory:
         before = self._entries.pop(name, None)
         if before is not None:
             self._index.remove(before)
+            self.areas -= offered_areas(before.offerings)
             for key in before.account.keys:
                 self._owners.pop(key, None)
         self._gone.pop(name, None)
@@ -79,6 +87,7 @@ class Directory:
             return
         self._entries[name] = entry
         self._index.add(entry)
+        self.areas += offered_areas(entry.offerings)
         for key in entry.account.keys:
             self._owners[key] = name
 
@@ -146,3 +155,8 @@ class Directory:
         entries += [entry for entry in self._gone.values() if entry.version > version]
         entries.sort(key=lambda one: one.version)
         return Edit(self.epoch, self.version, tuple(entries))
+
+
+def offered_areas(offerings: Offerings) -> int:
+    """How many areas a record offers, those of each capability counted."""
+    return sum(len(offering.areas) for offering in offerings)

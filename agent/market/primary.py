@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from agent.market.directory import Directory, Edit, Outcome
+from agent.market.directory import Directory, Edit, Outcome, offered_areas
 from agent.market.leases import Leases
 from agent.market.requests import answer, denied, refusal
 from agent.wire.config import require_usable
@@ -36,6 +36,8 @@ from agent.wire.senders import Sender
 
 # All of them fit into one reply.
 MOST_PARTIES: Final = MOST_CANDIDATES
+# A deep one takes 10 kB. What is beyond, an IAD offers by a parent.
+MOST_AREAS_IN_ALL: Final = 400_000
 # A lease that has ended is tried again after this long when the disk refused to hear of it.
 AGAIN_S: Final = 1.0
 
@@ -117,6 +119,11 @@ class Primary:
             return Outcome(taken)
         lease_s = self._lease_s(request.lease_s)
         before = self.directory.get(request.iad)
+        more = offered_areas(request.offerings)
+        more -= offered_areas(before.offerings) if before else 0
+        if more > 0 and self.directory.areas + more > MOST_AREAS_IN_ALL:
+            text = f"the directory is full: it holds {MOST_AREAS_IN_ALL} areas; offer parents"
+            return Outcome(denied(request, "overloaded", text))
         entry = DirectoryEntry(
             before.version if before else 0, account, request.address, request.offerings, lease_s
         )
@@ -180,7 +187,7 @@ class Primary:
 
 def _problem(request: Register) -> str | None:
     """What is wrong with a record, if anything, in one line."""
-    areas = sum(len(offering.areas) for offering in request.offerings)
+    areas = offered_areas(request.offerings)
     if areas > MOST_AREAS:
         return f"{areas} areas are offered; at most {MOST_AREAS} can be: offer a parent of some"
     try:

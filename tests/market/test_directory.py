@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.market import directory as content
+from agent.market import primary as rules_of_writing
 from agent.market.directory import Directory, Edit
 from agent.market.index import AreaIndex
 from agent.market.leases import Leases
@@ -293,3 +294,19 @@ def test_leases_end_in_order():
     assert list(leases.ended(3.0)) == ["c", "a"]
     leases.end("b")
     assert leases.next_due is None
+
+
+def test_all_records_together_have_a_limit(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MOST_AREAS_IN_ALL", 4)
+    rules = primary()
+    assert isinstance(do(rules, register("iad1", "b1/f1", "b1/f2", "b1/f3")), d.Registered)
+    refused = do(rules, register("iad2", "b2/f1", "b2/f2"))
+    assert (refused.reason, refused.message) == (
+        "overloaded",
+        "the directory is full: it holds 4 areas; offer parents",
+    )
+    assert isinstance(do(rules, register("iad2", "b2")), d.Registered)
+    assert isinstance(do(rules, register("iad1", "b1/f1", "b1/f2", "b1/f4")), d.Registered)
+    assert do(rules, register("iad2", "b2", "b3")).reason == "overloaded"
+    do(rules, d.Withdraw("w", "iad1"))
+    assert isinstance(do(rules, register("iad2", "b2", "b3")), d.Registered)
