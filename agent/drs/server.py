@@ -68,7 +68,10 @@ class Server:
             PrimaryLink(self._board, socket, self._rules, self._keep, self.counters)
         else:
             self._rules = Primary(
-                directory, longest_lease_s=config.directory.longest_lease_s, now=now
+                directory,
+                longest_lease_s=config.directory.longest_lease_s,
+                now=now,
+                holder=self._guard.holder,
             )
             self._board.keeps_time(_Expiry(self._rules, self._keep, self.counters))
         self._admit_accounts()

@@ -7,7 +7,7 @@ nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -47,11 +47,20 @@ class Primary:
 
     Leases are kept in memory only. After a restart each record gets a whole new one: nobody knows
     how long the process was gone, as the wall clock is not trusted, and an IAD that is known for
-    too long costs its buyer one proposal without an answer.
+    too long costs its buyer one proposal without an answer. `holder` tells whose public key that
+    is by the operator's list, or None.
     """
 
-    def __init__(self, directory: Directory, *, longest_lease_s: float, now: float) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        longest_lease_s: float,
+        now: float,
+        holder: Callable[[str], Sender | None] = lambda _key: None,
+    ) -> None:
         self.directory = directory
+        self._holder = holder
         self._longest_lease_s = longest_lease_s
         self._leases = Leases()
         self._give_leases(directory, now)
@@ -172,7 +181,12 @@ class Primary:
             text = f"{account.name} is the name of a {before.account.kind.upper()} already"
             return denied(request, "not_authorised", text)
         for key in account.keys:
-            if self.directory.owner(key) not in (None, account.name):
+            holder = self._holder(key)
+            anothers = holder is not None and (holder.role, holder.name) != (
+                account.kind,
+                account.name,
+            )
+            if anothers or self.directory.owner(key) not in (None, account.name):
                 return denied(request, "not_authorised", f"{key} is another party's key")
         return None
 

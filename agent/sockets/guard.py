@@ -144,6 +144,10 @@ class Guard:
         `AllowList.set_parties`."""
         self._allowed.set_parties(source, parties, hearsay=hearsay)
 
+    def holder(self, key: str) -> Sender | None:
+        """Whose public key that is, if it is allowed at any socket."""
+        return self._allowed.find(key)
+
     def _find_for(self, domain: str) -> Find:
         roles = ROLES[domain]
 

@@ -96,6 +96,15 @@ def test_a_rotation_needs_no_edit_of_the_allow_list_and_no_restart(keyed, asker)
     assert thief.ask(keyed.register("iad2", "iad2", "iad1-next")).reason == "not_authorised"
 
 
+def test_a_key_of_the_allow_list_is_no_other_partys_before_its_party_has_come(keyed, asker):
+    thief = asker(keyed.drs, keyed.shows("iad1"))
+    for victim in ("iad2", "acme", "admin"):
+        assert thief.ask(keyed.register("iad1", "iad1", victim)).reason == "not_authorised"
+    assert isinstance(
+        asker(keyed.drs, keyed.shows("iad2")).ask(keyed.register("iad2", "iad2")), d.Registered
+    )
+
+
 def test_the_operator_shuts_a_party_out(keyed, asker):
     iad1 = asker(keyed.drs, keyed.shows("iad1"))
     iad1.ask(keyed.register("iad1", "iad1"))
