@@ -55,6 +55,8 @@ options = {{ room = {room}, start_row = 900, preload_rows = 900 }}
 class Fleet:
     """`via[iad]` is where the other master reaches that one: a proxy's address, or its own."""
 
+    parties = ("app", "operator", *IADS, *NODES.values())
+
     def __init__(
         self,
         folder: Path,
@@ -73,7 +75,7 @@ class Fleet:
         self.via = {iad: at["public"] for iad, at in self.sockets.items()}
         self.processes: dict[str, subprocess.Popen[str]] = {}
         if keyed:
-            for name in ("app", "operator", *IADS, *NODES.values()):
+            for name in self.parties:
                 new(str(folder / name))
             for iad in IADS:
                 self.allow(iad)
@@ -102,8 +104,14 @@ class Fleet:
             for role, name in rows
             if name not in without
         )
-        (self.folder / f"{iad}.next").write_text(text)
-        (self.folder / f"{iad}.next").replace(self.folder / f"{iad}.allow")
+        self.replace(f"{iad}.allow", text)
+
+    def replace(self, name: str, text: str) -> None:
+        """Write a file at once."""
+        part = self.folder / "part"
+        part.write_text(text)
+        part.chmod(0o600)
+        part.replace(self.folder / name)
 
     def keys(self, name: str, server: str) -> KeyFiles | None:
         files = KeyFiles(str(self.folder / f"{name}.secret"), str(self.folder / f"{server}.public"))
@@ -134,15 +142,15 @@ class Fleet:
         text = MASTER.format(iad=iad, pool=pool, trust=trust, **self.sockets[iad])
         home.write_text(text + f'[state]\npath = "{iad}.sqlite"\n')
         home.write_text(home.read_text().replace("[records]", f'[records]\ndirectory = "{iad}"'))
-        self._run(iad, "sanderling-master", home)
+        self._run(iad, "sanderling-master", home, iad)
 
-    def start_node(self, iad: str, name: str = "", key: str = "") -> None:
+    def start_node(self, iad: str, name: str = "", key: str = "", area: str = "") -> None:
         name = name or NODES[iad]
         home = self.folder / f"{name}.toml"
         home.write_text(
             EDGE.format(
                 name=name,
-                area=ROOMS[iad],
+                area=area or ROOMS[iad],
                 room=ROOM[iad],
                 address=self.sockets[iad]["nodes"],
                 keys=f'keys = "{iad}.public"' if self.keyed else "",
@@ -150,10 +158,9 @@ class Fleet:
             )
             + f'[history]\npath = "{name}.sqlite"\n'
         )
-        self._run(name, "sanderling-edge", home)
+        self._run(name, "sanderling-edge", home, iad)
 
-    def _run(self, name: str, command: str, config: Path) -> None:
-        (iad,) = [i for i in IADS if config.name.startswith(i) or NODES[i] in config.name]
+    def _run(self, name: str, command: str, config: Path, iad: str = "") -> None:
         with (self.folder / f"{name}.err").open("a") as errors:
             self.processes[name] = subprocess.Popen(
                 [

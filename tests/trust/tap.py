@@ -48,10 +48,10 @@ class Tap:
     def _forward(self, source: socket.socket, sink: socket.socket, kept: bytearray) -> None:
         try:
             data = source.recv(1 << 16)
+            kept += data  # before anybody can have read it
             sink.sendall(data)
         except OSError:
             data = b""
-        kept += data
         if not data:
             self.selector.unregister(source)
             sink.close()

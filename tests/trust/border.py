@@ -1,0 +1,95 @@
+"""What may stand in messages that leave an IAD, and finding out what does."""
+
+import msgspec
+
+from agent.wire.operator import NodeStatus
+from agent.wire.records import SubtaskRecord, TaskRecord
+
+# Every name of a field that may stand in what masters send each other; whoever adds one asks
+# first whether it tells about nodes.
+ALLOWED = {
+    "task": {
+        "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
+        "form", "service", "label", "emulation_seed", "origin", "last_s", "ago_s", "start_ms",
+        "end_ms",
+    },
+    "task_result": {
+        "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
+        "series", "aggregate", "time_ms", "source_time_ms", "values", "first_ms", "last_ms",
+        "channels", "count", "min", "mean", "max", "temperature", "humidity",
+    },
+    "cancel_task": {"type", "id"},
+    "propose": {
+        "type", "id", "service", "capability", "areas", "terms", "rate_per_s", "percentile",
+        "budget_ms",
+    },
+    "offer": {
+        "type", "id", "verdict", "hold_s", "counter", "message", "rate_per_s", "percentile",
+        "budget_ms",
+    },
+    "join": {
+        "type", "id", "service", "owner", "version", "members", "iad", "address", "areas", "keys",
+        "rate_per_s", "capability", "terms", "percentile", "budget_ms", "redundant",
+    },
+    "leave": {"type", "id", "service", "version"},
+    "joined": {"type", "id", "ok", "message"},
+    "release": {"type", "id", "service"},
+}  # fmt: skip
+# The same for what a master or a mirror tells the registration service.
+TO_DIRECTORY = {
+    "register": {
+        "type", "id", "iad", "address", "offerings", "capability", "areas", "lease_s", "keys",
+    },
+    "renew": {"type", "id", "iad"},
+    "withdraw": {"type", "id", "iad"},
+    "open_account": {"type", "id", "name", "keys"},
+    "close_account": {"type", "id", "name"},
+    "discover": {"type", "id", "capability", "areas"},
+    "look_up": {"type", "id", "iads"},
+    "list_accounts": {"type", "id"},
+    "follow": {"type", "id", "epoch", "version"},
+}  # fmt: skip
+# Of what an IAD's own operator sees: nodes, queues, pods, and where the time went.
+FORBIDDEN = (
+    {f.name for kind in (SubtaskRecord, NodeStatus) for f in msgspec.structs.fields(kind)}
+    | {f.name for f in msgspec.structs.fields(TaskRecord) if f.name.endswith("_ms")}
+    | {"node", "nodes", "pods", "queue", "queued", "fanout", "wait_ms", "execution_ms"}
+) - {"areas", "service", "label", "form", "total_ms", "budget_ms", "task", "iad", "timeout_ms"}
+
+
+def decoded(taps):
+    """The messages that passed the taps, by their tags."""
+    kinds = {}
+    for frame in (frame for tap in taps for frame in tap.frames()):
+        message = msgspec.msgpack.decode(frame[3:], ext_hook=lambda _code, data: bytes(data))
+        kinds.setdefault(message["type"], []).append(message)
+    return kinds
+
+
+def keys_of(value):
+    """All keys of a decoded message, at any depth."""
+    if isinstance(value, dict):
+        return set(value) | {k for inner in value.values() for k in keys_of(inner)}
+    if isinstance(value, list):
+        return {k for inner in value for k in keys_of(inner)}
+    return set()
+
+
+def texts_of(value):
+    """All texts of a decoded message but its keys."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in inner for text in texts_of(each)]
+
+
+def names_in(annotation, seen=None):
+    """The field names of a struct and of those inside it."""
+    seen = set() if seen is None else seen
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        if annotation in seen:
+            return set()
+        seen.add(annotation)
+        fields = msgspec.structs.fields(annotation)
+        return {f.encode_name for f in fields}.union(*(names_in(f.type, seen) for f in fields))
+    return set().union(*(names_in(a, seen) for a in getattr(annotation, "__args__", ())))
