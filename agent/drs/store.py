@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from agent import database
 from agent.market.directory import Directory, Edit
 from agent.wire.directory import DirectoryEntry
 
@@ -25,20 +24,7 @@ CREATE TABLE entry (name TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
 INSERT INTO meta VALUES ('schema', 1), ('role', ''), ('epoch', ''), ('version', 0);
 COMMIT;
 """
-# These say that the file cannot be used now, not that it is broken.
-OUT_OF_REACH: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-DAMAGE: Final = (sqlite3.Error, msgspec.MsgspecError, UnicodeError, OverflowError)
+DAMAGE: Final = (*database.DAMAGE, msgspec.MsgspecError)
 
 
 class _Broken(Exception):
@@ -98,7 +84,7 @@ class Store:
         try:
             return _open(path, role)
         except _Broken as error:
-            aside = _put_aside(path)
+            aside = Path(database.put_aside(str(path)))
             self.said = f"directory {path} was broken ({error}); kept as {aside.name}, started anew"
             return _open(path, role)
 
@@ -106,14 +92,11 @@ class Store:
 def _hold(path: Path) -> int:
     """A lock that ends with the process, however that ends."""
     try:
-        holder = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        holder = database.hold(str(path))
     except OSError as error:
         raise OSError(f"cannot use {path}: {error.strerror}") from None
-    try:
-        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(holder)
-        raise OSError(f"cannot use {path}: another registration service is using it") from None
+    if holder is None:
+        raise OSError(f"cannot use {path}: another registration service is using it")
     return holder
 
 
@@ -130,9 +113,7 @@ def _open(path: Path, role: str) -> tuple[sqlite3.Connection, Edit]:
         return file, _read(file)
     except DAMAGE as error:
         file.close()
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        # A read beyond the end of the file is damage, though its code is that of a failing device.
-        if code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH:
+        if database.out_of_reach(error):
             raise
         raise _Broken(" ".join(str(error).split())) from None
     except (_Broken, OSError):
@@ -186,18 +167,3 @@ def _meta(file: sqlite3.Connection) -> dict[str, object]:
 
 def _set_meta(file: sqlite3.Connection, **values: object) -> None:
     file.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
-
-
-def _put_aside(path: Path) -> Path:
-    """Rename the file, with its log, to a name that says when; the new path."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    aside = first = path.with_name(f"{path.name}.broken-{stamp}")
-    n = 1
-    while aside.exists():
-        n += 1
-        aside = first.with_name(f"{first.name}-{n}")
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside

@@ -1,16 +1,16 @@
 """The history's file: its schema, what is checked at the start, what happens to a broken one."""
 
-# ruff: noqa: PTH104, PTH110, PTH119
+# ruff: noqa: PTH119
 # pathlib takes 0.6 MiB, which is a sizeable part of what this agent may add to its bare parts.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import struct
-import time
 from typing import Final
+
+from agent import database
 
 VERSION: Final = 1  # of the schema, which names it again
 APPLICATION_ID: Final = 0x53414E44  # "SAND"; the schema names it again
@@ -43,21 +43,6 @@ INSERT INTO meta VALUES
     ('version', 1), ('openings', 0), ('history', lower(hex(randomblob(16))));
 COMMIT;
 """
-# What a damaged file may raise. SQLite quotes it in its messages, which then may be no valid UTF-8.
-DAMAGE: Final = (sqlite3.Error, UnicodeError, OverflowError)
-# These say that the file cannot be reached now, not that it is broken.
-OUT_OF_REACH: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
 
 
 class HistoryError(Exception):
@@ -82,14 +67,11 @@ def hold(path: str) -> int:
     """Keep other agents off this history, as long as the file descriptor returned is open; it
     closes with the process, however that ends. HistoryError if another agent has it."""
     try:
-        holder = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        holder = database.hold(path)
     except OSError as error:
         raise HistoryError(f"history {path}: {error.strerror}") from None
-    try:
-        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(holder)
-        raise HistoryError(f"history {path}: another agent is using it") from None
+    if holder is None:
+        raise HistoryError(f"history {path}: another agent is using it")
     return holder
 
 
@@ -98,7 +80,7 @@ def open_or_rebuild(path: str) -> tuple[sqlite3.Connection, str]:
     try:
         return _open(path), ""
     except _Broken as error:
-        aside = _put_aside(path)
+        aside = database.put_aside(path)
         return _open(
             path
         ), f"history {path} was broken ({error}); kept as {os.path.basename(aside)}, started anew"
@@ -109,9 +91,9 @@ def _open(path: str) -> sqlite3.Connection:
     try:
         db = connect(path)
         _check(db, path)
-    except DAMAGE as error:
+    except database.DAMAGE as error:
         _close(db)
-        if _out_of_reach(error):
+        if database.out_of_reach(error):
             raise
         raise _Broken(" ".join(str(error).split())) from None
     except (_Broken, HistoryError):
@@ -164,27 +146,7 @@ def connect(path: str) -> sqlite3.Connection:
     )
     try:
         db.execute("PRAGMA cache_size=-128")
-    except DAMAGE:
+    except database.DAMAGE:
         db.close()
         raise
     return db
-
-
-def _out_of_reach(error: Exception) -> bool:
-    # An error of Python's own making, such as text that is no UTF-8, carries no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    # A read beyond the end of the file is damage, though its code is that of a failing device.
-    return code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH
-
-
-def _put_aside(path: str) -> str:
-    """Rename the file, with its log, to a name that says when; returns the new path."""
-    aside = first = f"{path}.broken-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    n = 1
-    while os.path.exists(aside):
-        n += 1
-        aside = f"{first}-{n}"
-    for suffix in ("", "-wal", "-shm"):
-        if os.path.exists(path + suffix):
-            os.rename(path + suffix, aside + suffix)
-    return aside

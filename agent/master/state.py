@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from agent import database
+
 # What a power cut may cost of what is not urgent, such as the cursor of a watch.
 FLUSH_S = 0.5
 TABLE = (
@@ -40,10 +42,10 @@ class State:
     def _open(self, path: Path) -> sqlite3.Connection:
         try:
             return _connected(path)
-        except sqlite3.OperationalError as error:
-            raise OSError(f"cannot use {path}: {error}") from None
-        except sqlite3.DatabaseError as error:
-            aside = _put_aside(path)
+        except database.DAMAGE as error:
+            if database.out_of_reach(error):
+                raise OSError(f"cannot use {path}: {error}") from None
+            aside = Path(database.put_aside(str(path)))
             self._report(
                 f"{path} is broken ({error}); it is kept as {aside.name}, and this master knows no "
                 "services until their owners send them again\n"
@@ -121,17 +123,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         [(verdict,)] = file.execute("PRAGMA quick_check(1)")
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
-    except sqlite3.Error:
+    except database.DAMAGE:
         file.close()
         raise
     return file
-
-
-def _put_aside(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return aside

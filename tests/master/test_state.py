@@ -84,7 +84,9 @@ def test_a_broken_file_is_put_aside(tmp_path, content):
     if content:
         assert len(lines) == 1
         assert "state.sqlite is broken" in lines[0]
-        assert (tmp_path / "state.sqlite.broken-1").read_bytes() == content
+        [aside] = tmp_path.glob("state.sqlite.broken-*")
+        assert aside.read_bytes() == content
+        assert aside.name in lines[0]
     else:
         assert lines == []
     state = State(path, Clock())
