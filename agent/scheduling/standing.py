@@ -11,6 +11,7 @@ from collections import Counter
 
 from msgspec.structs import fields, replace
 
+from agent.scheduling.admission import may_query
 from agent.scheduling.standing_answers import as_asked, fired_areas
 from agent.scheduling.standing_entry import MOST_AHEAD, RoundEntry, WatchEntry, end_of, rounds_of
 from agent.scheduling.standing_events import (
@@ -43,6 +44,8 @@ LAG_S = 1.5
 # What a watch costs after its client is gone for good, it costs for so long and two intervals.
 EXPIRE_S = 3_600.0
 MOST_WATCHES = 10_000
+# Of all watches together; they are kept in memory and on disk.
+MOST_WATCHED_AREAS = 500_000
 # A refusal that only says "not now" is tried again after 0.25 s, 0.5 s …, each time of one round.
 NOT_NOW = ("over_rate", "overloaded")
 FIRST_PAUSE_S = 0.25
@@ -73,6 +76,7 @@ class StandingScheduler:
         self._expire_s = expire_s
         self._watches: dict[WatchKey, WatchEntry] = {}
         self._owned: Counter[str] = Counter()
+        self._areas = 0
         self._asked: dict[int, tuple[WatchEntry, RoundEntry]] = {}
         self._tokens = 0
         self._timers: Timers[WatchEntry] = Timers()
@@ -100,6 +104,7 @@ class StandingScheduler:
         entry.become("detached")
         self._watches[key] = entry
         self._owned[entry.owner] += 1
+        self._areas += len(saved.watch.areas)
         self._set_timer(entry)
 
     def handle(self, event: StandingEvent, now: float) -> list[StandingInstruction]:
@@ -120,6 +125,8 @@ class StandingScheduler:
 
     def _watch(self, event: WatchArrived, now: float) -> list[StandingInstruction]:
         watch = event.watch
+        if (refused := may_query(event.sender, watch.service)) is not None:
+            return _refuse(event, refused.message)
         key = _key(event.sender, watch.id)
         entry = self._watches.get(key)
         if entry is not None:
@@ -144,6 +151,8 @@ class StandingScheduler:
             return _refuse(event, f"{self._most_watches} watches are open for you; cancel one")
         if self.open_watches >= MOST_WATCHES:
             return _refuse(event, f"{MOST_WATCHES} watches are open here; try another master")
+        if self._areas + len(event.watch.areas) > MOST_WATCHED_AREAS:
+            return _refuse(event, f"{self._areas} areas are watched here; watch a parent of some")
         try:
             trigger = self._trigger(event.watch)
         except ValueError as error:
@@ -151,6 +160,7 @@ class StandingScheduler:
         saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch)
         entry = WatchEntry(key, saved, trigger, now)
         self._watches[key] = entry
+        self._areas += len(event.watch.areas)
         self._attach(entry, event)
         return [SaveWatch(key, saved), *self._reply_and_go_on(entry, now)]
 
@@ -237,7 +247,7 @@ class StandingScheduler:
     ) -> None:
         round_entry.become("waiting")
         self.counters["rounds_put_off"] += 1
-        entry.trouble = f"rounds come late: {answer.message or answer.reason}"
+        entry.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
         if now >= entry.held_until_s:
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(entry.refusals, 20))
             entry.refusals += 1
@@ -353,6 +363,7 @@ class StandingScheduler:
             self._timers.cancel(entry.timer)
             entry.timer = -1
         del self._watches[entry.key]
+        self._areas -= len(entry.watch.areas)
         self._owned[entry.owner] -= 1
         if not self._owned[entry.owner]:
             del self._owned[entry.owner]
@@ -362,6 +373,7 @@ class StandingScheduler:
         """For tests: what must hold between any two events."""
         assert len(self._timers) == len(self._watches)
         assert sum(self._owned.values()) == len(self._watches)
+        assert self._areas == sum(len(entry.watch.areas) for entry in self._watches.values())
         asked = {id(round_entry) for _, round_entry in self._asked.values()}
         for entry in self._watches.values():
             assert entry.acknowledged <= entry.settled <= entry.sent
@@ -375,12 +387,14 @@ class StandingScheduler:
 
 def _key(sender: Sender, watch_id: str) -> WatchKey:
     """A client without a key is another one after each reconnection; it is known by an id that
-    nobody guesses."""
-    return ("" if sender.role == "anyone" else sender.name, watch_id)
+    nobody guesses. No other role has watches, whatever its name."""
+    if sender.role == "client":
+        return sender.name, watch_id
+    return "" if sender.role == "anyone" else f"{sender.role} {sender.name}", watch_id
 
 
 def _refuse(event: WatchArrived, message: str) -> list[StandingInstruction]:
-    return [SendStanding(event.peer, Watching(event.watch.id, "refused", message=message))]
+    return [SendStanding(event.peer, Watching(event.watch.id, "refused", message=message[:500]))]
 
 
 def _differing(known: Watch, again: Watch) -> str:

@@ -1,7 +1,9 @@
 """Watches, one rule at a time."""
 
 import pytest
+from msgspec.structs import replace
 
+from agent.scheduling import standing
 from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.standing import EXPIRE_S, FIRST_PAUSE_S, LAG_S, StandingScheduler
 from agent.scheduling.standing_answers import as_asked
@@ -19,10 +21,11 @@ from agent.scheduling.standing_events import (
     SendStanding,
     WatchArrived,
 )
+from agent.wire.codec import Decoder, encode
 from agent.wire.messages import AreaResult, ChannelAggregate, Series, Slo
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.senders import Sender
-from agent.wire.standing import Acknowledge, Cancel, Round, Watch, Watching
+from agent.wire.standing import Acknowledge, Cancel, Round, StandingReply, Watch, Watching
 from tests.scheduling.standing_rig import HOT, StubTrigger, answer_to, read_stub
 
 T0 = 1_700_000_000.0
@@ -340,3 +343,35 @@ def test_an_arrow_that_the_table_lacks_raises():
 def test_fields_that_do_not_go_together(style, fields, error):
     with pytest.raises(ValueError, match=error):
         watch(style, **fields)
+
+
+def test_only_clients_watch_and_another_partys_equal_name_is_not_theirs():
+    rig = Rig()
+    rig.watch(watch())
+    iad = Sender("iad", "alice")
+    assert "a key of role iad may not query" in rig.watch(watch(after=0), iad, "iad").message
+    rig.do(CancelArrived("iad", iad, Cancel("w")))
+    assert rig.scheduler.open_watches == 1
+    some = Sender("client", "carol", ("climate",))
+    assert "carol may not query service default" in rig.watch(watch(), some).message
+
+
+def test_all_watches_together_have_so_many_areas_and_no_more(monkeypatch):
+    monkeypatch.setattr(standing, "MOST_WATCHED_AREAS", 4)
+    rig = Rig()
+    assert rig.watch(watch(areas=("b1", "b2", "b3"))).state == "open"
+    assert "3 areas are watched here" in rig.watch(watch(id="v", areas=("b1", "b2"))).message
+    rig.do(CancelArrived("link", ALICE, Cancel("w")))
+    assert rig.watch(watch(id="v", areas=("b1", "b2"))).state == "open"
+
+
+def test_what_others_say_at_length_can_still_be_told():
+    rig = Rig()
+    rig.watch(watch())
+    rig.until(1.0 + LAG_S)
+    [ask] = rig.asked
+    said = replace(answer_to(ask.query, reason="overloaded"), message="x" * 512)
+    rig.do(RoundAnswered(ask.token, said))
+    for again in (watch(after=0), watch(id="\U000e0001" * 64, after=1)):
+        reply = rig.watch(again)
+        assert Decoder(StandingReply).decode(encode(reply))[0] == reply
