@@ -46,6 +46,9 @@ from agent.wire.senders import Sender
 DRAIN_S = 10.0
 MOST_HOLDS = 1_000
 MOST_SERVICES = 1_000
+# Areas in all that is held, and members and their areas in all services: each is up to 512 bytes.
+MOST_AREAS_HELD = 100_000
+MOST_NAMES = 1_000_000
 # Versions of services left, so that a late Join does not revive one.
 MOST_REMEMBERED = 1_000
 
@@ -87,6 +90,7 @@ class Seller:
         self._reserved = reserved
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, Membership] = {}
+        self._names = 0
         self._drained_s: dict[str, float] = {}
         # By owner too: nobody else's word keeps a service away.
         self._left: dict[tuple[str, str], int] = {}
@@ -112,6 +116,7 @@ class Seller:
         for membership in memberships:
             service = membership.service
             self._members[service.id] = membership
+            self._names += _names(service)
             self._means_s.update(membership.means_s)
             if membership.leaving:
                 self._drained_s[service.id] = now + DRAIN_S
@@ -179,6 +184,9 @@ class Seller:
             return f"the name {service} is taken; choose another"
         if hold is None and len(self._holds) >= MOST_HOLDS:
             return f"{MOST_HOLDS} acceptances are held here; try again later"
+        held = sum(len(one.areas) for s, one in self._holds.items() if s != service)
+        if held + len(areas) > MOST_AREAS_HELD:
+            return f"{held} areas are held here; try again later, or ask for a parent of some"
         return ""
 
     def _release(self, buyer: Sender, release: Release) -> None:
@@ -200,6 +208,9 @@ class Seller:
             return f"{self._iad} has left {service.id}", []
         if known is None and len(self._members) >= MOST_SERVICES:
             return f"{self._iad} is a member of {MOST_SERVICES} services already", []
+        names = self._names - (_names(known.service) if known else 0) + _names(service)
+        if names > MOST_NAMES:
+            return f"{service.id} is too large beside the other services of {self._iad}", []
         areas = next((m.areas for m in service.members if m.iad == self._iad), None)
         if areas is None:
             return f"{self._iad} is not in the pool that it was sent", []
@@ -215,6 +226,7 @@ class Seller:
         self._drained_s.pop(service.id, None)
         membership = Membership(service, terms, means_s)
         self._members[service.id] = membership
+        self._names = names
         return "", [KeepMembership(membership), Serve(service), *self._set_pods()]
 
     def _nodes_for(
@@ -279,6 +291,7 @@ class Seller:
             del self._drained_s[service_id]
             membership = self._members.pop(service_id)
             service = membership.service
+            self._names -= _names(service)
             self._remember(service.owner, service_id, service.version)
             done += [Retire(service_id), ForgetMembership(service_id)]
         return done + self._set_pods() if done else []
@@ -341,6 +354,7 @@ class Seller:
             assert service_id in self._members
             totals[node] = totals.get(node, 0) + count
         assert all(0 <= total <= self._most for total in totals.values())
+        assert self._names == sum(_names(m.service) for m in self._members.values())
         assert self._drained_s.keys() == {s for s, m in self._members.items() if m.leaving}
         if means_s is not None:
             for promised in (self._members, self._members | self._holds):
@@ -357,3 +371,8 @@ class Seller:
                     totals[node] = totals[node] + one if node in totals else one
         for node, total in totals.items():
             assert fewest_pods(means_s[node], total, self._most) is not None, (node, total)
+
+
+def _names(service: Service) -> int:
+    """Members and their areas: what a service takes of memory and disk."""
+    return sum(1 + len(member.areas) for member in service.members)

@@ -3,6 +3,7 @@
 import pytest
 from msgspec import json
 
+from agent.market import selling
 from agent.market.pools import Tick
 from agent.market.selling import DRAIN_S
 from agent.market.selling_events import Membership, Serve, SetPods
@@ -256,3 +257,27 @@ def test_only_the_owners_word_keeps_a_service_away(iad):
     assert one(iad, Leave("l2", "light", 7), sender=OWNER).ok
     assert not one(iad, join(7, "light")).ok
     assert one(iad, join(8, "light")).ok
+
+
+def test_what_is_held_has_so_many_areas_and_no_more(iad, monkeypatch):
+    monkeypatch.setattr(selling, "MOST_AREAS_HELD", 3)
+    small = Terms(0.1, 99.0, 800.0)
+    rooms = [f"{AREA}/{number}" for number in range(3)]
+    iad.nodes = {f"n{n}": (room, FAST_S) for n, room in enumerate(rooms)}
+    assert one(iad, propose("a", small, rooms[:2])).verdict == "accepted"
+    assert "2 areas are held here" in one(iad, propose("b", small, rooms[1:])).message
+    assert one(iad, propose("a", small, rooms)).verdict == "accepted"
+
+
+def test_all_services_have_so_many_members_and_areas_and_no_more(iad, monkeypatch):
+    monkeypatch.setattr(selling, "MOST_NAMES", 10)
+    only = Member("iad1", "tcp://127.0.0.1:1")
+    large = [only, *(Member(f"x{n}", "tcp://127.0.0.1:1", ("b1", "b2")) for n in range(3))]
+    assert one(iad, join(1, "a", members=[only])).ok
+    assert one(iad, join(1, "b", members=large[:3])).ok
+    iad.seller.check_invariants()
+    assert "b is too large beside" in one(iad, join(2, "b", members=large)).message
+    assert one(iad, Leave("l", "a", 2)).ok
+    tick(iad, DRAIN_S)
+    assert one(iad, join(2, "b", members=large)).ok
+    iad.seller.check_invariants()
