@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -37,9 +38,16 @@ class State:
         self._dirty: dict[tuple[str, str], bytes | None] = {}
         self._due: float | None = None
         self.lost = 0
+        self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
     def _open(self, path: Path) -> sqlite3.Connection:
+        try:
+            self._holder = database.hold(str(path))
+        except OSError as error:
+            raise OSError(f"cannot use {path}: {error.strerror}") from None
+        if self._holder is None:
+            raise OSError(f"{path} is in use by another process; is this master running twice?")
         try:
             return _connected(path)
         except database.DAMAGE as error:
@@ -112,6 +120,9 @@ class State:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._holder is not None:
+            os.close(self._holder)
+            self._holder = None
 
 
 def _connected(path: Path) -> sqlite3.Connection:

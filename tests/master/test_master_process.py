@@ -142,12 +142,18 @@ def test_it_ends_when_its_starter_does(master):
 
 
 def test_a_taken_address_and_a_bad_file_are_one_line(master, tmp_path):
-    run = subprocess.run(
-        [COMMAND, "--config", master.config], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 1
-    assert run.stderr.startswith(f"error: cannot listen on {master.public}: Address already in use")
-    assert run.stderr.count("\n") == 1
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text(master.config.read_text())
+    for config, words in (
+        (elsewhere, f"cannot listen on {master.public}: Address already in use"),
+        (master.config, f"{master.folder / 'state.sqlite'} is in use by another process"),
+    ):
+        run = subprocess.run(
+            [COMMAND, "--config", config], capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 1
+        assert run.stderr.startswith(f"error: {words}")
+        assert run.stderr.count("\n") == 1
     master.config.write_text(master.config.read_text().replace("[iad]", "[aid]"))
     run = subprocess.run(
         [COMMAND, "--config", master.config, "--check"], capture_output=True, text=True, check=False

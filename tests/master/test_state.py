@@ -117,4 +117,12 @@ def test_a_disk_that_refuses_costs_what_waits_and_no_more(tmp_path):
     state.put("service", "c", b"3")
     assert state.all("service") == {"a": b"1", "c": b"3"}
     state.close()
-    assert [each.name for each in tmp_path.iterdir()] == ["s"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["s", "s.lock"]
+
+
+def test_two_masters_do_not_share_a_file(tmp_path):
+    first = State(tmp_path / "s", Clock())
+    with pytest.raises(OSError, match="in use by another process"):
+        State(tmp_path / "s", Clock())
+    first.close()
+    State(tmp_path / "s", Clock()).close()
