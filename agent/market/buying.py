@@ -151,13 +151,19 @@ class Buyer:
     def _create(self, change: _Change, request: CreateService) -> list[Instruction]:
         change.found_ticket = self._new_id()
         done: list[Instruction] = [Find(change.found_ticket, request.capability, request.areas)]
-        others = tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
+        others = self._looked_up(request)
         if others:
             change.look_up_ticket = self._new_id()
             done.append(LookUpIads(change.look_up_ticket, others))
         else:
             change.schedulers = []
         return done
+
+    def _looked_up(self, request: ServiceChange) -> tuple[str, ...]:
+        """Whose records a request needs by name."""
+        if isinstance(request, CreateService):
+            return tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
+        return (request.iad,) if isinstance(request, AddIad) else ()
 
     def _add(self, change: _Change, request: AddIad, now: float) -> list[Instruction]:
         owned = self._pools[request.service]
@@ -204,8 +210,12 @@ class Buyer:
         if event.ticket == change.found_ticket:
             change.found = event.found
         else:
+            # Each once, and only who was asked for, whatever the directory says.
+            known = {c.iad: c for c in event.found.candidates}
             change.schedulers = [
-                Member(c.iad, c.address, keys=c.keys) for c in event.found.candidates
+                Member(name, known[name].address, keys=known[name].keys)
+                for name in self._looked_up(change.request)
+                if name in known
             ]
         if change.found is None or change.schedulers is None:
             return []

@@ -47,7 +47,8 @@ class Member(Part, frozen=True):
 
 
 class Service(Part, frozen=True):
-    """One instance of a service: every member has a copy; the higher `version` wins.
+    """One instance of a service: every member has a copy; the higher `version` wins. It names
+    nobody twice.
 
     `capability` is the one channel it gives (empty: all). `redundant`: where two IADs cover an
     area both are asked and the first answer wins.
@@ -60,6 +61,10 @@ class Service(Part, frozen=True):
     capability: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_]{0,31})?$(?!\n)")] = ""
     terms: Terms | None = None
     redundant: bool = False
+
+    def __post_init__(self) -> None:
+        if len({member.iad for member in self.members}) < len(self.members):
+            raise ValueError("the pool names an IAD twice")
 
 
 # --- buyer → seller ----------------------------------------------------------------------------

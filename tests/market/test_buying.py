@@ -532,3 +532,18 @@ def test_when_all_is_calm_again_every_pool_is_one(seeds):
         for iad in market.iads.values():
             assert iad.seller.next_due is None
             assert {s for _, s in iad.pods} <= set(iad.seller.services)
+
+
+def test_a_directory_that_says_more_than_it_was_asked_adds_nobody():
+    market = building()
+    honest = market.looked_up
+    market.looked_up = lambda names: honest([*names, *names, "iad1", BUYER])
+    market.ask(request(schedulers=("iad3",), areas=("b1/f1", "b1/f2")))
+    market.deliver_all()
+    [pool] = market.report().services
+    assert sorted((m.iad, bool(m.areas)) for m in pool.members) == [
+        ("iad0", False),
+        ("iad1", True),
+        ("iad2", True),
+        ("iad3", False),
+    ]

@@ -281,3 +281,10 @@ def test_all_services_have_so_many_members_and_areas_and_no_more(iad, monkeypatc
     tick(iad, DRAIN_S)
     assert one(iad, join(2, "b", members=large)).ok
     iad.seller.check_invariants()
+
+
+def test_a_pool_names_nobody_twice():
+    # As a member that only schedules, and as one that serves: no seller can tell what is meant.
+    twice = [Member("iad1", "tcp://127.0.0.1:1", areas, rate_per_s=1.0) for areas in ((), (AREA,))]
+    with pytest.raises(ValueError, match="names an IAD twice"):
+        join(members=twice)
