@@ -15,6 +15,10 @@ HEARTBEAT_IVL_MS = 2_000
 DEAD_AFTER_MS = 6_000
 # A connection that is not there after this long is tried with the next key.
 REDIAL_S = 2.0
+# The first tries come sooner: the other end may only now ask the market who this is, and whoever
+# sets a service up waits two seconds for an offer.
+EARLY_REDIAL_S = 0.7
+EARLY_REDIALS = 2
 
 
 def dealer(
@@ -51,10 +55,11 @@ def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.
 class KeyedLink:
     """Keeps one DEALER connected while either end changes its key.
 
-    Found without a connection for REDIAL_S, it is tried with the next pairing of `own()` and
-    `servers()`. With `follows` it is connected anew as soon as the first of `own()` is another
-    key; what was under way on the connection is lost then. Connects at once: ZMQError if the
-    address is none, ConfigError for a key file.
+    Found without a connection for a while, it is tried with the next pairing of `own()` and
+    `servers()`: EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. With `follows` it is
+    connected anew as soon as the first of `own()` is another key; what was under way on the
+    connection is lost then. Connects at once: ZMQError if the address is none, ConfigError for a
+    key file.
     """
 
     def __init__(
@@ -76,19 +81,26 @@ class KeyedLink:
         self._attempts = -1
         self.redial()
 
-    def look(self, now: float) -> None:
-        """Call about once a second. ConfigError if a key file cannot be read now."""
+    def look(self, now: float) -> float | None:
+        """Call about once a second, and when it is due; None: no sooner. ConfigError if a key file
+        cannot be read now."""
         if self._follows and self._own()[0] != self._shown:
             self._shown = self._own()[0]
             self._attempts = -1
             self.redial()
         if self.connected:
             self._missed_s = None
-        elif self._missed_s is None:
+            return None
+        if self._missed_s is None:
             self._missed_s = now
-        elif now - self._missed_s >= REDIAL_S:
+        elif now >= self._missed_s + self._pause_s:
             self._missed_s = now
             self.redial()
+        return self._missed_s + self._pause_s if self._attempts < EARLY_REDIALS else None
+
+    @property
+    def _pause_s(self) -> float:
+        return EARLY_REDIAL_S if self._attempts < EARLY_REDIALS else REDIAL_S
 
     @property
     def connected(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from agent.wire.senders import Sender
 
 # Seconds between two looks at the key file, the allow-list and the links.
 LOOK_S = 1.0
+# Between two looks at links that are due sooner: many may be.
+LEAST_S = 0.1
 # Of a registration service: its own and its mirrors'.
 MOST_DIRECTORY_KEYS = 32
 
@@ -67,6 +70,7 @@ class Guard:
         # Called when `public_keys` are others: whoever pins or shows them has to learn it.
         self.new_key_listeners: list[Callable[[], None]] = []
         self._due_s = clock()
+        self._links_due_s = math.inf
         if trust.key:
             self._secrets = Watched(self._path(trust.key), read_secrets)
             self._allowed = AllowList(self._path(trust.allow) if trust.allow else "")
@@ -123,13 +127,15 @@ class Guard:
 
         socket = unconnected(self._context, max_bytes)
         try:
-            self._links.append(KeyedLink(socket, address, own, servers, follows=follows))
+            link = KeyedLink(socket, address, own, servers, follows=follows)
+            self._look_at(link, self._clock())
         except zmq.ZMQError as error:
             socket.close(0)
             raise OSError(f"cannot connect to {address}: {error.strerror}") from None
         except ConfigError:
             socket.close(0)
             raise
+        self._links.append(link)
         return socket
 
     # --- parties -------------------------------------------------------------------------------
@@ -172,19 +178,25 @@ class Guard:
     @property
     def next_due(self) -> float | None:
         """When to look at files and links again."""
-        return self._due_s if self._secrets is not None else None
+        return min(self._due_s, self._links_due_s) if self._secrets is not None else None
 
     def tick(self, now: float) -> None:
         """Look."""
-        self._due_s = now + LOOK_S
-        self._read_allow_list()
-        self._read_key()
+        if now >= self._due_s:
+            self._due_s = now + LOOK_S
+            self._read_allow_list()
+            self._read_key()
         self._links = [link for link in self._links if not link.socket.closed]
+        self._links_due_s = math.inf
         for link in self._links:
             try:
-                link.look(now)
+                self._look_at(link, now)
             except ConfigError as error:
                 self._warn(f"{error}; the link waits\n")
+
+    def _look_at(self, link: KeyedLink, now: float) -> None:
+        if (due_s := link.look(now)) is not None:
+            self._links_due_s = min(self._links_due_s, max(due_s, now + LEAST_S))
 
     def _read_allow_list(self) -> None:
         try:
