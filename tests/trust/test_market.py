@@ -13,11 +13,12 @@ from agent.scheduling.admission import LEAST_BURST
 from agent.sockets.keys import Handshake, read_secrets
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
-from agent.wire.directory import DirectoryReply, Register, Registered
+from agent.wire.directory import DirectoryReply, Discover, Register, Registered
 from agent.wire.market import Join, Leave, Propose, Release, Terms
 from agent.wire.unions import PeerReply
 from tests.trust.market import LATENCY_MS, Market, ask
 from tests.trust.rig import IADS, PATIENCE_MS, ROOMS
+from tests.trust.rotation import Rotation, Stream
 
 TASK = m.Task(
     "t1", ("b1/f4",), m.Window(last_s=60), 99.0, 5_000.0, 10_000.0, form="aggregate",
@@ -178,3 +179,87 @@ def check_who_owns_a_service(market):
         assert exchange(socket, Join("j3", service)).ok
     assert {iad: market.services(iad)["climate"] for iad in IADS} == before
     check_answered(market)
+
+
+class Directory:
+    """Somebody who asks the registration service all the while, on one connection."""
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.number = 0
+
+    def found(self):
+        """The IADs that are registered."""
+        self.number += 1
+        discover = Discover(f"d{self.number}", "temperature", ("b1",))
+        found = exchange(self.socket, discover, DirectoryReply)
+        assert (found.id, found.uncovered) == (discover.id, ()), found
+        return [candidate.iad for candidate in found.candidates]
+
+
+def ask_in_turn(client):
+    """Ask again whenever the agreed rate is used up."""
+    while (answer := ask(client)).reason == "over_rate":
+        pass
+    return answer
+
+
+def shows(market, key):
+    """Whether the registration service lets a new connection in that expects this key."""
+    pair = read_secrets(str(market.folder / "iad1.secret"))[0]
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        Handshake(pair, key).apply(socket)
+        socket.connect(market.drs)
+        return bool(socket.poll(300, zmq.POLLOUT))
+
+
+def test_the_registration_service_changes_its_key_and_nothing_is_lost(market):
+    commanded(market, "iad1", *create("climate"))
+    rotation = Rotation(market, ("drs",))
+    streams = [Stream(market.client(iad), ask_in_turn) for iad in IADS]
+    try:
+        with connected(market, market.drs, "iad1", "drs") as socket:
+            directory = Directory(socket)
+
+            def go_on():
+                assert directory.found() == sorted(IADS)
+                for stream in streams:
+                    stream.more()
+                assert all(market.status(iad).registered for iad in IADS)
+
+            go_on()
+            rotation.announce()
+            go_on()
+            rotation.switch()
+            for _ in range(100):
+                if shows(market, rotation.new["drs"].public):
+                    break
+                go_on()
+            assert not shows(market, rotation.old["drs"].public)
+            go_on()
+            rotation.forget()
+            # The masters' connections, made with the key before, live on.
+            commanded(market, "iad2", *create("second"))
+            go_on()
+        # A service that knows the new key alone: masters find it without being told.
+        market.stop("drs")
+        market.start_drs()
+        for number, iad in enumerate(IADS):
+            for _ in range(10):
+                code, report = market.command(iad, *create(f"after{number}"))
+                if code == 0:
+                    break
+                assert "registration service is silent" in report["message"]
+            assert {m["iad"] for s in report["services"] for m in s["members"]} == set(IADS)
+        with connected(market, market.drs, "iad2", "drs") as socket:
+            assert Directory(socket).found() == sorted(IADS)
+    finally:
+        for stream in streams:
+            stream.stop()
+    assert {came for stream in streams for came in stream.came} == {"complete"}
+    assert [market.services(iad).keys() for iad in IADS] == [
+        {"climate", "second", "after0", "after1"}
+    ] * 2
+    assert all(market.processes[iad].poll() is None for iad in IADS)

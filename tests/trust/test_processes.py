@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import threading
 
 import psutil
 import pytest
@@ -17,6 +16,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.unions import PeerReply
 from tests.master.rig import COMMAND
 from tests.trust.rig import IADS, NODES, PATIENCE_MS, ROOMS, ask
+from tests.trust.rotation import Rotation, Stream
 
 
 @pytest.fixture
@@ -132,72 +132,6 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
     assert "rejected this node" in running.said(NODES["iad1"])
 
 
-class Stream:
-    """Queries without end, from a thread, whose answers are kept."""
-
-    def __init__(self, fleet, iad):
-        self.client = fleet.client(iad)
-        self.came = []
-        self.ended = threading.Event()
-        self.asked = threading.Condition()
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        with self.client:
-            while not self.ended.is_set():
-                try:
-                    came = ask(self.client).status
-                except NoReplyError as error:
-                    came = str(error)
-                with self.asked:
-                    self.came.append(came)
-                    self.asked.notify_all()
-
-    def more(self, count=5):
-        """Wait for further answers."""
-        with self.asked:
-            goal = len(self.came) + count
-            assert self.asked.wait_for(lambda: len(self.came) >= goal, 60)
-
-    def stop(self):
-        self.ended.set()
-        self.thread.join()
-
-
-class Rotation:
-    """New keys for everybody in a fleet, in the steps of docs/trust.md."""
-
-    def __init__(self, fleet):
-        self.fleet = fleet
-        self.names = ["app", "operator", *IADS, *NODES.values()]
-        self.old = {n: read_secrets(str(fleet.folder / f"{n}.secret"))[0] for n in self.names}
-        self.new = {n: new(str(fleet.folder / f"{n}-next")) for n in self.names}
-
-    def write(self, suffix, *generations):
-        for name in self.names:
-            keys = [generation[name] for generation in generations]
-            part = self.fleet.folder / "part"
-            part.write_text("".join(f"{getattr(key, suffix)}\n" for key in keys))
-            part.chmod(0o600)
-            part.replace(self.fleet.folder / f"{name}.{suffix}")
-
-    def announce(self):
-        self.write("public", self.old, self.new)
-        for iad in IADS:
-            self.fleet.allow(iad)
-
-    def switch(self):
-        self.write("public", self.new, self.old)
-        self.write("secret", self.new, self.old)
-
-    def forget(self):
-        self.write("secret", self.new)
-        self.write("public", self.new)
-        for iad in IADS:
-            self.fleet.allow(iad)
-
-
 def links(fleet):
     """The connections of each master to the other: (its IAD, its port)."""
     found = set()
@@ -213,21 +147,21 @@ def links(fleet):
 
 
 def test_every_key_is_changed_under_load_and_no_query_is_lost(running):
-    streams = [Stream(running, iad) for iad in IADS]
+    streams = [Stream(running.client(iad), ask) for iad in IADS]
     try:
-        rotation = Rotation(running)
+        rotation = Rotation(running, ("app", "operator", *IADS, *NODES.values()))
         before = links(running)
         for step in (rotation.announce, rotation.switch):
             for stream in streams:
                 stream.more()
             step()
             # Connections made now, while those before live on.
-            streams += [Stream(running, iad) for iad in IADS]
+            streams += [Stream(running.client(iad), ask) for iad in IADS]
         # Masters let go of the connections with old keys when their replies have come.
         while before & links(running):
             streams[0].more(1)
         rotation.forget()
-        streams += [Stream(running, iad) for iad in IADS]
+        streams += [Stream(running.client(iad), ask) for iad in IADS]
         for stream in streams:
             stream.more(50)
     finally:
