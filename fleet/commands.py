@@ -42,7 +42,10 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return exits.USAGE
     except click.ClickException as error:
-        return exits.fail(f"{error.format_message().rstrip('.')}; see fleet --help", exits.USAGE)
+        where = getattr(error, "ctx", None)
+        command = where.command_path if where else "fleet"
+        text = f"{error.format_message().rstrip('.')}; see {command} --help"
+        return exits.fail(text, exits.USAGE)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.Abort:

@@ -69,6 +69,7 @@ CHANNEL = Parsed(
     "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
 )
 WINDOW = Parsed("duration", _units("parse_window"))
+INTERVAL = Parsed("duration", _units("parse_interval"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
 SLO = Parsed("objective", _units("parse_slo"))

@@ -7,6 +7,10 @@ import re
 from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
 from agent.wire.messages import Slo
 
+# As on the wire: `SloPercentile`, and a watch's `interval_s`.
+LEAST_PERCENTILE = 0.001
+MOST_PERCENTILE = 99.9999
+SHORTEST_INTERVAL_S = 0.05
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h|d)", re.ASCII)
 _SLO = re.compile(r"p(\d+(?:\.\d+)?)=(.+)", re.ASCII)
@@ -38,6 +42,14 @@ def parse_window(text: str) -> float:
     return seconds
 
 
+def parse_interval(text: str) -> float:
+    """Seconds from one round of a watch to the next: from 50 ms to 366 days."""
+    seconds = parse_duration(text)
+    if not SHORTEST_INTERVAL_S <= seconds <= LONGEST_WINDOW_S:
+        raise UnitError(f"{text!r} is no time between rounds; it is from 50ms to 366d")
+    return seconds
+
+
 def parse_ago(text: str) -> float:
     """How long ago a window ended, in seconds: a duration of at most 366 days."""
     seconds = parse_duration(text)
@@ -60,8 +72,11 @@ def parse_slo(text: str) -> Slo:
     if match is None:
         raise UnitError(f"{text!r} is not an objective; write p99=500ms")
     percentile = float(match[1])
-    if not 0 < percentile < 100:
-        raise UnitError(f"{text!r}: the percentile is above 0 and below 100, as in p99 or p99.9")
+    if not LEAST_PERCENTILE <= percentile <= MOST_PERCENTILE:
+        raise UnitError(
+            f"{text!r}: the percentile is from {LEAST_PERCENTILE:g} to {MOST_PERCENTILE:g}, "
+            "as in p99 or p99.9"
+        )
     return Slo(percentile, parse_timeout(match[2]))
 
 

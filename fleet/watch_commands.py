@@ -8,6 +8,7 @@ import click
 
 from fleet.parameters import (
     CHANNELS,
+    INTERVAL,
     MASTER,
     OBJECTIVE,
     SERIES,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--every",
     "interval_s",
-    type=WINDOW,
+    type=INTERVAL,
     default="5s",
     show_default=True,
     help="Time from one round to the next.",

@@ -1,16 +1,19 @@
 """Durations and objectives: what is read, what is refused, and that both directions agree."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire.messages import Slo
+from agent.wire.standing import Watch
 from fleet.units import (
     UnitError,
     format_duration,
     format_ms,
     parse_ago,
     parse_duration,
+    parse_interval,
     parse_slo,
     parse_timeout,
     parse_window,
@@ -79,11 +82,39 @@ def test_the_usual_objective() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["99=500ms", "p99", "p99=", "p0=1s", "p100=1s", "p99=500", "p99=2h"]
+    "text",
+    [
+        "99=500ms",
+        "p99",
+        "p99=",
+        "p0=1s",
+        "p100=1s",
+        "p0.0009=1s",
+        "p99.99999=5ms",
+        "p99=500",
+        "p99=2h",
+    ],
 )
 def test_bad_objectives_are_refused(text: str) -> None:
     with pytest.raises(UnitError):
         parse_slo(text)
+
+
+def test_what_can_be_written_is_what_the_wire_takes() -> None:
+    for text in ("p0.001=1s", "p99.9999=1h"):
+        msgspec.convert(msgspec.to_builtins(parse_slo(text)), Slo)
+    with pytest.raises(UnitError, match="from 0.001 to 99.9999"):
+        parse_slo("p99.99999=5ms")
+    watch = {
+        "type": "watch",
+        "id": "w",
+        "areas": ["b1"],
+        "slo": {"percentile": 99, "latency_ms": 1},
+    }
+    msgspec.convert(watch | {"style": "periodic", "interval_s": parse_interval("50ms")}, Watch)
+    for text in ("10ms", "0s", "367d"):
+        with pytest.raises(UnitError, match="from 50ms to 366d"):
+            parse_interval(text)
 
 
 def test_windows_have_a_length_and_an_end() -> None:
