@@ -23,7 +23,8 @@ def main() -> int:
         except ModuleNotFoundError as error:
             if error.name not in {"click", "rich"}:
                 raise
-            return fail(f"{error.name} is missing; install sanderling[cli]", USAGE)
+            how = "in a checkout, run .venv/bin/pip install -e '.[cli]'"
+            return fail(f"{error.name} is missing; {how}", USAGE)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")  # a terminal without ° shows ?

@@ -11,7 +11,7 @@ def problem(config: Metrics) -> str | None:
     """Why this configuration cannot be used here, if so, in one line."""
     if config.address and find_spec("prometheus_client") is None:
         return (
-            "metrics.address needs the Prometheus client: pip install 'sanderling[metrics]', "
-            "or leave metrics.address empty"
+            "metrics.address needs the Prometheus client: in a checkout, run "
+            "pip install '.[metrics]', or leave metrics.address empty"
         )
     return None

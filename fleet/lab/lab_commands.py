@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
+from fleet import exits
 from fleet.parameters import SEED, run_directory
 
 
@@ -55,8 +57,11 @@ def autoscale(
 ) -> int:
     """Let the load step up and down, and show what the auto-scaler makes of it.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Needs matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
+    if find_spec("matplotlib") is None:  # before the run, not for the picture at its end
+        how = "in a checkout, run .venv/bin/pip install -e '.[lab]' (make test has it too)"
+        return exits.fail(f"matplotlib is missing; {how}", exits.USAGE)
     from fleet.lab import autoscale as command
 
     return command.run(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from agent.wire.master_config import MasterAutoscale
 from fleet.commands import run
+from fleet.lab import lab_commands
 from fleet.lab.autoscale import virtual_run
 from fleet.lab.autoscale_load import (
     RULES,
@@ -159,3 +160,17 @@ def test_the_command_tells_a_folder_that_holds_something_else(
     (tmp_path / "thesis.tex").write_text("")
     assert run(["lab", "autoscale", "--directory", str(tmp_path)]) == 1
     assert "holds something else than a run" in capsys.readouterr().err
+
+
+def test_a_missing_library_is_said_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lab_commands, "find_spec", lambda _name: None)
+    folder = tmp_path / "run"
+    assert run(["lab", "autoscale", "--directory", str(folder)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("fleet: matplotlib is missing; in a checkout, run ")
+    assert "'.[lab]'" in said.err
+    assert said.err.count("\n") == 1
+    assert not folder.exists()

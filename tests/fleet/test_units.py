@@ -103,7 +103,7 @@ def test_bad_objectives_are_refused(text: str) -> None:
 def test_what_can_be_written_is_what_the_wire_takes() -> None:
     for text in ("p0.001=1s", "p99.9999=1h"):
         msgspec.convert(msgspec.to_builtins(parse_slo(text)), Slo)
-    with pytest.raises(UnitError, match="from 0.001 to 99.9999"):
+    with pytest.raises(UnitError, match=r"from 0\.001 to 99\.9999"):
         parse_slo("p99.99999=5ms")
     watch = {
         "type": "watch",

@@ -155,7 +155,7 @@ def test_without_the_library_it_says_what_to_install(agent, text, tmp_path):
     assert run.returncode == 2
     assert run.stderr == (
         f"error: {config}: metrics.address needs the Prometheus client: "
-        "pip install 'sanderling[metrics]', or leave metrics.address empty\n"
+        "in a checkout, run pip install '.[metrics]', or leave metrics.address empty\n"
     )
     config.write_text(text.partition("[metrics]")[0])
     run = subprocess.run(command, capture_output=True, text=True, check=False)

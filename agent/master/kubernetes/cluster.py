@@ -57,7 +57,8 @@ def open_client(kubeconfig: str) -> Any:
         from kubernetes import client, config
     except ImportError:
         raise ConfigError(
-            "pods.provisioner: kubernetes needs the official client; install sanderling[kubernetes]"
+            "pods.provisioner: kubernetes needs the official client: in a checkout, run "
+            "pip install '.[kubernetes]'"
         ) from None
     settings = client.Configuration()
     load: Any = config  # its functions have no types
