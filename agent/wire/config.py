@@ -144,8 +144,11 @@ def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
+        from agent.wire.config_words import explain  # only an error needs it
+
         text, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`").lstrip(".")
+        text = explain(text, kind, where)
         raise ConfigError(f"{source}: {where + ': ' if where else ''}{text}") from None
 
 

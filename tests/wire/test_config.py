@@ -9,6 +9,8 @@ import pytest
 
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.wire.config import ConfigError, load, parse, section_of
+from agent.wire.config_words import PATTERNS
+from agent.wire.drs_config import DrsConfig
 from agent.wire.edge_config import EdgeConfig
 from agent.wire.master_config import MasterConfig
 
@@ -87,7 +89,17 @@ def test_defaults():
         (
             MasterConfig,
             MASTER + '[scheduling]\npolicy = "edf"',
-            "scheduling.policy: Invalid enum value 'edf'",
+            "scheduling.policy: Invalid enum value 'edf'; choose one of fifo, spr, tedfq, edfq",
+        ),
+        (
+            MasterConfig,
+            MASTER.replace('name = "iad3"', 'name = "iad 3"'),
+            "iad.name: Expected a name of 1–64 letters, digits, _ . -",
+        ),
+        (
+            MasterConfig,
+            MASTER.replace('"b1/f4"', '"b1", "b1//f4"'),
+            "pool[0].areas[1]: Expected an area: a path of at most 16 names, such as b1/f4/r413",
         ),
     ],
 )
@@ -194,6 +206,24 @@ def test_the_deadline_estimator_takes_what_the_file_may_say(
         window_s=found.window_s,
         cold_start_s=found.cold_start_ms / 1e3,
     )
+
+
+@pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig, DrsConfig])
+def test_every_pattern_has_words(kind):
+    def patterns(found):
+        if isinstance(found, msgspec.inspect.StrType):
+            yield found.pattern
+        elif isinstance(found, msgspec.inspect.Metadata):
+            yield from patterns(found.type)
+        elif isinstance(found, msgspec.inspect.VarTupleType):
+            yield from patterns(found.item_type)
+        elif isinstance(found, msgspec.inspect.StructType):
+            for field in found.fields:
+                yield from patterns(field.type)
+
+    used = set(patterns(msgspec.inspect.type_info(kind))) - {None}
+    assert used
+    assert used <= PATTERNS.keys()
 
 
 def test_a_file_that_is_missing_or_no_toml(tmp_path):
