@@ -9,9 +9,12 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from agent.sockets.allow_list import Party
+from agent.sockets.dealer import EARLY_REDIAL_S, EARLY_REDIALS
 from agent.sockets.guard import Guard
 from agent.sockets.keys import new
 from agent.wire.config import ConfigError, Trust
+from agent.wire.senders import Sender
 from tests.sockets.conftest import PATIENCE_MS, ask, destroyed, free_port
 
 
@@ -152,9 +155,6 @@ def test_the_allow_list_may_change_while_connections_live(serve, clients, key):
 
 
 def test_parties_of_the_market_get_in_once_they_are_known(serve, clients, key):
-    from agent.sockets.allow_list import Party
-    from agent.wire.senders import Sender
-
     shop = key("shop")
     served = serve()
     asked = []
@@ -271,4 +271,24 @@ def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp
         assert ask(sock) == b"iad iad2: hello"
         sock.close(0)
         guard.tick(now + 1.0)  # a closed socket is forgotten
+        guard.zap.socket.close(0)
+
+
+def test_a_dealer_that_was_refused_tries_twice_early(serve, key, tmp_path):
+    """The other end hears of a party of the market when it calls, and asks who that is."""
+    me = key("me")
+    served = serve()
+    now = 0.0
+    with destroyed(zmq.Context()) as context:
+        guard = Guard(context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print)
+        sock = guard.dealer(served.address, 1_000, (served.key.public,))
+        for attempt in range(1, EARLY_REDIALS + 1):
+            assert not sock.poll(300, zmq.POLLOUT)
+            assert guard.next_due <= now + EARLY_REDIAL_S
+            if attempt == EARLY_REDIALS:
+                served.guard.set_parties("accounts", [Party(Sender("iad", "iad2"), (me.public,))])
+            now += EARLY_REDIAL_S
+            guard.tick(now)
+        assert ask(sock) == b"iad iad2: hello"
+        sock.close(0)
         guard.zap.socket.close(0)
