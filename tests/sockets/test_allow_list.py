@@ -102,7 +102,7 @@ def test_without_a_file_only_parties_are_allowed():
         (f'["{KEYS[3]}"]', "[]", "iad[0].keys: Expected `array` of length"),
         (KEYS[3], "short", "iad[0].keys[0]: Expected `str` matching regex"),
         ("[[iad]]\n", f'[[node]]\nname = "n1"\nkeys = ["{KEYS[4]}"]\n[[iad]]\n', "node n1 stands"),
-        ('name = "n1"', 'name = "n 1"', "node[0].name: Expected `str`"),
+        ('name = "n1"', 'name = "n 1"', "node[0].name: Expected a name"),
         ("rate_per_s = 5", "rate_per_s = 0", "client[0].rate_per_s: Expected"),
     ],
 )
