@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -20,6 +21,10 @@ from agent.wire.unions import ClientReply
 LONGEST_QUIET_S = 30.0
 QUIET_GRACE_S = 5.0
 CANCEL_MS = 1_000.0
+
+
+def _ignore(_word: str) -> None:
+    """Who shows words to nobody."""
 
 
 class WatchError(ValueError):
@@ -52,6 +57,9 @@ class Rounds:
         self.watch = watch
         self.after = watch.after or 0
         self.message = ""  # the master's last word on why less comes than was asked for
+        self.looked_at = self.after  # rounds that are done with by the master's last word
+        # Called with each new word on why nothing or less comes, while the loop waits.
+        self.on_word: Callable[[str], None] = _ignore
         self._client = client
         self._detach = detach
         self._patience_s = patience_s
@@ -68,6 +76,11 @@ class Rounds:
     def id(self) -> str:
         """Who knows it can go on with the watch; without keys it is all that protects the watch."""
         return self.watch.id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be more rounds, by the master's last word."""
+        return self._state == "open"
 
     def __enter__(self) -> Self:
         return self
@@ -120,11 +133,11 @@ class Rounds:
                 self._client.send_message(Cancel(self.id))
                 self._leave("open", timeout_ms)
         except NoReplyError:
-            return False
+            self._state = "lost"
         finally:
             self._received.clear()
             self._client.forget(self.id)
-        return True
+        return self._state != "lost"
 
     def acknowledge(self) -> None:
         """The round last given is taken; asking for the next one says so too."""
@@ -142,7 +155,10 @@ class Rounds:
                     self._last = message.number
                     self._received.append(message)
             case Watching():
-                self._state, self.message = message.state, message.message
+                self._state, known, self.message = message.state, self.message, message.message
+                self.looked_at = max(self.looked_at, message.next_round - 1)
+                if message.state == "open" and message.message not in ("", known):
+                    self.on_word(message.message)
                 if message.state == "finished":
                     # Of rounds that did not fire the master learns only now that nobody waits.
                     self._client.send_message(Acknowledge(self.id, message.next_round - 1))
@@ -152,6 +168,10 @@ class Rounds:
     def _watch_again(self) -> None:
         """Nothing came for a while: the connection or the master may be new."""
         self._heard_s = time.monotonic()
+        # A trigger that does not hold makes no noise: then only a second silence says something.
+        if self.watch.style != "event" or self._sent_again > 1:
+            quiet_s = self._sent_again * self._quiet_s
+            self.on_word(f"no word from the master for {quiet_s:.0f} s; asking again")
         self._client.send_message(replace(self.watch, after=self._last))
 
     def _leave(self, state: str, timeout_ms: float) -> None:
@@ -160,5 +180,5 @@ class Rounds:
             self._client.take(max(0.0, (give_up - time.monotonic()) * 1e3))
 
     def _check(self) -> None:
-        if self._state in ("refused", "cancelled"):
+        if self._state in ("refused", "cancelled", "lost"):
             raise WatchError(self.message or "the watch was cancelled")

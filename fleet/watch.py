@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -10,6 +11,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.scheduling.standing import LAG_S
 from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
 from agent.wire.messages import Slo
@@ -21,6 +23,8 @@ from fleet.units import format_duration, format_ms, format_slo
 # Wide enough for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
 MOST_AREAS_NAMED: Final = 4
+# A round that comes so much after it was due is marked; a clock that is off by less is no harm.
+LATE_S: Final = 5.0
 
 
 class Options(Struct, frozen=True):
@@ -93,21 +97,30 @@ def _show(rounds: Rounds, options: Options) -> int:
         screen.line(err, "an area's channels: lowest, mean and highest value", style="dim")
         header = ROUND.format("round", "window's end", "areas", "time", "SLO")
         screen.line(out, header.rstrip(), "bold")
+    if rounds.message:
+        screen.line(err, rounds.message, style="yellow")
+    rounds.on_word = lambda word: screen.line(err, word, style="yellow")
     try:
         for each in islice(rounds, options.rounds):
             _count(tally, each)
             if options.as_json:
                 replies.write_json(each)
             else:
-                for text in round_lines(each):
+                for text in round_lines(each, time.time()):
                     screen.line(out, text)
     except KeyboardInterrupt:
         status = exits.INTERRUPTED
+    except WatchError as error:
+        status = exits.fail(f"refused: {error}", exits.REFUSED)
+        if not tally.rounds:
+            return status
     rounds.acknowledge()
-    screen.line(err, summary_line(tally, options.slo))
+    if not options.detach:
+        rounds.cancel()  # the reply says how many rounds there were
+    screen.line(err, summary_line(tally, options.slo, rounds.looked_at, options.trigger))
     if status == exits.DONE and tally.rounds == tally.refused > 0:
         status = exits.REFUSED
-    if options.detach:
+    if options.detach and rounds.is_open:
         screen.line(err, f"left open; go on with --resume {rounds.id} --after {rounds.after}")
     return status
 
@@ -132,8 +145,9 @@ def _headline(rounds: Rounds, options: Options) -> str:
 # --- a round --------------------------------------------------------------------------------------
 
 
-def round_lines(each: Round) -> list[Text]:
-    """A round in a line, its areas in a line each, and what is missing."""
+def round_lines(each: Round, now_s: float) -> list[Text]:
+    """A round in a line, its areas in a line each, and what is missing. It came at `now_s` on the
+    wall clock."""
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
@@ -145,6 +159,9 @@ def round_lines(each: Round) -> list[Text]:
     )
     colour = {"kept": "green", "missed": "yellow", "refused": "red"}[slo]
     head.stylize(colour, len(head) - len(slo))
+    late_s = now_s - each.end_ms / 1e3 - LAG_S - answer.elapsed_ms / 1e3
+    if late_s > LATE_S:
+        head.append(f"  late {format_duration(round(late_s))}", style="yellow")
     if each.fired:
         head.append("  ")
         head.append("fired: " + _named(each.fired), style="bold magenta")
@@ -178,8 +195,13 @@ def _named(areas: tuple[str, ...]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def summary_line(tally: Tally, slo: Slo) -> str:
-    """How many rounds came, and how many of them missed the SLO or were refused."""
+def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> str:
+    """How many rounds came, and how many of them missed the SLO or were refused; of `looked_at`
+    rounds if there is a `trigger`."""
+    if not tally.rounds:
+        if not trigger or not looked_at:
+            return "no round came"
+        return f"the trigger never held in {looked_at} round{'s' * (looked_at != 1)}"
     text = f"{tally.rounds} round{'s' * (tally.rounds != 1)}, "
     late = tally.missed - tally.refused
     text += (

@@ -61,7 +61,9 @@ class StandingPlane:
         self._public = public
         self._queries = scheduler
         self._wall = wall
-        self._standing = StandingScheduler(read_trigger, most_watches=config.clients.most_watches)
+        self._standing = StandingScheduler(
+            read_trigger, scheduler.capability, most_watches=config.clients.most_watches
+        )
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.
         self._answers: deque[RoundAnswered] = deque()

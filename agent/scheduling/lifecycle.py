@@ -47,6 +47,7 @@ WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("attached", "finished"): "its last round was acknowledged, or did not fire",
     ("finished", "attached"): "watch again",
     ("finished", "finished"): "its client does not know it yet",
+    ("attached", "refused"): "a round was refused for good, and those before it were sent",
     ("attached", "cancelled"): "cancel",
     ("detached", "cancelled"): "cancel",
     ("finished", "cancelled"): "cancel",

@@ -95,6 +95,11 @@ class QueryScheduler:
         """Queries that wait for task results."""
         return len(self._timers)
 
+    def capability(self, service: str) -> str | None:
+        """The one channel that a service gives, empty for all; None: it is not known here."""
+        pool = self._pools.get(service)
+        return None if pool is None else pool.service.capability
+
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""

@@ -8,11 +8,12 @@ and gives the same readings: the master keeps no answer, only how far the client
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from msgspec.structs import fields, replace
 
 from agent.scheduling.admission import may_query
-from agent.scheduling.standing_answers import as_asked, fired_areas
+from agent.scheduling.standing_answers import as_asked, fired_areas, unknown_channels
 from agent.scheduling.standing_entry import MOST_AHEAD, RoundEntry, WatchEntry, end_of, rounds_of
 from agent.scheduling.standing_events import (
     AcknowledgeArrived,
@@ -48,6 +49,8 @@ MOST_WATCHES = 10_000
 MOST_WATCHED_AREAS = 500_000
 # A refusal that only says "not now" is tried again after 0.25 s, 0.5 s …, each time of one round.
 NOT_NOW = ("over_rate", "overloaded")
+# Asked again, it would be refused again.
+FOR_GOOD = ("unknown_service", "not_authorised", "malformed")
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 # A master that starts before its clock was set back may see clients that are ahead of it.
@@ -59,18 +62,21 @@ class StandingScheduler:
 
     `now` is wall-clock time here, in seconds since 1970 UTC: windows are what nodes date their
     readings with. `most_watches` bounds those of one client; `read_trigger` reads the language of
-    triggers. Every event is O(log watches) and the answers that it sends.
+    triggers. `capability_of` a service is the one channel that it gives, empty for all; None: it is
+    not known here. Every event is O(log watches) and the answers that it sends.
     """
 
     def __init__(
         self,
         read_trigger: ReadTrigger,
+        capability_of: Callable[[str], str | None],
         *,
         most_watches: int,
         lag_s: float = LAG_S,
         expire_s: float = EXPIRE_S,
     ) -> None:
         self._read_trigger = read_trigger
+        self._capability_of = capability_of
         self._most_watches = most_watches
         self._lag_s = lag_s
         self._expire_s = expire_s
@@ -138,8 +144,8 @@ class StandingScheduler:
         if watch.after is not None:
             return _refuse(
                 event,
-                f"no watch {watch.id!r} is open here: it was cancelled, or nothing was heard of "
-                f"its client for {self._expire_s / 60:g} min; watch anew without 'after'",
+                f"no watch {watch.id!r} is open here: it was cancelled or refused, or nothing was "
+                f"heard of its client for {self._expire_s / 60:g} min; watch anew without 'after'",
             )
         return self._new_watch(key, event, now)
 
@@ -157,6 +163,8 @@ class StandingScheduler:
             trigger = self._trigger(event.watch)
         except ValueError as error:
             return _refuse(event, f"trigger: {error}")
+        if problem := self._not_given(event.watch, trigger):
+            return _refuse(event, problem)
         saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch)
         entry = WatchEntry(key, saved, trigger, now)
         self._watches[key] = entry
@@ -238,9 +246,33 @@ class StandingScheduler:
         entry.trouble = _trouble(round_entry.number, answer)
         round_entry.become("answered")
         round_entry.answer = answer
-        if entry.trigger is not None:
-            round_entry.fired = fired_areas(answer, entry.trigger)
-        return self._go_on(entry, now)
+        round_entry.ends = self._ends(entry, round_entry.number, answer)
+        if entry.trigger is None:
+            return self._go_on(entry, now)
+        round_entry.fired = fired_areas(answer, entry.trigger)
+        return [*self._warn(entry, answer, entry.trigger), *self._go_on(entry, now)]
+
+    def _ends(self, entry: WatchEntry, number: int, answer: Answer) -> bool:
+        """Whether the watch has no future. Later than at its first round only this master's own
+        refusals say so: another IAD may refuse while a service changes."""
+        if answer.status != "refused" or answer.reason not in FOR_GOOD:
+            return False
+        service = entry.watch.service
+        refused = may_query(entry.sender, service)
+        return number == 1 or refused is not None or self._capability_of(service) is None
+
+    def _warn(
+        self, entry: WatchEntry, answer: Answer, trigger: Trigger
+    ) -> list[StandingInstruction]:
+        """Tell the client, once, that its trigger looks at what is not there."""
+        word = unknown_channels(answer, trigger)[:500]
+        if not word:
+            return []
+        entry.trouble = f"{entry.trouble}; {word}"[:500] if entry.trouble else word
+        if entry.warned:
+            return []
+        entry.warned = True
+        return [SendStanding(entry.peer, Watching(entry.watch.id, "open", entry.settled + 1, word))]
 
     def _put_off(
         self, entry: WatchEntry, round_entry: RoundEntry, answer: Answer, now: float
@@ -261,6 +293,8 @@ class StandingScheduler:
             instructions.append(SaveCursor(entry.key, entry.cursor))
         if entry.settled == entry.total:
             return instructions + self._finish(entry)
+        if (next_one := entry.rounds.get(entry.sent + 1)) is not None and next_one.ends:
+            return instructions + self._refuse_for_good(entry, next_one)
         instructions += self._ask(entry, now)
         self._set_timer(entry)
         return instructions
@@ -268,6 +302,8 @@ class StandingScheduler:
     def _send(self, entry: WatchEntry) -> list[StandingInstruction]:
         instructions: list[StandingInstruction] = []
         while (next_one := entry.rounds.get(entry.sent + 1)) is not None:
+            if next_one.ends:
+                break
             if next_one.state == "answered":
                 instructions += self._send_or_pass(entry, next_one)
             elif next_one.state != "passed":
@@ -339,6 +375,17 @@ class StandingScheduler:
             raise ValueError(f"with it the watch is about more than {MAX_CHANNELS} channels")
         return trigger
 
+    def _not_given(self, watch: Watch, trigger: Trigger | None) -> str:
+        """What the watch is about and its service does not give, in words; empty: nothing."""
+        capability = self._capability_of(watch.service)
+        if capability is None:
+            return f"no service {watch.service} here: see `fleet service list`"
+        channels = (*watch.channels, *(() if trigger is None else trigger.channels))
+        others = sorted({name for name in channels if name != capability})
+        if not capability or not others:
+            return ""
+        return f"service {watch.service} gives {capability} and no more: no {' or '.join(others)}"
+
     def _attach(self, entry: WatchEntry, event: WatchArrived) -> None:
         if entry.state != "new":
             self._owned[entry.owner] -= 1
@@ -356,6 +403,14 @@ class StandingScheduler:
             return [*self._forget(entry), reply]
         self._set_timer(entry)
         return [reply]
+
+    def _refuse_for_good(self, entry: WatchEntry, ending: RoundEntry) -> list[StandingInstruction]:
+        """The client has all rounds up to here, or is about to; there are no more."""
+        entry.become("refused")
+        assert ending.answer is not None
+        word = _trouble(ending.number, ending.answer)
+        reply = Watching(entry.watch.id, "refused", entry.settled + 1, word)
+        return [*self._forget(entry), SendStanding(entry.peer, reply)]
 
     def _forget(self, entry: WatchEntry) -> list[StandingInstruction]:
         entry.rounds.clear()

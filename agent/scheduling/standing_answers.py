@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -18,6 +18,23 @@ C = TypeVar("C")
 def fired_areas(answer: Answer, trigger: Trigger) -> tuple[str, ...]:
     """The areas in which the trigger holds. O(readings)."""
     return tuple(result.area for result in answer.results if trigger.holds(result))
+
+
+def unknown_channels(answer: Answer, trigger: Trigger) -> str:
+    """Channels of the trigger that no area gives, in words; empty: there are none. A misspelt one
+    would make no noise for ever. O(areas)."""
+    given = {name for result in answer.results for name in _channels(result)}
+    lacking = [name for name in trigger.channels if name not in given]
+    if not lacking or not answer.results:
+        return ""
+    there = f"; there is {', '.join(sorted(given))}" if given else ""
+    return f"the trigger: no area that answered gives {' or '.join(lacking)}{there}"
+
+
+def _channels(result: AreaResult) -> Iterable[str]:
+    if result.series is not None:
+        return result.series.values
+    return result.aggregate.channels if result.aggregate is not None else ()
 
 
 def as_asked(answer: Answer, watch: Watch) -> Answer:

@@ -22,13 +22,15 @@ ID_CHARACTERS = 48
 class RoundEntry:
     """One round from the time that it is asked until the client has it."""
 
-    __slots__ = ("answer", "fired", "number", "state")
+    __slots__ = ("answer", "ends", "fired", "number", "state")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.state = "new"
         # As long as rounds before it are missing.
         self.answer: Answer | None = None
+        # Whether the watch ends with it: it is refused, and so would be those after it.
+        self.ends = False
         self.fired: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class WatchEntry:
     __slots__ = (
         "acknowledged", "held_until_s", "key", "owner", "peer", "refusals", "rounds", "saved",
         "seen_s", "sender", "sent", "settled", "start_ms", "state", "timer", "total", "trigger",
-        "trouble", "watch",
+        "trouble", "warned", "watch",
     )  # fmt: skip
 
     def __init__(self, key: WatchKey, saved: SavedWatch, trigger: Trigger | None, now: float):
@@ -72,6 +74,8 @@ class WatchEntry:
         self.refusals = 0
         # Why less comes than was asked for, in words; empty: nothing is wrong.
         self.trouble = ""
+        # Whether its client was told of channels that its trigger does not find.
+        self.warned = False
         self.timer = -1
 
     def __repr__(self) -> str:

@@ -281,7 +281,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
             )
             with standing as rounds:
                 for each in rounds:
-                    for text in watch.round_lines(each):
+                    for text in watch.round_lines(each, time.time()):
                         screen.line(show.console, text)
 
 

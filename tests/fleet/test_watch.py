@@ -96,6 +96,7 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (("--resume", "abc"), 2, "--resume and --after go together"),
         (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
         (("--stream",), 2, "leave window_s out"),
+        (("--service", "nope"), 3, "refused: no service nope here: see `fleet service list`"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -107,11 +108,13 @@ def test_what_is_wrong_is_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_only_refusals_are_a_refusal(bed: Testbed) -> None:
-    done = watch(bed, "--area", "b1", "--service", "nope", "--rounds", "1")
-    assert done.returncode == 3
-    assert done.stdout.splitlines()[1].endswith("refused")
-    assert "nope" in done.stdout.splitlines()[2]
+def test_a_misspelt_channel_is_said_and_silence_is_no_success(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--when", "temprature > 20", "--for", "600ms")
+    assert done.returncode == 0
+    *_, word, summary = done.stderr.splitlines()
+    assert word.startswith("the trigger: no area that answered gives temprature; there is ")
+    assert "temperature" in word
+    assert summary == "the trigger never held in 2 rounds"
 
 
 # --- lines --------------------------------------------------------------------------------------
@@ -129,7 +132,7 @@ def test_a_partial_round_says_what_is_missing() -> None:
         missing=(Missing("b1/f5", "node_down"),),
     )
     fired = tuple(f"b1/f{number}" for number in range(6))
-    lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired))]
+    lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired), 18.8)]
     assert lines[0].startswith("    17  ")
     assert "1/2   12.3 s  missed" in lines[0]
     assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
@@ -137,9 +140,18 @@ def test_a_partial_round_says_what_is_missing() -> None:
     assert lines[2] == "        missing b1/f5: its edge node is down"
 
 
+def test_a_round_that_came_long_after_it_was_due_is_late() -> None:
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1))
+    [in_time] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 16.4)
+    assert in_time.plain.endswith("kept")
+    [late] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 23.5)
+    assert late.plain.endswith("3.8 ms  kept  late 12s")
+
+
 def test_the_summary_counts() -> None:
     slo = Slo(99.0, 500.0)
-    assert summary_line(Tally(1), slo) == "1 round, none missed p99 ≤ 500 ms"
-    assert (
-        summary_line(Tally(5, 3, 1), slo) == "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
-    )
+    assert summary_line(Tally(1), slo, 1) == "1 round, none missed p99 ≤ 500 ms"
+    text = "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
+    assert summary_line(Tally(5, 3, 1), slo, 5) == text
+    assert summary_line(Tally(), slo, 0, "co2 > 3") == "no round came"
+    assert summary_line(Tally(), slo, 1, "co2 > 3") == "the trigger never held in 1 round"

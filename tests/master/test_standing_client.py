@@ -98,6 +98,29 @@ def test_a_silent_master_is_asked_again_from_the_last_round_on(script, open_watc
     assert (again.id, again.after, again.areas) == (rounds.id, 1, ("b1",))
 
 
+@pytest.mark.parametrize(("style", "heard"), [({}, 3), ({"style": "event", "trigger": "x > 1"}, 2)])
+def test_who_waits_hears_that_the_master_is_silent(script, open_watch, monkeypatch, style, heard):
+    monkeypatch.setattr(rounds_module, "QUIET_GRACE_S", 0.01)
+    words = []
+    rounds = open_watch(patience_s=0.2, **style)
+    rounds.on_word = words.append
+    with pytest.raises(NoReplyError):
+        next(rounds)
+    # A silence is 0.064 s: the fourth is beyond the patience, the first of a trigger means nothing.
+    assert words == ["no word from the master for 0 s; asking again"] * heard
+
+
+def test_who_waits_hears_each_new_word_of_the_master_once(script, open_watch):
+    rounds, words = open_watch(style="event", trigger="x > 1"), []
+    rounds.on_word = words.append
+    for word in ("", "no area gives x", "no area gives x"):
+        script.send(Watching(rounds.id, "open", 8, word))
+    script.round(9, 0)
+    assert next(rounds).number == 9
+    assert words == ["no area gives x"]
+    assert rounds.looked_at == 7
+
+
 def test_answers_and_rounds_find_their_way(script, open_watch):
     rounds = open_watch()
     client = rounds._client
@@ -126,6 +149,7 @@ def test_the_end_of_the_block_cancels(script, open_watch):
 def test_a_cancel_that_nobody_confirms_says_so(script, open_watch):
     rounds = open_watch()
     assert not rounds.cancel(timeout_ms=1.0)
+    assert not rounds.is_open
     assert script.receive() == Cancel(rounds.id)
 
 

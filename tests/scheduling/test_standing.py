@@ -22,7 +22,7 @@ from agent.scheduling.standing_events import (
     WatchArrived,
 )
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import AreaResult, ChannelAggregate, Series, Slo
+from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series, Slo
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.senders import Sender
 from agent.wire.standing import Acknowledge, Cancel, Round, StandingReply, Watch, Watching
@@ -44,7 +44,9 @@ class Rig:
     def __init__(self, **options):
         self.now = T0
         options = {"most_watches": 3} | options
-        self.scheduler = StandingScheduler(options.pop("read_trigger", read_stub), **options)
+        self.services = {"default": "", "air": "humidity"}
+        read_trigger = options.pop("read_trigger", read_stub)
+        self.scheduler = StandingScheduler(read_trigger, self.services.get, **options)
         self.all, self.sent, self.asked = [], [], []
 
     def do(self, event):
@@ -163,6 +165,74 @@ def test_other_refusals_are_the_rounds_answer():
     rig.answer(reason="infeasible")
     assert rig.sent[-1].answer.reason == "infeasible"
     assert rig.sent[-1].fired == ()
+
+
+@pytest.mark.parametrize("reason", ["unknown_service", "not_authorised", "malformed"])
+def test_a_first_round_that_is_refused_for_good_ends_the_watch(reason):
+    rig = Rig()
+    rig.watch(watch())
+    rig.until(1.0 + LAG_S)
+    rig.answer(reason=reason)
+    assert rig.sent[-1].state == "refused"
+    assert rig.sent[-1].message.startswith("round 1 was refused: ")
+    assert rig.rounds == []
+    assert rig.scheduler.open_watches == 0
+    assert rig.all[-2] == ForgetWatch(("alice", "w"))
+
+
+def test_a_service_that_is_dropped_ends_its_watches_after_the_rounds_before():
+    rig = Rig()
+    rig.watch(watch(service="air"))
+    rig.until(3.0 + LAG_S)
+    first, second, third = rig.asked
+    del rig.services["air"]
+    rig.answer(third, reason="unknown_service")
+    rig.answer(second, reason="unknown_service")
+    assert rig.scheduler.open_watches == 1
+    rig.answer(first)
+    assert rig.rounds == [1]
+    assert (rig.sent[-1].state, rig.sent[-1].next_round) == ("refused", 1)
+    assert rig.sent[-1].message.startswith("round 2 was refused: ")
+    assert rig.scheduler.next_tick is None
+
+
+def test_another_iad_that_refuses_while_the_service_changes_does_not_end_a_watch():
+    rig = Rig()
+    rig.watch(watch())
+    rig.until(2.0 + LAG_S)
+    rig.answer()
+    rig.answer(reason="unknown_service")
+    assert rig.rounds == [1, 2]
+    assert rig.scheduler.open_watches == 1
+
+
+def test_a_watch_on_what_its_service_does_not_give_is_refused_at_once():
+    rig = Rig(read_trigger=lambda _: StubTrigger(channels=("temperature",)))
+    reply = rig.watch(watch("event", trigger="x", service="air"))
+    assert reply.state == "refused"
+    assert reply.message == "service air gives humidity and no more: no temperature"
+    assert "no more: no co2" in rig.watch(watch(service="air", channels=("co2",))).message
+    assert rig.watch(watch(service="air", channels=("humidity",))).state == "open"
+    reply = rig.watch(watch(id="v", service="nope"))
+    assert reply.message == "no service nope here: see `fleet service list`"
+
+
+def test_a_channel_that_no_area_gives_is_told_once():
+    rig = Rig(read_trigger=lambda _: StubTrigger(channels=("temprature",)))
+    rig.watch(watch("event", trigger="x"))
+    rig.until(3.0 + LAG_S)
+    aggregate = Aggregate(
+        0, 1, {c: ChannelAggregate(1, 1.0, 1.0, 1.0) for c in ("co2", "humidity")}
+    )
+    rig.answer(reason="infeasible")
+    rig.acknowledge(1)
+    word = "the trigger: no area that answered gives temprature; there is co2, humidity"
+    for _ in range(2):
+        ask = rig.asked.pop(0)
+        answer = replace(answer_to(ask.query), results=(AreaResult("b1/f4", aggregate=aggregate),))
+        rig.do(RoundAnswered(ask.token, answer))
+    assert [m for m in rig.sent if isinstance(m, Watching)][1:] == [Watching("w", "open", 2, word)]
+    assert rig.watch(watch("event", trigger="x", after=1)).message == word
 
 
 def test_only_rounds_that_fire_are_sent_and_say_which_was_before():
