@@ -30,6 +30,8 @@ DIGITS = 4
 # What a counter-offer may not fall below, in tasks per second and in milliseconds.
 LEAST_RATE_PER_S = 0.001
 LEAST_BUDGET_MS = 0.001
+# Terms so many times off in rate or budget are of no use to a buyer, who is told why instead.
+FARTHEST = 10.0
 # Smaller shares and times count as this: terms may hold numbers whose reciprocal no double holds.
 LEAST = 1e-300
 
@@ -109,7 +111,7 @@ def counter_offer(
     terms: Terms, means_s: Mapping[str, float], sold: Mapping[str, Demand], most: int
 ) -> Terms | None:
     """The terms nearest to `terms` that the nodes can keep: the highest rate within the budget, or,
-    where no rate will do, the shortest budget at that rate. None if there is neither."""
+    where no rate will do, the shortest budget at that rate. None if neither is near."""
     offers = (
         _slower(terms, means_s, sold, most),
         _longer(terms, means_s, sold, most),
@@ -127,7 +129,7 @@ def _slower(
         before = sold.get(node, NOTHING)
         decay = (before + asked).decay_per_s
         rate = min(rate, most * (1.0 / mean_s - decay) - before.rate_per_s)
-    if rate < LEAST_RATE_PER_S:
+    if rate < max(LEAST_RATE_PER_S, terms.rate_per_s / FARTHEST):
         return None
     return replace(terms, rate_per_s=_rounded(rate, math.floor))
 
@@ -143,7 +145,7 @@ def _longer(
         return None
     # θ times x̄ is the same for every budget.
     budget_ms = decay_per_s(terms.percentile, 1.0, len(means_s)) / decay * 1e3
-    if not budget_ms < LONGEST_TIMEOUT_MS / 2:
+    if not budget_ms < min(LONGEST_TIMEOUT_MS / 2, terms.budget_ms * FARTHEST):
         return None
     return replace(
         terms, budget_ms=_rounded(max(budget_ms, terms.budget_ms, LEAST_BUDGET_MS), math.ceil)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from _core.orderstats import task_percentile
+from agent.market.advice import advice
 from agent.market.delivery import Retry, Send
 from agent.market.pools import in_words
 from agent.wire.areas import covers
@@ -120,6 +121,14 @@ class Negotiation:
         kept = [area for c in self._candidates.values() for area in c.member.areas]
         lost = {area for c in self._out.values() for area in c.member.areas}
         return sorted(a for a in lost if not any(covers(k, a) for k in kept))
+
+    @property
+    def advice(self) -> str:
+        """What the buyer may do where too few are left."""
+        wanted = self._wanted
+        answers = {iad: c.offer for iad, c in self._out.items()}
+        short = wanted.fewest - len(self._candidates)
+        return advice(wanted.rate_per_s, wanted.latency_ms, wanted.relax, answers, short)
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -239,6 +248,8 @@ def _step(candidate: _Candidate) -> Step:
         outcome = "accepted"
     elif offer.counter is not None and offer.verdict == "countered":
         outcome = f"counter-offer: {in_words(offer.counter)}"
+        if offer.message:
+            outcome += f" ({offer.message})"
     else:
         outcome = f"refused: {offer.message or 'no reason given'}"
     return Step("negotiate", candidate.member.iad, outcome[:512], candidate.asked)

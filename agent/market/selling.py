@@ -7,6 +7,7 @@ Pure: `Seller.handle(event, now)` returns what to do. What it must find again af
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +23,6 @@ from agent.market.estimation import (
 from agent.market.pools import (
     Instruction,
     Tick,
-    in_words,
     may_trade,
     no_harder,
     own_terms,
@@ -38,6 +38,7 @@ from agent.market.selling_events import (
     Serve,
     SetPods,
 )
+from agent.market.shortage import cannot_keep, shortage
 from agent.wire.areas import covers
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
 from agent.wire.senders import Sender
@@ -52,8 +53,16 @@ MOST_NAMES = 1_000_000
 # Versions of services left, so that a late Join does not revive one.
 MOST_REMEMBERED = 1_000
 
-# Areas → the live edge nodes that cover them, each with its mean execution time in seconds.
-Resources = Callable[[Sequence[str]], Mapping[str, float]]
+
+class NodeTime(NamedTuple):
+    """A node's mean execution time in seconds, over so many samples; a guess if there are none."""
+
+    mean_s: float
+    samples: int
+
+
+# Areas → the live edge nodes that cover them.
+Resources = Callable[[Sequence[str]], Mapping[str, NodeTime]]
 
 
 class _Hold(Struct, frozen=True):
@@ -95,6 +104,7 @@ class Seller:
         # By owner too: nobody else's word keeps a service away.
         self._left: dict[tuple[str, str], int] = {}
         self._means_s: dict[str, float] = {}
+        self._unmeasured: set[str] = set()
         self._pods: dict[tuple[str, str], int] = {}
 
     # --- what the shell asks -----------------------------------------------------------------
@@ -161,11 +171,10 @@ class Seller:
             )
             return Offer(propose.id, "accepted", hold_s=self._hold_s)
         counter = counter_offer(propose.terms, means_s, sold, self._most)
+        cause = shortage(propose.terms, means_s, self._most, self._unmeasured)
         if counter is None:
-            text = f"cannot keep {in_words(propose.terms)}, nor anything near it, at this time"
-            return Offer(propose.id, "refused", message=text)
-        text = f"would keep {in_words(counter)}"
-        return Offer(propose.id, "countered", counter=counter, message=text)
+            return Offer(propose.id, "refused", message=cannot_keep(propose.terms, cause))
+        return Offer(propose.id, "countered", counter=counter, message=cause)
 
     def _unfit(self, buyer: Sender, service: str, capability: str, areas: Sequence[str]) -> str:
         """Why a proposal is not even reckoned, or nothing."""
@@ -253,7 +262,8 @@ class Seller:
         if not means_s:
             return "no edge node is live in these areas now", {}
         if not affordable(terms, means_s, self._sold(service.id), self._most):
-            return f"cannot keep {in_words(terms)}", {}
+            cause = shortage(terms, means_s, self._most, self._unmeasured)
+            return cannot_keep(terms, cause), {}
         return "", means_s
 
     def _leave(self, sender: Sender, leave: Leave, now: float) -> tuple[str, list[Instruction]]:
@@ -309,9 +319,12 @@ class Seller:
         return all(any(covers(o, area) for o in offered) for area in areas)
 
     def _look(self, areas: Sequence[str]) -> dict[str, float]:
-        found = dict(self._resources(areas))
-        self._means_s.update(found)
-        return found
+        found = self._resources(areas)
+        means_s = {node: time.mean_s for node, time in found.items()}
+        self._means_s.update(means_s)
+        self._unmeasured.difference_update(means_s)
+        self._unmeasured.update(node for node, time in found.items() if not time.samples)
+        return means_s
 
     def _sold(self, without: str) -> dict[str, Demand]:
         """What all other services ask of each node; a member's new, held terms count beside its

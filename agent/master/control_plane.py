@@ -328,7 +328,9 @@ def _seller(config: MasterConfig, tasks: TaskScheduler) -> selling.Seller:
     return selling.Seller(
         config.iad.name,
         offers,
-        lambda areas: {r.node: r.mean_s for r in tasks.resources(areas) if r.live},
+        lambda areas: {
+            r.node: selling.NodeTime(r.mean_s, r.samples) for r in tasks.resources(areas) if r.live
+        },
         most_pods=config.pods.most,
         hold_s=config.market.hold_s,
         reserved={DEFAULT},

@@ -36,6 +36,7 @@ class Iad:
         self.name = name
         self.nodes = nodes  # name → (area, mean_s)
         self.most_pods = most_pods
+        self.samples = 1_000
         self.pods: dict[tuple[str, str], int] = {}
         self.served: dict[str, Service] = {}
         self.disk: dict[str, selling_events.Membership] = {}
@@ -54,7 +55,7 @@ class Iad:
         if self.away:
             return {}
         return {
-            node: mean_s
+            node: selling.NodeTime(mean_s, self.samples)
             for node, (area, mean_s) in self.nodes.items()
             if common_areas([area], areas)
         }

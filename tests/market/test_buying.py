@@ -134,6 +134,33 @@ def test_too_few_ends_it_and_nothing_is_held():
     assert all(iad.seller.next_due is None for iad in market.iads.values())
 
 
+def test_the_last_word_names_the_relax_that_would_do():
+    market = building(most_pods=1)
+    slow(market, "iad2", 0.1)
+    market.ask(request(rate_per_s=4.0, fewest=3))
+    market.run(1.0)
+    words = market.report().message
+    assert words.startswith("too few IADs accept these terms; iad2 would keep 2.")
+    relax = float(words.rpartition("try --relax ")[2])
+    assert 1.0 < relax <= 2.0
+    market.ask(request(rate_per_s=4.0, fewest=3, relax=relax))
+    market.run(1.0)
+    assert market.report().ok
+
+
+def test_the_last_word_where_no_relax_would_do():
+    market = building()
+    for iad in SELLERS:
+        slow(market, iad, 20.0)
+    market.ask(request())
+    market.run(1.0)
+    assert "try a longer --slo, a lower --rate or fewer areas" in market.report().message
+    market.unreachable = set(SELLERS)
+    market.ask(request())
+    market.run(10.0)
+    assert "no answer from iad1, iad2, iad3: try again" in market.report().message
+
+
 @pytest.mark.parametrize(("relax", "left_out"), [(1.0, {"iad2"}), (2.0, set())])
 def test_a_counter_offer_is_taken_within_what_is_relaxed(relax, left_out):
     market = building(most_pods=1)

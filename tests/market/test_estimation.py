@@ -124,6 +124,9 @@ def test_a_counter_offer_is_affordable_and_no_harder_than_asked(
     if offer is None:
         return
     assert e.affordable(offer, nodes, sold, most)
+    # To rounding, near enough to be of use.
+    assert offer.rate_per_s >= terms.rate_per_s / e.FARTHEST * 0.999
+    assert offer.budget_ms <= terms.budget_ms * e.FARTHEST * 1.001
     assert offer.percentile == terms.percentile
     assert offer.rate_per_s <= terms.rate_per_s
     assert offer.budget_ms >= terms.budget_ms
@@ -140,8 +143,8 @@ def test_a_counter_offer_is_affordable_and_no_harder_than_asked(
 
 @given(TERMS, NODES, MOST)
 def test_the_rate_gives_way_first(terms: Terms, nodes: dict[str, float], most: int) -> None:
-    crawling = Terms(2 * e.LEAST_RATE_PER_S, terms.percentile, terms.budget_ms)
-    assume(terms.rate_per_s > 1.0 and e.affordable(crawling, nodes, {}, most))
+    slower = Terms(terms.rate_per_s / e.FARTHEST * 1.01, terms.percentile, terms.budget_ms)
+    assume(terms.rate_per_s > 1.0 and e.affordable(slower, nodes, {}, most))
     offer = e.counter_offer(terms, nodes, {}, most)
     assert offer is not None
     assert offer.budget_ms == terms.budget_ms

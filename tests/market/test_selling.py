@@ -93,6 +93,39 @@ def test_refusals_are_in_words(iad, message, sender, says):
     assert "n1" not in offer.message.split()
 
 
+HARD = Terms(5.0, 99.0, 400.0)
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "samples", "sold", "says"),
+    [
+        (0.4, 0, 0.0, "its nodes are not measured yet and count as 400 ms: query them first"),
+        (0.4, 9, 0.0, "too slow for this latency: ask for more time"),
+        (0.08, 9, 20.0, "the rate is too high for it"),
+        (0.06, 9, 18.0, "its pods are sold to other services"),
+    ],
+)
+def test_a_refusal_names_the_cause_and_what_would_help(mean_s, samples, sold, says):
+    iad = Iad("iad1", {"n1": (AREA, mean_s)}, most_pods=2)
+    iad.samples = samples
+    terms = HARD
+    if "rate" in says:
+        terms = Terms(1_000.0, 99.0, 400.0)
+    elif sold:
+        assert one(iad, propose("first", Terms(sold, 99.0, 1_500.0))).verdict == "accepted"
+    offer = one(iad, propose("b", terms))
+    assert offer.verdict == ("countered" if "sold" in says else "refused")
+    assert says in offer.message
+
+
+def test_a_counter_offer_far_from_what_was_asked_is_a_refusal_in_words(iad):
+    # Two pods keep 28 tasks/s; what is left is below a tenth, and no budget makes room for ten.
+    assert one(iad, propose("a", Terms(28.0, 99.0, 800.0))).verdict == "accepted"
+    offer = one(iad, propose("b", Terms(15.0, 99.0, 800.0)))
+    assert offer.verdict == "refused"
+    assert "its pods are sold to other services" in offer.message
+
+
 def test_no_live_node_and_nothing_to_sell(iad):
     iad.away = True
     assert "no edge node is live" in one(iad, propose()).message
@@ -124,7 +157,7 @@ def test_a_join_without_a_hold_is_checked(iad):
     assert one(iad, join()).ok
     refused = one(iad, join(service="b", terms=Terms(30.0, 99.0, 800.0)))
     assert not refused.ok
-    assert refused.message == "cannot keep 30 tasks/s, p99 ≤ 800 ms"
+    assert refused.message.startswith("cannot keep 30 tasks/s, p99 ≤ 800 ms: ")
     assert iad.seller.services.keys() == {"climate"}
     # A hold for less than the join asks is no hold for it.
     one(iad, propose("b", Terms(1.0, 99.0, 800.0)))

@@ -58,7 +58,7 @@ def trade(market):
     hard = create("hard", slo=Slo(99.0, 300.0), fewest=2)
     assert not market.ask_service("iad1", hard).ok
     for rate_per_s in (1.0, 50.0):  # countered with a longer time; too much at any
-        never = create("never", slo=Slo(99.0, 0.01), rate_per_s=rate_per_s)
+        never = create("never", slo=Slo(99.0, 2.0), rate_per_s=rate_per_s)
         assert not market.ask_service("iad2", never).ok
     change(market, create("climate", rate_per_s=1.0))
     answered(market, "climate")
