@@ -57,8 +57,9 @@ def trade(market):
     # iad1 has to refuse, so that iad2's acceptance is given back.
     hard = create("hard", slo=Slo(99.0, 300.0), fewest=2)
     assert not market.ask_service("iad1", hard).ok
-    for rate_per_s in (1.0, 50.0):  # countered with a longer time; too much at any
-        never = create("never", slo=Slo(99.0, 2.0), rate_per_s=rate_per_s)
+    # iad1 would keep six seconds at that rate, and nothing like a hundredth of a millisecond.
+    for latency_ms, rate_per_s in ((3_000.0, 1.0), (0.01, 50.0)):
+        never = create("never", slo=Slo(99.0, latency_ms), rate_per_s=rate_per_s, fewest=2)
         assert not market.ask_service("iad2", never).ok
     change(market, create("climate", rate_per_s=1.0))
     answered(market, "climate")
