@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +35,8 @@ STYLES: Final = {
     "lost": "red",
     "left": "yellow",
 }
+# Counters of a state that are shown even at zero.
+ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
 # Output that goes to no terminal is not squeezed into the width of one.
 FILE_WIDTH: Final = 200
 
@@ -51,12 +53,28 @@ def line(screen: Console, text: str | Text, style: str = "") -> None:
     screen.print(text, style=style or None, markup=False, soft_wrap=True)
 
 
-def plain_table(*columns: str, left: int = 1) -> Table:
-    """An empty table without lines; all columns but the first `left` are aligned to the right."""
+def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
+    """An empty table without lines; all columns but the first `left` are aligned to the right.
+
+    Where the terminal is too narrow, the columns `folds` go on in the next line; they, not the
+    others, give way.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+        side: Literal["left", "right"] = "left" if number < left else "right"
+        table.add_column(column, justify=side, no_wrap=column not in folds, overflow="fold")
     return table
+
+
+def show_table(screen: Console, table: Table) -> None:
+    """Print a table; into a file without blanks at the ends of lines."""
+    if screen.is_terminal:
+        screen.print(table)
+        return
+    with screen.capture() as printed:
+        screen.print(table)
+    for row in printed.get().splitlines():
+        line(screen, row.rstrip())
 
 
 # --- readings -----------------------------------------------------------------------------------
@@ -85,7 +103,7 @@ def show_readings(screen: Console, answer: Answer) -> None:
             summary = area.channels.get(channel)
             cells += ["–"] * len(names) if summary is None else _numbers(summary, names)
         table.add_row(*cells)
-    screen.print(table)
+    show_table(screen, table)
     line(screen, _legend(channels, areas), style="dim")
 
 
@@ -131,7 +149,7 @@ def show_answer(
         line(screen, gap, style="yellow")
     line(screen, status_line(answer, slo))
     if answer.tasks:
-        screen.print(_task_table(answer, tasks or {}))
+        show_table(screen, _task_table(answer, tasks or {}))
 
 
 def status_line(answer: Answer, slo: Slo) -> Text:
@@ -193,7 +211,9 @@ def _deadline(record: TaskRecord | None) -> list[str]:
 def show_status(screen: Console, status: IadStatus) -> None:
     """The nodes of an IAD and its counters."""
     table = plain_table(
-        "node", "state", "areas", "emulates", "pods", "idle", "queue", "samples", left=4
+        *("node", "state", "areas", "emulates", "pods", "idle", "queue", "samples"),
+        left=4,
+        folds=("areas",),
     )
     for node in sorted(status.nodes, key=lambda node: (len(node.node), node.node)):
         table.add_row(
@@ -208,13 +228,15 @@ def show_status(screen: Console, status: IadStatus) -> None:
         )
     live = sum(node.state == "live" for node in status.nodes)
     line(screen, f"{status.iad}: {live} of {len(status.nodes)} nodes live, policy {status.policy}")
-    screen.print(table)
+    show_table(screen, table)
     counters = [f"{status.open_queries} open queries", f"{status.open_tasks} open tasks"]
     counters += [
         f"{count} {name.replace('_', ' ')}"
         for name, count in status.counters.items()
-        if count or "refused" not in name
+        if count or name in ALWAYS_SHOWN
     ]
     screen.print(", ".join(counters), style="dim", markup=False)
+    if status.counters.get("deadlines_missed"):
+        line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
     if status.unreachable_iads:
         line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")

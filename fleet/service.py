@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.sockets.keys import KeyFiles
-from agent.wire.operator import ListServices, ServiceReport, ServiceRequest
+from agent.wire.operator import CreateService, ListServices, ServiceReport, ServiceRequest
 from fleet import exits, replies, screen, service_screen
 
 # What the report of a set-up may take beyond the time that the set-up itself has.
@@ -28,15 +28,15 @@ class Asker(Struct, frozen=True):
             return report
         if self.as_json:
             replies.write_json(report)
-            return exits.DONE if report.ok else exits.REFUSED
+            return _status(request, report)
         terminal = screen.console()
         if isinstance(request, ListServices):
             service_screen.show_list(terminal, report.services)
             return exits.DONE
         service_screen.show_report(terminal, report)
         if not report.ok:
-            return exits.fail(f"refused: {report.message}", exits.REFUSED)
-        return exits.DONE
+            exits.fail(f"refused: {report.message}", exits.REFUSED)
+        return _status(request, report)
 
     def show(self, name: str) -> int:
         """Print one service; the exit status."""
@@ -60,3 +60,11 @@ class Asker(Struct, frozen=True):
         except (NoReplyError, ValueError) as error:
             what = "no report about services"
             return replies.fail(error, f"{self.operator} is {what}", "operator")
+
+
+def _status(request: ServiceRequest, report: ServiceReport) -> int:
+    """The exit status of a reply; a service set up for a part of what was asked is a failure."""
+    if not report.ok:
+        return exits.REFUSED
+    partial = isinstance(request, CreateService) and report.uncovered
+    return exits.FAILED if partial else exits.DONE

@@ -104,7 +104,11 @@ def create(
     redundant: bool,
     ask: Asker,
 ) -> int:
-    """Set a service up: discover IADs, negotiate, provision, form the pool."""
+    """Set a service up: discover IADs, negotiate, provision, form the pool.
+
+    Exit status: 0 all areas are served, 1 set up but some are not, 2 wrong usage, 3 refused,
+    4 no reply.
+    """
     from agent.wire.operator import CreateService
     from fleet.service import GRACE_MS
 

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from agent.wire.market import Service, Terms
 from agent.wire.operator import ServiceReport, Step
-from fleet.screen import line, plain_table
+from fleet.screen import line, plain_table, show_table
 from fleet.units import format_ms
 
 STYLES = {"accepted": "green", "serves": "green", "refused": "red", "no answer": "yellow"}
 # Areas of a member that are named; the others are counted.
 NAMED_AREAS = 3
+# In letters; names of IADs up to here stay in one line at 80 columns.
+LONGEST_NAME = 24
 
 
 def show_report(screen: Console, report: ServiceReport) -> None:
     """The steps of a set-up or change, what stays uncovered, and the pool."""
     if report.steps:
-        table = plain_table("step", "IAD", "asked", "outcome", left=4)
+        folds = ("outcome", *_long_names(step.iad for step in report.steps))
+        table = plain_table("step", "IAD", "asked", "outcome", left=4, folds=folds)
         for step in report.steps:
             table.add_row(step.step, step.iad or "–", _asked(step.terms), _outcome(step))
-        screen.print(table)
-    if report.uncovered:
-        line(screen, f"nobody serves {', '.join(report.uncovered)}", style="yellow")
+        show_table(screen, table)
     for service in report.services:
         show_pool(screen, service)
+    if report.uncovered:
+        line(screen, _coverage(report), style="yellow")
     if report.ok:
         line(screen, f"done in {format_ms(report.elapsed_ms)}")
 
@@ -37,14 +40,16 @@ def show_list(screen: Console, services: Sequence[Service]) -> None:
     if not services:
         line(screen, "no services")
         return
-    table = plain_table("service", "owner", "capability", "IADs", "terms", left=5)
+    folds = ("service", "owner", "terms")
+    table = plain_table("service", "owner", "capability", "IADs", "terms", left=5, folds=folds)
     for service in services:
         sellers = sum(bool(member.areas) for member in service.members)
-        iads = f"{sellers} + {len(service.members) - sellers} scheduling"
+        schedulers = len(service.members) - sellers
+        iads = f"{sellers} + {schedulers} scheduling" if schedulers else f"{sellers}"
         table.add_row(
             service.id, service.owner, service.capability or "all", iads, _asked(service.terms)
         )
-    screen.print(table)
+    show_table(screen, table)
 
 
 def show_pool(screen: Console, service: Service) -> None:
@@ -55,11 +60,26 @@ def show_pool(screen: Console, service: Service) -> None:
     if service.redundant:
         text += ", redundant"
     line(screen, text)
-    table = plain_table("IAD", "tasks/s", "areas", "address", left=4)
+    folds = ("areas", "address", *_long_names(member.iad for member in service.members))
+    table = plain_table("IAD", "tasks/s", "areas", "address", left=4, folds=folds)
     for member in service.members:
         rate = f"{member.rate_per_s:.4g}" if member.areas else "–"
         table.add_row(member.iad, rate, _areas(member.areas), member.address)
-    screen.print(table)
+    show_table(screen, table)
+
+
+def _long_names(iads: Iterable[str]) -> tuple[str, ...]:
+    """The column of the names, if one is so long that it must fold."""
+    return ("IAD",) if any(len(iad) > LONGEST_NAME for iad in iads) else ()
+
+
+def _coverage(report: ServiceReport) -> str:
+    """How much of what was asked, or is on offer there, is served, and what is not."""
+    nobody = f"nobody serves {_areas(report.uncovered)}"
+    if not report.services:
+        return nobody
+    served = len({area for member in report.services[0].members for area in member.areas})
+    return f"serves {served} of {served + len(report.uncovered)} areas; {nobody}"
 
 
 def _asked(terms: Terms | None) -> str:

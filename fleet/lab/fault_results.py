@@ -19,6 +19,8 @@ from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.testbed import TestbedError
 
 PAGE = "failures.md"
+# Of the two columns of text, so that the table fits 80 columns.
+TEXT_WIDTH = 31
 
 
 def run(options: fault_run.Options, results: Path) -> int:
@@ -36,16 +38,16 @@ def run(options: fault_run.Options, results: Path) -> int:
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
         return exits.FAILED
-    terminal.print(_table(lines))
+    screen.show_table(terminal, _table(lines))
     wrong = sum(not line.ok for line in lines)
     screen.line(terminal, f"{len(lines) - wrong} of {len(lines)} as expected; {page}")
     return exits.FAILED if wrong else exits.DONE
 
 
 def _table(lines: Sequence[Line]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in ("killed", "expected", "seen", ""):
-        table.add_column(column)
+    table = screen.plain_table("killed", "expected", "seen", "", left=4, folds=("expected", "seen"))
+    for column in table.columns[1:3]:
+        column.max_width = TEXT_WIDTH
     fault = ""
     for line in lines:
         mark = Text("yes", style="green") if line.ok else Text("NO", style="bold red")

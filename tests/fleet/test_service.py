@@ -2,15 +2,20 @@
 
 import io
 import subprocess
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
+from agent.client import Operator
 from agent.wire.market import Member, Service, Terms
-from agent.wire.operator import ServiceReport, Step
+from agent.wire.messages import Slo
+from agent.wire.operator import CreateService, ServiceReport, Step
 from fleet import service_screen
 from fleet.lab.processes import agent_command, free_ports
 from fleet.lab.testbed import Testbed
+from fleet.service import Asker
 from tests.fleet.conftest import SMALL
 
 TERMS = Terms(20.0, 99.498743710662, 800.0)
@@ -50,11 +55,11 @@ def test_a_report_is_a_table_of_steps_and_the_pool() -> None:
         "step       IAD   asked                 outcome",
         "discover   –     –                     2 IADs offer temperature there",
         "negotiate  iad1  20/s, p99.5 ≤ 800 ms  accepted",
-        "nobody serves b1/f9",
         "climate: temperature, owned by iad1, 20/s, p99.5 ≤ 800 ms, redundant",
         "IAD     tasks/s  areas                           address",
         "iad1    20       b1/r1, b1/r2, b1/r3 and 1 more  tcp://127.0.0.1:5700",
         "portal  –        only schedules                  tcp://127.0.0.1:5710",
+        "serves 4 of 5 areas; nobody serves b1/f9",
         "done in 12 ms",
     ]
 
@@ -102,7 +107,9 @@ def test_services_from_the_command_line(tmp_path_factory: pytest.TempPathFactory
             return fleet(*arguments, "--operator", bed.operator("iad1"))
 
         done = run("create", "climate", *CREATE, "--only", "iad1")
-        assert (done.returncode, done.stderr) == (0, "")
+        # Its areas are all asked; those of iad2, which is left out, nobody serves.
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "nobody serves" in done.stdout
         assert "negotiate  iad1" in done.stdout
         assert "climate: temperature, owned by iad1" in done.stdout
 
@@ -123,3 +130,60 @@ def test_services_from_the_command_line(tmp_path_factory: pytest.TempPathFactory
         assert done.stderr == "fleet: no service else here; see fleet service list\n"
         assert run("drop", "climate").returncode == 0
         assert run("list").stdout == "no services\n"
+
+
+LONG = "facility-management-of-the-northern-campus"
+
+
+@pytest.mark.parametrize("iad", ["north-campus-building-b1", LONG])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_at_80_columns_nothing_is_cut(iad: str, terminal: bool) -> None:
+    areas = tuple(f"b1/f4/r4{n:02}" for n in range(40))
+    member = Member(iad, "tcp://master-1.building.example.org:5700", areas, (), 20.0)
+    pool = replace(POOL, members=(member, POOL.members[1]))
+    outcome = "countered: 12 tasks/s, p99.5 ≤ 900 ms would do; nothing else is free until then"
+    report = ServiceReport("c", True, (pool,), (Step("negotiate", iad, outcome, TERMS),))
+    file = io.StringIO()
+    screen = Console(file=file, width=80, force_terminal=terminal, color_system=None)
+    service_screen.show_report(screen, report)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in file.getvalue()
+    # Columns of a table, read from top to bottom.
+    text = "".join(line[: line.find("  ")] for line in lines if not line.startswith("climate"))
+    if iad != LONG:
+        assert sum(line.startswith(iad) for line in lines) == 1
+        assert f"negotiate  {iad}  20/s, p99.5 ≤ 800 ms" in file.getvalue()
+    else:
+        assert iad in text.replace(" ", "")
+    assert terminal or not any(line.endswith(" ") for line in lines)
+
+
+def test_many_areas_that_nobody_serves_are_counted() -> None:
+    report = ServiceReport("c", True, (POOL,), (), tuple(f"b2/r{n}" for n in range(40)))
+    says = "serves 4 of 44 areas; nobody serves b2/r0, b2/r1, b2/r2 and 37 more"
+    assert says in shown(service_screen.show_report, report)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, 0),
+        ({"uncovered": ("b2",)}, 1),
+        ({"ok": False, "uncovered": ("b2",), "message": "no"}, 3),
+    ],
+)
+def test_a_service_for_a_part_of_what_was_asked_is_status_1(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], status: int, as_json: bool
+) -> None:
+    report = replace(ServiceReport("create", True, (POOL,)), **change)
+    monkeypatch.setattr(Operator, "ask_service", lambda *_: report)
+    ask = Asker("tcp://127.0.0.1:9", 1_000.0, as_json, None)
+    request = CreateService("create", "climate", "temperature", ("b1",), Slo(99.0, 800.0), 2.0)
+    assert ask.run(request) == status
+
+
+def test_a_pool_without_schedulers_has_no_zero() -> None:
+    alone = replace(POOL, members=POOL.members[:1])
+    assert shown(service_screen.show_list, (alone,))[1].split()[3] == "1"
