@@ -53,7 +53,9 @@ def no_harder(terms: Terms, than: Terms) -> bool:
 
 def in_words(terms: Terms) -> str:
     """``20 tasks/s, p99.5 ≤ 800 ms``."""
-    return f"{terms.rate_per_s:.4g} tasks/s, p{terms.percentile:.4g} ≤ {terms.budget_ms:.4g} ms"
+    rate = f"{terms.rate_per_s:.4g}"
+    tasks = "task" if rate == "1" else "tasks"
+    return f"{rate} {tasks}/s, p{terms.percentile:.4g} ≤ {terms.budget_ms:.4g} ms"
 
 
 def may_trade(sender: Sender) -> bool:

@@ -208,10 +208,11 @@ class QueryScheduler:
         if refused is not None:
             return refused
         if pool is None:
+            known = len(self._pools)
+            others = f"{known} other" if known == 1 else f"{known} others"
             return Refused(
                 "unknown_service",
-                f"no service {query.service} here, {len(self._pools)} others: "
-                "see `fleet service list`",
+                f"no service {query.service} here, {others}: see `fleet service list`",
             )
         capability = pool.service.capability
         if capability and any(channel != capability for channel in query.channels):

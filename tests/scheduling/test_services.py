@@ -65,6 +65,11 @@ def test_an_unknown_service_is_refused_without_naming_others(rig):
     assert message == "no service water here, 2 others: see `fleet service list`"
 
 
+def test_one_other_service_is_counted_as_one(rig):
+    rig.ask("b1", service="water")
+    assert "no service water here, 1 other: " in rig.answers[0].message
+
+
 def test_without_a_fixed_pool_there_is_no_default_service():
     rig = QueryRig(())
     rig.ask("b1")
