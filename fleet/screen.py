@@ -229,9 +229,9 @@ def show_status(screen: Console, status: IadStatus) -> None:
     live = sum(node.state == "live" for node in status.nodes)
     line(screen, f"{status.iad}: {live} of {len(status.nodes)} nodes live, policy {status.policy}")
     show_table(screen, table)
-    counters = [f"{status.open_queries} open queries", f"{status.open_tasks} open tasks"]
+    counters = [f"open queries {status.open_queries}", f"open tasks {status.open_tasks}"]
     counters += [
-        f"{count} {name.replace('_', ' ')}"
+        f"{name.replace('_', ' ')} {count}"
         for name, count in status.counters.items()
         if count or name in ALWAYS_SHOWN
     ]

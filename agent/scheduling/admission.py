@@ -102,8 +102,8 @@ class AgreedRate:
             return None
         return Refused(
             "over_rate",
-            f"service {service} has an agreed rate of {self.rate_per_s:g} {self._what}/s that ask "
-            f"everything; try again in {wait_s:.3g} s",
+            f"service {service} has an agreed rate of {self.rate_per_s:g}/s for {self._what} "
+            f"that ask everything; try again in {wait_s:.3g} s",
         )
 
     def take(self, share: float) -> None:

@@ -38,13 +38,14 @@ def run(options: fault_run.Options, results: Path) -> int:
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
         return exits.FAILED
-    screen.show_table(terminal, _table(lines))
+    screen.show_table(terminal, table_of(lines))
     wrong = sum(not line.ok for line in lines)
     screen.line(terminal, f"{len(lines) - wrong} of {len(lines)} as expected; {page}")
     return exits.FAILED if wrong else exits.DONE
 
 
-def _table(lines: Sequence[Line]) -> Table:
+def table_of(lines: Sequence[Line]) -> Table:
+    """A row per finding, in 80 columns."""
     table = screen.plain_table("killed", "expected", "seen", "", left=4, folds=("expected", "seen"))
     for column in table.columns[1:3]:
         column.max_width = TEXT_WIDTH

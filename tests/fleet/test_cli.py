@@ -1,18 +1,20 @@
 """The command as a user runs it: what it prints where, and what it ends with."""
 
+import io
 import os
 import pty
 import subprocess
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from agent.wire.codec import Decoder
 from agent.wire.messages import Answer, Coverage, Slo, Status
 from agent.wire.operator import IadStatus
 from fleet.lab.processes import agent_command, free_ports
 from fleet.lab.testbed import Testbed
-from fleet.screen import status_line
+from fleet.screen import show_status, status_line
 from tests.fleet.conftest import SMALL
 
 ROOM = SMALL.nodes[0].area
@@ -167,6 +169,18 @@ def test_help_is_there_without_an_error() -> None:
         done = fleet(*arguments)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("Usage: fleet")
+
+
+def test_a_state_leaves_zeros_out_and_says_what_a_missed_deadline_is() -> None:
+    counters = {"queries": 0, "subtasks": 5, "deadlines_missed": 2, "late_results": 0}
+    status = IadStatus("iad1", "edfq", (), (), 0, 0, counters | {"tasks_cancelled": 1})
+    file = io.StringIO()
+    show_status(Console(file=file, width=200, highlight=False), status)
+    *_, counted, words = file.getvalue().splitlines()
+    assert counted == (
+        "open queries 0, open tasks 0, queries 0, subtasks 5, deadlines missed 2, tasks cancelled 1"
+    )
+    assert words.endswith("may still leave its query within its SLO.")
 
 
 def test_status_shows_every_node(bed: Testbed) -> None:

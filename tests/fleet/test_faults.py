@@ -1,9 +1,14 @@
 """kill −9 of a node, a master and the DRS under load: real processes, and how it is judged."""
 
+import io
 import itertools
 
+from rich.console import Console
+
+from fleet import screen
 from fleet.lab import fault_run
-from fleet.lab.faults import Fault, judge, schedule
+from fleet.lab.fault_results import table_of
+from fleet.lab.faults import Fault, Line, judge, schedule
 from fleet.lab.measures import Outcome
 from fleet.lab.plan import building_fleet, part_of
 from fleet.lab.workload import Arrival
@@ -29,6 +34,17 @@ GOOD = [
     pair(12.0, "b1/f5/r510", "partial", 2_100.0, ("timeout",)),
     pair(19.0, "b1/f5/r510", "partial", 2.0, ("node_down",)),
 ]
+
+
+def test_the_table_fits_80_columns_also_in_a_file():
+    long = "queries to it are answered, partial ones with the reason (node_down, timeout)"
+    lines = [Line("edge node", long, long, True), Line("edge node", "by then", "9 of 9", False)]
+    file = io.StringIO()
+    screen.show_table(Console(file=file, width=200), table_of(lines))
+    rows = file.getvalue().splitlines()
+    assert max(map(len, rows)) <= 80
+    assert not any(row.endswith(" ") for row in rows)
+    assert rows[-1].split() == ["by", "then", "9", "of", "9", "NO"]
 
 
 def test_what_is_expected_is_fine():

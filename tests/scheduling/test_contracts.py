@@ -112,7 +112,7 @@ def test_tasks_over_the_agreed_rate_are_refused_with_the_rate_and_when_to_try_ag
     rig.ask(9_000, ("b1/f4",), service="climate", sender=IAD3)
     [result] = rig.results
     assert (result.status, result.reason) == ("refused", "over_rate")
-    assert "agreed rate of 10 tasks/s that ask everything; try again in 0.0" in result.message
+    assert "agreed rate of 10/s for tasks that ask everything; try again in 0.0" in result.message
     rig.ask(9_001, ("b1/f4",), now=0.1, service="climate", sender=IAD3)
     assert len(rig.results) == 1
 
@@ -130,7 +130,7 @@ def test_the_rate_of_this_iads_share_goes_before_the_services(rig):
     pool = (Member("iad1", "inproc://1", ("b1/f4",), rate_per_s=2.0),)
     rig.do(ServiceChanged(Service("climate", "iad2", 1, pool, terms=terms(100.0))), 0.0)
     flood(rig, int(AGREED_BURST) + 1)
-    assert "agreed rate of 2 tasks/s" in rig.results[0].message
+    assert "agreed rate of 2/s for tasks" in rig.results[0].message
 
 
 def test_what_is_refused_uses_nothing_up(rig):

@@ -130,7 +130,7 @@ def test_a_client_over_its_rate_leaves_the_services_rate_to_others():
         rig.ask("b1", service="climate", sender=quiet)
     assert len(rig.tasks) == int(AGREED_BURST)
     rig.ask("b1", service="climate", sender=quiet)
-    assert "service climate has an agreed rate of 10 queries/s" in rig.answers[-1].message
+    assert "service climate has an agreed rate of 10/s for queries" in rig.answers[-1].message
 
 
 def test_a_malformed_query_uses_up_nothing_of_the_services_rate(rig):
