@@ -31,7 +31,7 @@ class AgentProcess:
         )
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status and what it said."""
+        """The exit status and what it said, but for the line that it is ready."""
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
         code = self.process.wait(20)
@@ -39,4 +39,5 @@ class AgentProcess:
             self.process.stdin.close()
         said = "" if self.process.stderr.closed else self.process.stderr.read()
         self.process.stderr.close()
-        return code, said
+        lines = said.splitlines(keepends=True)
+        return code, "".join(line for line in lines if ": listening on tcp://" not in line)

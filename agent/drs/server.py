@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from agent.process import StopSignal
 from agent.sockets.allow_list import Party
 from agent.sockets.guard import Guard
 from agent.sockets.router import REVOKED
+from agent.voice import listening, voice
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.config import ConfigError
 from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
@@ -39,17 +39,17 @@ class Server:
     def __init__(
         self, config: DrsConfig, folder: Path, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self._say = voice("sanderling-drs")
+        self._address = config.sockets.public
         self._board = Board(clock)
         self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest)
         self.counters: Counter[str] = Counter()
         self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
         if self._store.said:
-            sys.stderr.write(f"{self._store.said}\n")
+            self._say(f"{self._store.said}\n")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
-            self._guard = Guard(
-                self._context, config.trust, folder, clock=clock, warn=sys.stderr.write
-            )
+            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
             self._connect(config, clock())
         except (OSError, ConfigError):
             self._release()
@@ -86,6 +86,7 @@ class Server:
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
+        self._say(listening({"public": self._address}))
         self._board.serve(stop)
 
     def close(self) -> None:

@@ -7,13 +7,14 @@ from agent.master.provisioning import Provisioner
 from agent.master.records import Records
 from agent.scheduling.autoscale import Autoscaler, Looked, NodeLoad, ScalePods, finished
 from agent.scheduling.task import TaskScheduler
+from agent.voice import Say
 from agent.wire.master_config import MasterConfig
 from agent.wire.records import AnyRecord, SubtaskRecord
 
 
 class AutoscalePlane:
-    """Tells the auto-scaler of every subtask, shows it the nodes when it wants to look, and has its
-    decisions carried out."""
+    """Tells the auto-scaler of every subtask, shows it the nodes when it wants to look, has its
+    decisions carried out, and says them: a node changes about once a window at most."""
 
     def __init__(
         self,
@@ -22,7 +23,9 @@ class AutoscalePlane:
         records: Records,
         tasks: TaskScheduler,
         provisioner: Provisioner,
+        say: Say,
     ) -> None:
+        self._say = say
         self._tasks = tasks
         self._provisioner = provisioner
         self._board = board
@@ -54,4 +57,7 @@ class AutoscalePlane:
             self._scaler.handle(event, now)
 
     def _scale(self, instruction: ScalePods) -> None:
-        self._provisioner.scale(instruction.node, instruction.count)
+        node, count = instruction.node, instruction.count
+        self._provisioner.scale(node, count)
+        pods = "1 pod" if count == 1 else f"{count} pods"
+        self._say(f"{node}: {pods}, {instruction.missed_percent:.3g} % of deadlines missed\n")

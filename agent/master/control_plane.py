@@ -4,7 +4,6 @@ buyer of `agent.market`. What it negotiates with itself takes the same way, with
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -29,6 +28,7 @@ from agent.master.state import State
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
+from agent.voice import Say
 from agent.wire.directory import Found
 from agent.wire.market import (
     Join,
@@ -102,8 +102,10 @@ class ControlPlane:
         pods: Pods,
         *,
         run: str,
+        say: Say,
         keys: Sequence[str] = (),
     ) -> None:
+        self._say = say
         self._board = board
         self._state = state
         self._public = public
@@ -124,7 +126,7 @@ class ControlPlane:
             wall_offset_s=time.time() - board.clock(),
         )
         fixed = {member.iad for member in config.pool}
-        self._links = Links(board, peers, fixed=fixed, needed=self._partners)
+        self._links = Links(board, peers, fixed=fixed, needed=self._partners, say=say)
         if directory is not None:
             directory.on_accounts(self._links.accounts_changed)
         self._queue: deque[Instruction] = deque()
@@ -157,7 +159,7 @@ class ControlPlane:
             try:
                 found.append(msgspec.json.decode(body, type=of))
             except msgspec.MsgspecError as error:
-                sys.stderr.write(f"{kind} {key} on disk cannot be read and is left out: {error}\n")
+                self._say(f"{kind} {key} on disk cannot be read and is left out: {error}\n")
         return found
 
     # --- for the board -------------------------------------------------------------------------

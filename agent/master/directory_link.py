@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -30,6 +29,7 @@ from agent.market.registrar_events import (
 from agent.sockets.allow_list import Party
 from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
+from agent.voice import Say
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.directory import Account, DirectoryReply, Found
 from agent.wire.senders import Sender
@@ -54,7 +54,10 @@ class DirectoryLink:
         registrant: Registrant,
         *,
         lease_s: float,
+        say: Say,
     ) -> None:
+        self._say = say
+        self._primary = addresses[0]
         self._board = board
         self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
         self._registrar = Registrar(
@@ -145,4 +148,4 @@ class DirectoryLink:
                     for listener in self._listeners:
                         listener(accounts)
                 case Report(line):
-                    sys.stderr.write(f"{line}\n")
+                    self._say(f"{line} ({self._primary})\n")

@@ -3,13 +3,13 @@ no result can be under way on it any more; one to a party that changed its keys 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
 from agent.board import Board
 from agent.master.peers import Peers
+from agent.voice import Say
 from agent.wire.directory import Account
 
 # Longer than a drain; a result later than that is lost.
@@ -37,7 +37,9 @@ class Links:
         *,
         fixed: Collection[str],
         needed: Callable[[], Collection[str]],
+        say: Say,
     ) -> None:
+        self._say = say
         self._board = board
         self._peers = peers
         self._fixed = fixed
@@ -69,7 +71,7 @@ class Links:
 
     def _say_full(self) -> None:
         if not self._full:
-            sys.stderr.write(f"there are links to {MOST_LINKS} IADs; no more are made\n")
+            self._say(f"there are links to {MOST_LINKS} IADs; no more are made\n")
         self._full = True
 
     def accounts_changed(self, accounts: Iterable[Account]) -> None:
@@ -110,4 +112,4 @@ class Links:
         try:
             self._peers.connect(iad, contact.address, contact.keys)
         except OSError as error:
-            sys.stderr.write(f"{iad}: {error}\n")
+            self._say(f"no link to {iad}: {error}\n")

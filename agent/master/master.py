@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +33,7 @@ from agent.scheduling.events import PolicyChanged
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.guard import Guard
+from agent.voice import listening, voice
 from agent.wire.config import ConfigError
 from agent.wire.directory import Offering
 from agent.wire.market import Member
@@ -53,15 +53,22 @@ class Master:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._iad = config.iad.name
+        self._say = voice(f"sanderling-master {self._iad}")
         self._board = Board(clock)
         self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
-            self._state = State(folder / config.state.path if config.state.path else None, clock)
-            self._records = Records(self._board, config.records, folder)
-            self._guard = Guard(
-                self._context, config.trust, folder, clock=clock, warn=sys.stderr.write
+            self._state = State(
+                folder / config.state.path if config.state.path else None, clock, self._say
             )
+            self._records = Records(self._board, config.records, folder)
+            sockets = config.sockets
+            self._addresses = {
+                "public": sockets.public,
+                "nodes": sockets.nodes,
+                "operator": sockets.operator,
+            }
+            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
             self._connect(config)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
@@ -79,7 +86,7 @@ class Master:
         self._public = PublicPlane(board, guard.router("public", sockets.public))
         self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
         nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
-        self._peers = Peers(board, guard)
+        self._peers = Peers(board, guard, self._say)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys)
@@ -101,7 +108,9 @@ class Master:
         market, address = config.market, config.sockets.advertise or config.sockets.public
         self._pods = self._provisioner(config.pods, folder)
         if config.autoscale.enabled:
-            AutoscalePlane(self._board, config, self._records, self._task_scheduler, self._pods)
+            AutoscalePlane(
+                self._board, config, self._records, self._task_scheduler, self._pods, self._say
+            )
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
         keys = self._guard.public_keys
         registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
@@ -113,6 +122,7 @@ class Master:
                 market.directory_keys,
                 registrant,
                 lease_s=market.lease_s,
+                say=self._say,
             )
             if market.directories
             else None
@@ -129,6 +139,7 @@ class Master:
             self._task_scheduler,
             self._pods,
             run=run,
+            say=self._say,
             keys=keys,
         )
 
@@ -145,6 +156,7 @@ class Master:
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
+        self._say(listening(self._addresses))
         self._board.serve(stop)
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from agent.board import Board
 from agent.sockets.allow_list import Party
 from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
+from agent.voice import Say
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.config import ConfigError
@@ -44,7 +44,8 @@ class Peers:
     """Other masters by the name of their IAD: the market's, once connected to, may connect here
     too. When keys change at either end a link gets a new connection, and loses nothing."""
 
-    def __init__(self, board: Board, guard: Guard) -> None:
+    def __init__(self, board: Board, guard: Guard, say: Say) -> None:
+        self._say = say
         self._board = board
         self._guard = guard
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
@@ -116,7 +117,7 @@ class Peers:
                 self._replace(iad, link)
             except (ConfigError, OSError) as error:
                 # Its file of keys, for one, cannot be read now.
-                sys.stderr.write(f"{iad}: {error}; the link stays as it is\n")
+                self._say(f"{iad}: {error}; the link stays as it is\n")
 
     def _replace(self, iad: str, link: _Link) -> None:
         if link.following is not None:

@@ -71,10 +71,11 @@ class Looked(Struct, frozen=True, gc=False):
 
 
 class ScalePods(Struct, frozen=True, gc=False):
-    """The node shall have so many pods."""
+    """The node shall have so many pods, having missed so many deadlines over the window."""
 
     node: str
     count: int
+    missed_percent: float
 
 
 class Sums(Struct, gc=False):
@@ -220,7 +221,8 @@ class Autoscaler:
             if count != load.pods:
                 node.changed_s = now
                 node.settled = False
-                scaled.append(ScalePods(load.node, count))
+                missed_percent = node.window.sums(now).missed_percent
+                scaled.append(ScalePods(load.node, count, missed_percent))
         return scaled
 
     def _settle(self, node: _Node, load: NodeLoad, now: float) -> None:

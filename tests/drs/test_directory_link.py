@@ -1,6 +1,7 @@
 """A master's connection to real registration services: registered, failed over, found again."""
 
 import signal
+import sys
 import time
 
 import pytest
@@ -42,7 +43,9 @@ class Master:
             context.context, Trust(), folder, clock=time.monotonic, warn=lambda line: None
         )
         self.accounts = []
-        self.link = DirectoryLink(self.board, guard, addresses, "", registrant, lease_s=6.0)
+        self.link = DirectoryLink(
+            self.board, guard, addresses, "", registrant, lease_s=6.0, say=sys.stderr.write
+        )
         self.link.on_accounts(self.accounts.append)
 
     def until(self, condition):
@@ -116,7 +119,9 @@ def test_nobody_there_is_none(context, tmp_path, capfd):
     assert found is None
     assert seconds >= 1.0
     assert not master.link.registered
-    assert capfd.readouterr().err == ("the registration service cannot be reached; trying again\n")
+    assert capfd.readouterr().err == (
+        "the registration service cannot be reached; trying again (tcp://127.0.0.1:9)\n"
+    )
 
 
 def test_a_refusal_is_one_line_for_the_operator(services, context, asker, tmp_path, capfd):
@@ -127,7 +132,9 @@ def test_a_refusal_is_one_line_for_the_operator(services, context, asker, tmp_pa
     assert not master.link.registered
     asker(primary).ask(d.CloseAccount("c", "iad1"))
     master.until(lambda: master.link.registered)
-    assert capfd.readouterr().err == "registered with the registration service\n"
+    assert capfd.readouterr().err == (
+        f"registered with the registration service ({primary.public})\n"
+    )
 
 
 def test_a_master_with_a_mirror_for_its_primary_hears_so(services, context, asker, tmp_path, capfd):

@@ -175,3 +175,9 @@ def test_the_sample_configuration_is_good():
     file = Path(__file__).parents[2] / "docs" / "examples" / "drs.toml"
     done = run("--check", "--config", file)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{file}: ok\n", "")
+
+
+def test_it_says_where_it_listens(drs, asker):
+    asker(drs).ask(ACCOUNTS)
+    line = f"sanderling-drs: listening on {drs.public} (public)\n"
+    assert drs.process.stderr.readline() == line

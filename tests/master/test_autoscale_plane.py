@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ class Rig:
         self.board.performs(SendToNode, self.to_node)
         self.board.performs(SendTaskResult, lambda _: None)
         records = Records(self.board, CONFIG.records, Path())
-        self.plane = AutoscalePlane(self.board, CONFIG, records, self.tasks, self.provisioner)
+        self.said: list[str] = []
+        self.plane = AutoscalePlane(
+            self.board, CONFIG, records, self.tasks, self.provisioner, self.said.append
+        )
         self.tell(NodeJoined("link", Hello("n1", "first", "h", ("b1/r1",), (), 1, "1.0")))
 
     def tell(self, event: Any) -> None:
@@ -95,6 +99,8 @@ def test_pods_are_added_for_late_subtasks_and_given_back() -> None:
     for _ in range(200):
         rig.second(tasks=0)
     assert rig.set_pods[-1] == rig.provisioner.pods("n1") == 1
+    assert re.fullmatch(r"n1: [2-4] pods, \d+(\.\d+)? % of deadlines missed\n", rig.said[0])
+    assert rig.said[-1] == "n1: 1 pod, 0 % of deadlines missed\n"
 
 
 def test_pods_that_a_service_needs_are_not_given_back() -> None:

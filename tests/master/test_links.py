@@ -3,6 +3,7 @@
 import pytest
 
 from agent.master.links import KEPT_S, LOOK_S, MOST_LINKS, Links
+from agent.voice import voice
 from agent.wire.directory import Account
 
 OLD, NEW, NEWER = "o" * 40, "n" * 40, "w" * 40
@@ -49,7 +50,7 @@ def needed():
 
 @pytest.fixture
 def links(board, peers, needed):
-    made = Links(board, peers, fixed={"iad9"}, needed=lambda: needed)
+    made = Links(board, peers, fixed={"iad9"}, needed=lambda: needed, say=voice("iad1"))
     peers.connect("iad9", "at iad9", (OLD,))
     for iad in ("iad2", "iad3"):
         made.connect(iad, f"at {iad}", (OLD,))
@@ -69,7 +70,7 @@ def test_a_link_closes_when_nobody_has_needed_it_for_long(links, peers, needed):
 
 
 def test_no_links_no_wakes(board, peers):
-    links = Links(board, peers, fixed=(), needed=tuple)
+    links = Links(board, peers, fixed=(), needed=tuple, say=voice("iad1"))
     assert links.next_due is None
     links.connect("iad2", "x", ())
     assert links.next_due == LOOK_S
@@ -99,7 +100,7 @@ def test_the_directory_knows_keys_better_than_an_old_pool(links, peers):
 
 def test_an_address_that_is_none_costs_a_line(links, peers, capsys):
     links.connect("iad5", "nowhere", ())
-    assert capsys.readouterr().err == "iad5: cannot connect to nowhere\n"
+    assert capsys.readouterr().err == "iad1: no link to iad5: cannot connect to nowhere\n"
 
 
 def test_a_pool_takes_no_link_away_from_others(links, peers):
@@ -116,7 +117,9 @@ def test_pools_of_very_many_take_a_bounded_number_of_links(links, peers, needed,
     for number in range(MOST_LINKS + 10):
         links.connect(f"x{number}", "somewhere", ())
     assert len(peers.links) == MOST_LINKS + len({"iad9"})
-    assert capsys.readouterr().err == f"there are links to {MOST_LINKS} IADs; no more are made\n"
+    assert capsys.readouterr().err == (
+        f"iad1: there are links to {MOST_LINKS} IADs; no more are made\n"
+    )
     needed.clear()
     links.tick(KEPT_S + LOOK_S)
     links.connect("late", "somewhere", ())

@@ -178,3 +178,11 @@ def test_it_takes_all_files_that_the_system_lets_it_have(start_master):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert psutil.Process(master.process.pid).rlimit(psutil.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_it_says_where_it_listens_and_who_it_is(start_master):
+    master = start_master("iad1", {"iad1": ["b1"]})
+    assert master.process.stderr.readline() == (
+        f"sanderling-master iad1: listening on {master.public} (public), {master.nodes} (nodes), "
+        f"{master.operator} (operator)\n"
+    )

@@ -25,7 +25,7 @@ def test_replies_still_come_on_the_connection_before():
     replies = []
     with destroyed(zmq.Context()) as context:
         guard = Guard(context, Trust(), ".", clock=lambda: now, warn=print)
-        links = Peers(board, guard)
+        links = Peers(board, guard, sys.stderr.write)
         links.takes(TaskResult, lambda iad, reply, _now: replies.append((iad, reply.id)))
         address = free_address()
         with context.socket(zmq.ROUTER) as master:
@@ -78,7 +78,7 @@ def test_the_markets_peers_may_connect_and_a_files_may_not():
 
     with destroyed(zmq.Context()) as context:
         guard = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
-        links = Peers(Board(time.monotonic), guard)
+        links = Peers(Board(time.monotonic), guard, sys.stderr.write)
         links.connect("iad2", free_address(), ("k" * 40,))
         links.connect("iad3", free_address(), "iad3.public")
         assert known == {"peers": {"iad2": ("k" * 40,)}}
@@ -97,7 +97,7 @@ def test_a_file_of_keys_that_cannot_be_read_keeps_no_other_link_from_a_new_key(t
         guard = Guard(
             context, Trust(key="own.secret"), tmp_path, clock=lambda: 0.0, warn=sys.stderr.write
         )
-        links = Peers(Board(lambda: 0.0), guard)
+        links = Peers(Board(lambda: 0.0), guard, sys.stderr.write)
         links.connect("iad2", free_address(), "iad2.public")
         links.connect("iad3", free_address(), (new(str(tmp_path / "iad3")).public,))
         theirs.write_text("garbage")
