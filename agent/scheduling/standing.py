@@ -42,6 +42,8 @@ from agent.wire.standing import Round, Watch, Watching
 # After the end of its window a round waits for readings that a sensor takes long to give, and for
 # nodes whose clock is behind the master's: by so much in all, or a stream misses readings.
 LAG_S = 1.5
+# After a restart edge nodes need this long, in seconds, to be there again.
+SETTLE_S = 5.0
 # What a watch costs after its client is gone for good, it costs for so long and two intervals.
 EXPIRE_S = 3_600.0
 MOST_WATCHES = 10_000
@@ -108,6 +110,8 @@ class StandingScheduler:
         entry.acknowledged = cursor.acknowledged
         entry.settle(cursor.settled)
         entry.become("detached")
+        # Rounds that were due while the process was away would miss the nodes that are not back.
+        entry.held_until_s = now + SETTLE_S
         self._watches[key] = entry
         self._owned[entry.owner] += 1
         self._areas += len(saved.watch.areas)

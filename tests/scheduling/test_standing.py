@@ -5,7 +5,13 @@ from msgspec.structs import replace
 
 from agent.scheduling import standing
 from agent.scheduling.lifecycle import InvalidTransition
-from agent.scheduling.standing import EXPIRE_S, FIRST_PAUSE_S, LAG_S, StandingScheduler
+from agent.scheduling.standing import (
+    EXPIRE_S,
+    FIRST_PAUSE_S,
+    LAG_S,
+    SETTLE_S,
+    StandingScheduler,
+)
 from agent.scheduling.standing_answers import as_asked
 from agent.scheduling.standing_entry import MOST_AHEAD, RoundEntry, rounds_of
 from agent.scheduling.standing_events import (
@@ -393,6 +399,17 @@ def test_what_was_on_disk_waits_for_its_client():
     assert not rig.asked
     rig.acknowledge(4)
     assert rig.watch(watch(after=5)) == Watching("w", "open", 6)
+    assert windows(rig.asked)[0] == (5000, 6000)
+
+
+def test_after_a_restart_rounds_wait_for_the_nodes():
+    rig = Rig()
+    rig.until(20.0)
+    rig.scheduler.restore(SavedWatch("alice", int(T0 * 1000), watch()), Cursor(4, 4), rig.now)
+    assert rig.watch(watch(after=5)) == Watching("w", "open", 6)
+    rig.until(20.0 + SETTLE_S - 0.1)
+    assert not rig.asked
+    rig.until(20.0 + SETTLE_S)
     assert windows(rig.asked)[0] == (5000, 6000)
 
 
