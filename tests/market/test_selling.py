@@ -99,7 +99,7 @@ HARD = Terms(5.0, 99.0, 400.0)
 @pytest.mark.parametrize(
     ("mean_s", "samples", "sold", "says"),
     [
-        (0.4, 0, 0.0, "its nodes are not measured yet and count as 400 ms: query them first"),
+        (0.4, 0, 0.0, "its nodes are not measured yet: query them first"),
         (0.4, 9, 0.0, "too slow for this latency: ask for more time"),
         (0.08, 9, 20.0, "the rate is too high for it"),
         (0.06, 9, 18.0, "its pods are sold to other services"),
