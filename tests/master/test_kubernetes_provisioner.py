@@ -398,5 +398,5 @@ def test_without_the_client_the_configuration_is_refused(monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(ConfigError, match="install sanderling"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[kubernetes\]'"):
         clusters.open_client("")
