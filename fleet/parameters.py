@@ -127,6 +127,15 @@ def run_directory(default: str) -> Callable[[F], F]:
     )
 
 
+def results_folder(what: str) -> Callable[[F], F]:
+    """The option for the folder of an experiment's results; `what` ends in go or goes."""
+    return click.option(
+        "--results",
+        type=click.Path(file_okay=False, path_type=Path),
+        help=f"Where {what}; by default with the run.",
+    )
+
+
 def with_keys(command: Callable[..., int]) -> Callable[..., int]:
     """Options of a command that talks to a master: it gets `keys`, KeyFiles or None."""
 

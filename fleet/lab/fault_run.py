@@ -24,7 +24,7 @@ from fleet.lab import workload
 from fleet.lab.faults import CLASSES, UNITS, Fault, Line, judge, schedule
 from fleet.lab.load import LoadGenerator
 from fleet.lab.plan import FleetPlan, building_fleet, part_of
-from fleet.lab.testbed import DRS, Testbed
+from fleet.lab.testbed import DRS, Testbed, TestbedError
 
 SERVICE: Final = "temperature"
 IADS, NODES = 3, 3
@@ -55,7 +55,7 @@ def run(options: Options, say: Callable[[str], None]) -> list[Line]:
         say(f"Setting up the service {SERVICE}")
         report = set_up(bed, SERVICE, PATIENCE_S)
         if not report.ok:
-            raise RuntimeError(report.message)
+            raise TestbedError(f"service {SERVICE} was not set up: {report.message}")
         return _Run(bed, plan, options, say).findings()
 
 
@@ -95,7 +95,7 @@ class _Run:
     def findings(self) -> list[Line]:
         """Load, kill, look."""
         options, plan = self._options, self._plan
-        node, master, directory = self._faults
+        node, master, _directory = self._faults
         # Clients of the master that is killed are watched apart.
         schedulers = FleetPlan(tuple(iad for iad in plan.iads if iad.name != master.process))
         addresses = {iad.name: self._bed.public(iad.name) for iad in schedulers.iads}
@@ -132,14 +132,12 @@ class _Run:
             outcomes = load.replay(trace, "faults", self._tick)
         for thread in self._threads:
             thread.join()
-        return [
-            *judge(node, NODE_GAPS, trace, outcomes),
-            *self._seen[node.name],
-            *judge(master, MASTER_GAPS, trace, outcomes),
-            *self._seen[master.name],
-            *judge(directory, frozenset(), trace, outcomes),
-            *self._seen[directory.name],
-        ]
+        gaps = {node.name: NODE_GAPS, master.name: MASTER_GAPS}
+        lines = []
+        for fault in self._faults:
+            lines += judge(fault, gaps.get(fault.name, frozenset()), trace, outcomes)
+            lines += self._seen[fault.name]
+        return lines
 
     def _tick(self, now_s: float, _answered: int) -> None:
         while self._due and self._due[0][0] <= now_s:
@@ -175,7 +173,7 @@ class _Run:
 
     def _master_back(self, fault: Fault) -> None:
         started_s = time.monotonic()
-        nodes = len(next(iad for iad in self._plan.iads if iad.name == fault.process).nodes)
+        nodes = len(fault.areas)  # one each
         ok = self._until(
             lambda: sum(n.state == "live" for n in self._nodes(fault.process)) == nodes
         )

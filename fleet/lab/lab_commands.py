@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fleet import exits
-from fleet.parameters import SEED, run_directory
+from fleet.parameters import SEED, results_folder, run_directory
 
 
 @click.group()
@@ -42,11 +42,7 @@ def lab() -> None:
 )
 @SEED
 @run_directory("var/autoscale")
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where autoscaling.csv, .svg and .md go; by default with the run.",
-)
+@results_folder("autoscaling.csv, .svg and .md go")
 def autoscale(
     rates_per_s: tuple[float, ...],
     seconds: int,
@@ -88,11 +84,7 @@ def autoscale(
 )
 @SEED
 @run_directory("var/faults")
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where failures.md goes; by default with the run.",
-)
+@results_folder("failures.md goes")
 def faults(
     unit_s: float, rate_per_s: float, seed: int, directory: Path, results: Path | None
 ) -> int:
