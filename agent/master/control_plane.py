@@ -26,6 +26,7 @@ from agent.master.query_plane import HERE
 from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
+from agent.scheduling.pools import DEFAULT
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.voice import Say
@@ -59,8 +60,6 @@ OWNED = "owned"
 # How long a changed pool may wait for the links to its members before queries go to them.
 LINKING_S = 1.0
 LOOK_S = 0.01
-# The fixed pool's name.
-DEFAULT = "default"
 NO_MARKET = "this master has no market; set market.directories"
 
 T = TypeVar("T")
