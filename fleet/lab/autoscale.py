@@ -4,8 +4,6 @@ steps in virtual time."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +13,7 @@ from rich.console import Console
 from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
 from fleet import exits, screen
-from fleet.lab import workload
+from fleet.lab import provenance, workload
 from fleet.lab.autoscale_load import (
     RULES,
     PodsChange,
@@ -69,18 +67,16 @@ def _run(options: Options) -> None:
     plan, rules = fleet_of(options.nodes), RULES
     steps = steps_of(options.rates_per_s, options.seconds)
     trace = trace_of(plan, steps, seed=options.seed)
-    started = time.strftime("%Y-%m-%d")
+    origin = provenance.now(command_line(options))
     screen.line(console, f"{len(trace)} queries in {sum(s.seconds for s in steps):g} s …")
-    with _load_average() as busy:
-        real = _real(plan, rules, trace, options)
+    real = _real(plan, rules, trace, options)
     virtual = virtual_run(plan, rules, trace, steps)
     experiment = Experiment(
         rates_per_s=options.rates_per_s,
         seconds=options.seconds,
         nodes=options.nodes,
         seed=options.seed,
-        date=started,
-        foreign_load=busy[0],
+        origin=origin,
         rules=rules,
         steps=steps,
         real=real,
@@ -90,18 +86,18 @@ def _run(options: Options) -> None:
         screen.line(console, f"wrote {path}")
 
 
+def command_line(options: Options) -> str:
+    """The command that repeats the run."""
+    rates = " ".join(f"--rate {rate:g}" for rate in options.rates_per_s)
+    rest = f"--seconds {options.seconds:g} --nodes {options.nodes} --seed {options.seed}"
+    return f"fleet lab autoscale {rates} {rest}"
+
+
 def virtual_run(
     plan: FleetPlan, rules: MasterAutoscale, trace: list[Arrival], steps: tuple[Step, ...]
 ) -> StepsRun:
     """The same trace in virtual time."""
     return VirtualSteps(plan, rules).run(trace, sum(step.seconds for step in steps))
-
-
-@contextmanager
-def _load_average() -> Iterator[list[float]]:
-    """Runnable processes per processor before the run: what else the machine is doing."""
-    with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123 - not a path of ours
-        yield [float(file.read().split()[0])]
 
 
 def _real(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,21 +13,21 @@ from msgspec.structs import asdict
 from agent.wire.master_config import MasterAutoscale
 from fleet.lab.autoscale_load import PROFILE, SLO_MS, Step, StepsRun
 from fleet.lab.autoscale_measures import Second, StepResult, by_second, by_step
+from fleet.lab.pictures import COLOURS, pyplot, save
+from fleet.lab.provenance import Provenance
 
 COLUMNS: Final = {"real": "Real processes", "virtual": "Virtual time"}
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 NAME: Final = "autoscaling"
 
 
 class Experiment(Struct, frozen=True):
-    """What was asked and what came of it. `foreign_load` is the load average before the run."""
+    """What was asked and what came of it."""
 
     rates_per_s: tuple[float, ...]
     seconds: float
     nodes: int
     seed: int
-    date: str
-    foreign_load: float
+    origin: Provenance
     rules: MasterAutoscale
     steps: tuple[Step, ...]
     real: StepsRun
@@ -73,13 +71,7 @@ def _cell(value: Any) -> Any:
 
 def draw(experiment: Experiment, seconds: dict[str, list[Second]], path: Path) -> None:
     """Load, pods and violations over time: the real run on the left, virtual time on the right."""
-    import matplotlib as mpl  # only this command needs it
-
-    mpl.use("Agg")
-    mpl.rcParams.update({"svg.hashsalt": NAME, "font.size": 9, "axes.titlesize": 10})
-    from matplotlib import pyplot as plt
-
-    figure, grid = plt.subplots(
+    figure, grid = pyplot(NAME).subplots(
         3, 2, sharex=True, sharey="row", figsize=(11, 6.6), height_ratios=(1, 1, 1.5)
     )
     for column, (name, rows) in enumerate(seconds.items()):
@@ -104,9 +96,7 @@ def draw(experiment: Experiment, seconds: dict[str, list[Second]], path: Path) -
         x=0.01,
         ha="left",
     )
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _draw_run(experiment: Experiment, rows: Sequence[Second], axes: Sequence[Any]) -> None:
@@ -163,13 +153,7 @@ Every query asks all of them for readings under p99 ≤ {slo_ms:g} ms; {rates} q
 {seconds:g} s each, Poisson arrivals. Rules: window {rules.window_s:g} s, threshold
 {rules.above_percent:g} %, hysteresis {rules.hysteresis:g}, cool-down {rules.cool_down_s:g} s.
 
-| | |
-|---|---|
-| command | `fleet lab autoscale {options} --seconds {seconds:g} --nodes {nodes} --seed {seed}` |
-| machine | {machine} |
-| load average just before | {foreign_load:.2f} |
-| date | {date} |
-| data | [{name}.csv]({name}.csv): a row per second and node; percentages of the last window |
+{origin}
 
 ## Real processes
 
@@ -212,21 +196,12 @@ def page_of(experiment: Experiment, steps: dict[str, list[StepResult]]) -> str:
         rates=" → ".join(f"{rate:g}" for rate in experiment.rates_per_s),
         seconds=experiment.seconds,
         rules=experiment.rules,
-        options=" ".join(f"--rate {rate:g}" for rate in experiment.rates_per_s),
-        seed=experiment.seed,
-        machine=machine(),
-        foreign_load=experiment.foreign_load,
-        date=experiment.date,
+        origin=experiment.origin.table(
+            data=f"[{NAME}.csv]({NAME}.csv): a row per second and node; percentages of the last "
+            "window"
+        ),
         real=_table(steps["real"]),
         virtual=_table(steps["virtual"]),
-    )
-
-
-def machine() -> str:
-    """This host in a few words."""
-    return (
-        f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}, "
-        f"Python {platform.python_version()}"
     )
 
 

@@ -16,6 +16,16 @@ def lab() -> None:
     """Experiments with fleets of processes on this machine."""
 
 
+def without(*libraries: str) -> int | None:
+    """The exit status, after one line, if a library is not there: said before the run, not at the
+    picture at its end."""
+    for library in libraries:
+        if find_spec(library) is None:
+            how = "in a checkout, run .venv/bin/pip install -e '.[lab]' (make test has it too)"
+            return exits.fail(f"{library} is missing; {how}", exits.USAGE)
+    return None
+
+
 @lab.command()
 @click.option(
     "--rate",
@@ -55,9 +65,8 @@ def autoscale(
 
     Needs matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    if find_spec("matplotlib") is None:  # before the run, not for the picture at its end
-        how = "in a checkout, run .venv/bin/pip install -e '.[lab]' (make test has it too)"
-        return exits.fail(f"matplotlib is missing; {how}", exits.USAGE)
+    if (status := without("matplotlib")) is not None:
+        return status
     from fleet.lab import autoscale as command
 
     return command.run(

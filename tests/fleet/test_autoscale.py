@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.wire.master_config import MasterAutoscale
 from fleet.commands import run
 from fleet.lab import lab_commands
-from fleet.lab.autoscale import virtual_run
+from fleet.lab.autoscale import Options, command_line, virtual_run
 from fleet.lab.autoscale_load import (
     RULES,
     PodsChange,
@@ -26,6 +26,7 @@ from fleet.lab.autoscale_load import (
 )
 from fleet.lab.autoscale_measures import by_second, by_step
 from fleet.lab.autoscale_results import Experiment, write
+from fleet.lab.provenance import Provenance
 
 STEP_S = 120.0
 STEPS = steps_of((4.0, 12.0, 24.0, 8.0, 4.0), STEP_S)
@@ -137,8 +138,7 @@ def test_data_picture_and_page_are_written(tmp_path: Path) -> None:
         seconds=10.0,
         nodes=1,
         seed=7,
-        date="2026-01-01",
-        foreign_load=0.5,
+        origin=Provenance("fleet lab autoscale --rate 2 --rate 4", 0.5, "2026-01-01"),
         rules=replace(RULES, window_s=2.0),
         steps=HAND_STEPS,
         real=HAND,
@@ -151,7 +151,14 @@ def test_data_picture_and_page_are_written(tmp_path: Path) -> None:
     assert picture.read_text().startswith("<?xml")
     text = page.read_text()
     assert "| 4 | n1 | 1 → 2 | 2 | 1 | 5.0 s | 50.0 % | 0.0 % | 50.0 % |" in text
-    assert "--rate 2 --rate 4 --seconds 10 --nodes 1 --seed 7" in text
+    assert "| command | `fleet lab autoscale --rate 2 --rate 4` |" in text
+    assert "| load average just before | 0.50 |\n| date | 2026-01-01 |\n| data | [auto" in text
+
+
+def test_the_command_repeats_the_run(tmp_path: Path) -> None:
+    options = Options(tmp_path, tmp_path, 10.0, (2.0, 4.0), 1, 7)
+    expected = "fleet lab autoscale --rate 2 --rate 4 --seconds 10 --nodes 1 --seed 7"
+    assert command_line(options) == expected
 
 
 def test_the_command_tells_a_folder_that_holds_something_else(

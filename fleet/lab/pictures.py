@@ -1,0 +1,29 @@
+"""Pictures of results: one look, and the same bytes from the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+# Of Okabe and Ito: told apart with any colour vision.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+def pyplot(salt: str) -> Any:
+    """matplotlib.pyplot, without a display; `salt` makes the SVG's names repeatable."""
+    import matplotlib as mpl  # only a picture needs it
+
+    mpl.use("Agg")
+    mpl.rcParams.update({"svg.hashsalt": salt, "font.size": 9, "axes.titlesize": 10})
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure and let go of it."""
+    from matplotlib import pyplot as plt
+
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
+    plt.close(figure)

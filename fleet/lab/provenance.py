@@ -1,0 +1,47 @@
+"""Where an experiment's numbers come from: the command, the machine, what else it did, the date."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Provenance(Struct, frozen=True):
+    """`command` repeats the run, seed included; `load_average` is of the minute before it."""
+
+    command: str
+    load_average: float
+    date: str
+
+    def table(self, **more: str) -> str:
+        """The lines of a Markdown table, for the top of a page; `more` come last."""
+        rows = {
+            "command": f"`{self.command}`",
+            "machine": machine(),
+            "load average just before": f"{self.load_average:.2f}",
+            "date": self.date,
+            **more,
+        }
+        return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+
+
+def now(command: str) -> Provenance:
+    """Of a run that starts now."""
+    return Provenance(command, load_average(), time.strftime("%Y-%m-%d"))
+
+
+def load_average() -> float:
+    """Runnable processes of the last minute, of the whole machine."""
+    return float(Path("/proc/loadavg").read_text("ascii").split()[0])
+
+
+def machine() -> str:
+    """This host in a few words."""
+    return (
+        f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}, "
+        f"Python {platform.python_version()}"
+    )
