@@ -27,6 +27,11 @@ MODULES = (
     "matrix",
     "unloaded",
     "orderstats",
+    "trace",
+    "service_times",
+    "simulation_run",
+    "simulation_nodes",
+    "simulation_events",
     "_bench",
 )
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]

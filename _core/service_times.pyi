@@ -1,0 +1,13 @@
+from collections.abc import Iterable
+
+from typing_extensions import Buffer
+
+class ServiceTimes:
+    @classmethod
+    def exponential_sum(cls, means: Iterable[float]) -> ServiceTimes: ...
+    @classmethod
+    def lognormal(cls, mean_s: float, sigma: float, plus_s: float = 0.0) -> ServiceTimes: ...
+    @classmethod
+    def quantiles(cls, values: Buffer, *, exponential_tail_s: float) -> ServiceTimes: ...
+    @classmethod
+    def given(cls, values: Buffer) -> ServiceTimes: ...

@@ -1,0 +1,267 @@
+"""How long a pod is taken by a subtask: distributions, and the streams that draw from them.
+
+Each node has a stream of its own, made from the seed and the node's number, and a subtask's time is
+drawn as it is enqueued: so every policy sees the same times (common random numbers), and nodes may
+be simulated one after another or all at once.
+"""
+
+from libc.math cimport exp, isfinite, log, sqrt
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+cdef extern from "check.h":
+    void CHECK(bint condition) noexcept nogil
+
+cdef enum:
+    LAYERS = 256
+
+# Where the last layer of the exponential's ziggurat begins, and the area of each (Marsaglia and
+# Tsang, "The Ziggurat Method for Generating Random Variables", 2000).
+cdef double ZIGGURAT_END = 7.69711747013104972
+cdef double ZIGGURAT_AREA = 3.949659822581572e-3
+cdef double TWO_53 = 9007199254740992.0
+
+cdef uint64_t[LAYERS] _inside     # a draw below this is under the curve for certain
+cdef double[LAYERS] _width        # of a layer, over 2^53
+cdef double[LAYERS] _height       # the density at its right end
+
+
+cdef void _fill_tables() noexcept:
+    cdef double right = ZIGGURAT_END
+    cdef double x
+    cdef int i
+    x = ZIGGURAT_AREA / exp(-right)
+    _inside[0] = <uint64_t>(right / x * TWO_53)
+    _inside[1] = 0
+    _width[0] = x / TWO_53
+    _width[LAYERS - 1] = right / TWO_53
+    _height[0] = 1.0
+    _height[LAYERS - 1] = exp(-right)
+    for i in range(LAYERS - 2, 0, -1):
+        x = -log(ZIGGURAT_AREA / right + exp(-right))
+        _inside[i + 1] = <uint64_t>(x / right * TWO_53)
+        right = x
+        _width[i] = x / TWO_53
+        _height[i] = exp(-x)
+
+
+_fill_tables()
+
+
+# Streams.
+
+cdef inline uint64_t _mixed(uint64_t *state) noexcept nogil:
+    """splitmix64, which spreads seeds that differ in one bit."""
+    cdef uint64_t z
+    state[0] += 0x9E3779B97F4A7C15u
+    z = state[0]
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu
+    return z ^ (z >> 31)
+
+
+cdef void stream_seed(Stream *stream, uint64_t seed, uint64_t node) noexcept nogil:
+    cdef uint64_t state = seed
+    cdef int i
+    state = _mixed(&state) ^ node
+    for i in range(4):
+        stream.state[i] = _mixed(&state)
+
+
+cdef inline uint64_t _next(Stream *stream) noexcept nogil:
+    cdef uint64_t *s = stream.state
+    cdef uint64_t sum = s[0] + s[3]
+    cdef uint64_t value = ((sum << 23) | (sum >> 41)) + s[0]
+    cdef uint64_t shifted = s[1] << 17
+    s[2] ^= s[0]
+    s[3] ^= s[1]
+    s[1] ^= s[2]
+    s[0] ^= s[3]
+    s[2] ^= shifted
+    s[3] = (s[3] << 45) | (s[3] >> 19)
+    return value
+
+
+cdef inline double _uniform(Stream *stream) noexcept nogil:
+    """In [0, 1)."""
+    return <double>(_next(stream) >> 11) * (1.0 / TWO_53)
+
+
+cdef inline double _exponential(Stream *stream) noexcept nogil:
+    """Of mean 1."""
+    cdef uint64_t bits
+    cdef uint64_t place
+    cdef int layer
+    cdef double x
+    while True:
+        bits = _next(stream)
+        layer = <int>(bits & (LAYERS - 1))
+        place = bits >> 11
+        x = <double>place * _width[layer]
+        if place < _inside[layer]:
+            return x
+        if layer == 0:  # beyond the end it is an exponential again
+            return ZIGGURAT_END - log(1.0 - _uniform(stream))
+        if (
+            _height[layer] + _uniform(stream) * (_height[layer - 1] - _height[layer])
+            < exp(-x)
+        ):
+            return x
+
+
+cdef inline double _normal(Stream *stream) noexcept nogil:
+    """Of mean 0 and variance 1 (the polar method)."""
+    cdef double x
+    cdef double y
+    cdef double square
+    while True:
+        x = 2.0 * _uniform(stream) - 1.0
+        y = 2.0 * _uniform(stream) - 1.0
+        square = x * x + y * y
+        if 0.0 < square < 1.0:
+            return x * sqrt(-2.0 * log(square) / square)
+
+
+# Distributions.
+
+cdef inline double _exponential_sum(const Distribution *d, Stream *stream) noexcept nogil:
+    cdef double total = 0.0
+    cdef int i
+    for i in range(d.summands):
+        total += d.mean_s[i] * _exponential(stream)
+    return total
+
+
+cdef inline double _lognormal(const Distribution *d, Stream *stream) noexcept nogil:
+    return d.plus_s + exp(d.mu + d.sigma * _normal(stream))
+
+
+cdef inline double _quantile(const Distribution *d, Stream *stream) noexcept nogil:
+    """The n values cut the range into n + 1 parts, all as likely."""
+    cdef double place = _uniform(stream) * <double>(d.size + 1)
+    cdef int64_t i = <int64_t>place
+    cdef double share = place - <double>i
+    if i == 0:
+        return d.values[0] * (0.5 + 0.5 * share)
+    if i >= d.size:
+        return d.values[d.size - 1] + d.tail_s * _exponential(stream)
+    CHECK(i < d.size)
+    return d.values[i - 1] + share * (d.values[i] - d.values[i - 1])
+
+
+cdef double service_draw(const Distribution *d, Stream *stream) noexcept nogil:
+    CHECK(d.kind != SERVICE_GIVEN)
+    if d.kind == SERVICE_EXPONENTIAL_SUM:
+        return _exponential_sum(d, stream)
+    if d.kind == SERVICE_LOGNORMAL:
+        return _lognormal(d, stream)
+    return _quantile(d, stream)
+
+
+cdef void service_fill(
+    const Distribution *d, Stream *stream, double *times_s, int64_t count
+) noexcept nogil:
+    cdef int64_t i
+    if d.kind == SERVICE_EXPONENTIAL_SUM:
+        for i in range(count):
+            times_s[i] = _exponential_sum(d, stream)
+    elif d.kind == SERVICE_LOGNORMAL:
+        for i in range(count):
+            times_s[i] = _lognormal(d, stream)
+    else:
+        CHECK(d.kind == SERVICE_QUANTILES)
+        for i in range(count):
+            times_s[i] = _quantile(d, stream)
+
+
+cdef int _check_duration(str name, double value) except -1:
+    if not isfinite(value) or value < 0.0:
+        raise ValueError(f"{name} = {value!r} s is negative or not finite")
+    return 0
+
+
+cdef int _take_values(Distribution *d, const double[::1] values) except -1:
+    d.size = values.shape[0]
+    if d.size == 0:
+        raise ValueError("no service times are given")
+    d.values = <double *>malloc(d.size * sizeof(double))
+    if d.values == NULL:
+        raise MemoryError
+    memcpy(d.values, &values[0], d.size * sizeof(double))
+    for i in range(d.size):
+        if not isfinite(d.values[i]) or d.values[i] < 0.0:
+            raise ValueError(f"service time {i} is {d.values[i]!r} s, negative or not finite")
+    return 0
+
+
+cdef class ServiceTimes:
+    """How long a pod is taken by a subtask, in seconds: communication and execution.
+
+    Made by one of the class methods below, one object a kind of node. ValueError for parameters
+    that are not times.
+    """
+
+    def __init__(self):
+        raise TypeError("ServiceTimes are made by their class methods")
+
+    def __dealloc__(self):
+        free(self.d.values)
+
+    @classmethod
+    def exponential_sum(cls, means):
+        """The sum of one to four independent exponentials with these means (seconds)."""
+        cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
+        cdef double mean_s
+        means = tuple(means)
+        if not 1 <= len(means) <= MAX_SUMMANDS:
+            raise ValueError(f"a sum of {len(means)} exponentials; it takes 1..{MAX_SUMMANDS}")
+        times.d.kind = SERVICE_EXPONENTIAL_SUM
+        times.d.summands = len(means)
+        for i, mean_s in enumerate(means):
+            _check_duration("mean", mean_s)
+            times.d.mean_s[<int>i] = mean_s
+        return times
+
+    @classmethod
+    def lognormal(cls, double mean_s, double sigma, double plus_s=0.0):
+        """Lognormal of mean `mean_s`, `sigma` that of its logarithm, and a constant `plus_s`."""
+        cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
+        _check_duration("mean_s", mean_s)
+        _check_duration("plus_s", plus_s)
+        if not mean_s > 0.0:
+            raise ValueError("mean_s is 0 s; a lognormal time is positive")
+        if not isfinite(sigma) or sigma < 0.0:
+            raise ValueError(f"sigma = {sigma!r} is negative or not finite")
+        times.d.kind = SERVICE_LOGNORMAL
+        times.d.mu = log(mean_s) - 0.5 * sigma * sigma
+        times.d.sigma = sigma
+        times.d.plus_s = plus_s
+        return times
+
+    @classmethod
+    def quantiles(cls, const double[::1] values not None, *, double exponential_tail_s):
+        """Measured quantiles: one drawn uniformly, interpolated to its neighbour.
+
+        `values` (float64, ascending) cut the range into equally likely parts. Below the first, q,
+        uniform in [q/2, q]; beyond the last, that and an exponential of mean `exponential_tail_s`.
+        """
+        cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
+        cdef int64_t i
+        _check_duration("exponential_tail_s", exponential_tail_s)
+        times.d.kind = SERVICE_QUANTILES
+        times.d.tail_s = exponential_tail_s
+        _take_values(&times.d, values)
+        for i in range(1, times.d.size):
+            if times.d.values[i] < times.d.values[i - 1]:
+                raise ValueError(f"quantiles must ascend, but quantile {i} is less than the last")
+        return times
+
+    @classmethod
+    def given(cls, const double[::1] values not None):
+        """One time for each subtask of a trace (float64, in the order of its subtasks): recorded
+        ones, or those of a test."""
+        cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
+        times.d.kind = SERVICE_GIVEN
+        _take_values(&times.d, values)
+        return times
