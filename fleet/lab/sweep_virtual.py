@@ -1,0 +1,221 @@
+"""The sweep in virtual time: runs in worker processes, and the rates that are worth a run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.pool import Pool
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct
+
+from agent.wire.base import Policy
+from agent.wire.emulation import PROFILES
+from fleet.lab.plan import FleetPlan, NodePlan
+from fleet.lab.sweep_measures import (
+    CLASSES,
+    SLO_MS,
+    Run,
+    crossing,
+    joined,
+    p99_ms,
+    run_of,
+)
+from fleet.lab.virtual import WARM_SAMPLES, ServiceTime, VirtualFleet, emulated
+from fleet.lab.workload import arrivals
+
+# The paper's sweep is around 12 to 22/s; a grid of 2/s there, continued as far as needed.
+FIRST_RATES: Final = (12.0, 16.0, 20.0)
+GRID: Final = 2.0
+LEAST_RATE: Final = 2.0
+MOST_RATE: Final = 60.0
+NICENESS: Final = 19
+
+
+class Shape(Struct, frozen=True):
+    """A service time's shape around the profiles' means: σ of a lognormal, k of a gamma."""
+
+    family: Literal["lognormal", "gamma"]
+    value: float
+
+    def service_time(self) -> ServiceTime:
+        """Draws as reproducible as those of `agent.wire.emulation`, and the same for lognormals."""
+        value = self.value
+        lognormal = self.family == "lognormal"
+
+        def draw_s(node: NodePlan, seed: int | None) -> float:
+            draw = random.Random(f"{node.name}/{seed}")
+            mean_s = PROFILES[node.profile].mean_s
+            if lognormal:
+                return draw.lognormvariate(math.log(mean_s) - value**2 / 2, value)
+            return draw.gammavariate(value, mean_s / value)
+
+        return draw_s
+
+
+class Job(Struct, frozen=True):
+    """One run in virtual time; without a `shape` the nodes draw what the real ones do. Queries
+    before number `first` are not counted."""
+
+    plan: FleetPlan
+    policy: Policy
+    rate_per_s: float
+    seed: int
+    queries: int
+    shape: Shape | None = None
+    warm_samples: int = WARM_SAMPLES
+    first: int = 0
+
+
+def perform(job: Job) -> Run:
+    """Run it."""
+    endless = arrivals(job.plan, rate_per_s=job.rate_per_s, seed=job.seed)
+    trace = itertools.islice(endless, job.queries)
+    service = emulated if job.shape is None else job.shape.service_time()
+    fleet = VirtualFleet(job.plan, job.policy, service=service, warm_samples=job.warm_samples)
+    return run_of("virtual", job.policy, job.rate_per_s, fleet.run(trace), first=job.first)
+
+
+class Workers(Protocol):
+    """What performs many jobs; results in the order of the jobs."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Run]: ...
+
+
+@contextmanager
+def workers(processes: int) -> Iterator[Workers]:
+    """Processes of the least priority; leaving the block ends them, done or not."""
+    # Spawned, not forked: a progress bar has a thread.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, _begin) as pool:
+        yield _PoolOf(pool)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the starter ends the others
+    os.nice(NICENESS)
+
+
+class _PoolOf:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Run]:
+        return self._pool.imap(perform, jobs)
+
+
+def worst_ratio(run: Run, kinds: Sequence[str] = CLASSES) -> float:
+    """p99 / SLO of the class that is worst off; NaN if there are none."""
+    ratios = [p99_ms(run.of_class(kind)) / SLO_MS[kind] for kind in kinds]
+    return max((ratio for ratio in ratios if not math.isnan(ratio)), default=math.nan)
+
+
+# --- which rates ----------------------------------------------------------------------------------
+
+
+class Effort(Struct, frozen=True):
+    """`seeds` runs of `queries` each at a rate; `more_seeds` at the rates that decide."""
+
+    queries: int
+    seeds: int
+    more_seeds: int
+    seed: int
+
+
+class Sweep:
+    """Runs of one policy by rate, and the search for its highest rate.
+
+    All rates have the same seeds, which draw the same queries in the same order, only closer
+    together: so the curves are smooth even where their level is uncertain.
+    """
+
+    def __init__(
+        self,
+        plan: FleetPlan,
+        policy: Policy,
+        effort: Effort,
+        perform_all: Workers,
+        told: Callable[[str], None],
+        *,
+        shape: Shape | None = None,
+    ) -> None:
+        self._plan = plan
+        self._policy = policy
+        self._effort = effort
+        self._perform_all = perform_all
+        self._told = told
+        self._shape = shape
+        self._runs: dict[float, list[Run]] = {}
+
+    def runs(self) -> list[Run]:
+        """What was run so far: one for each rate, ascending."""
+        return [joined(self._runs[rate]) for rate in sorted(self._runs)]
+
+    def search(self, *, every_class: bool = True) -> None:
+        """Run the rates that put a grid cell around the highest rate of every class, or only of all
+        classes together, and then more seeds at the two ends of the latter."""
+        self.add(FIRST_RATES, self._effort.seeds)
+        while wanted := self._outside(every_class) or self._wide(every_class):
+            self.add(wanted, self._effort.seeds)
+        rates = sorted(self._runs)
+        highest = self._highest(CLASSES)
+        around = [rate for rate in rates if abs(rate - highest) < GRID]
+        self.add(around, self._effort.seeds + self._effort.more_seeds)
+
+    def add(self, rates: Sequence[float], seeds: int) -> None:
+        """Run what is missing up to this number of seeds at each rate."""
+        jobs = [
+            Job(
+                self._plan,
+                self._policy,
+                rate,
+                self._effort.seed + number,
+                self._effort.queries,
+                self._shape,
+            )
+            for rate in rates
+            for number in range(len(self._runs.get(rate, ())), seeds)
+        ]
+        self._told(f"λ = {', '.join(f'{rate:g}' for rate in rates)}")
+        for job, run in zip(jobs, self._perform_all(jobs), strict=True):
+            self._runs.setdefault(job.rate_per_s, []).append(run)
+
+    def _groups(self, every_class: bool) -> list[tuple[str, ...]]:
+        return [*((kind,) for kind in CLASSES if every_class), CLASSES]
+
+    def _ratio(self, rate: float, kinds: Sequence[str]) -> float:
+        run = joined(self._runs[rate])
+        return worst_ratio(run, kinds)
+
+    def _outside(self, every_class: bool) -> list[float]:
+        """The next rate where some class is still on one side of its SLO everywhere."""
+        least, most = min(self._runs), max(self._runs)
+        wanted = []
+        for kinds in self._groups(every_class):
+            if self._ratio(most, kinds) <= 1 and most < MOST_RATE:
+                wanted.append(most + 2 * GRID)
+            if self._ratio(least, kinds) > 1 and least > LEAST_RATE:
+                wanted.append(max(LEAST_RATE, least - 2 * GRID))
+        return sorted(set(wanted))
+
+    def _wide(self, every_class: bool) -> list[float]:
+        """Middles of the cells that hold a crossing and are wider than the grid."""
+        rates = sorted(self._runs)
+        wanted = set()
+        for kinds in self._groups(every_class):
+            for left, right in itertools.pairwise(rates):
+                holds = self._ratio(left, kinds) <= 1 < self._ratio(right, kinds)
+                if holds and right - left > GRID:
+                    wanted.add((left + right) / 2)
+        return sorted(wanted)
+
+    def _highest(self, kinds: Sequence[str]) -> float:
+        rates = sorted(self._runs)
+        logs = [math.log(self._ratio(rate, kinds)) for rate in rates]
+        return crossing(rates, logs, [1.0] * len(rates))
