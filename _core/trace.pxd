@@ -35,8 +35,8 @@ cdef inline const int32_t *task_nodes(const TraceData *t, int64_t task) noexcept
     """The nodes of a task, task_size of them."""
     return t.set_nodes + t.set_first[t.task_set[task]]
 
-# The tasks in order of enqueueing, by number where that is equal; `count` of them, in place.
-# 0, or -1 if memory ran out. O(count log count).
+# Puts `count` ascending tasks in order of enqueueing, by number where that is equal. 0, or -1 if
+# memory ran out. O(count) if they are in order already, else O(count log count).
 cdef int sort_by_enqueueing(const TraceData *t, int32_t *tasks, int64_t count) noexcept nogil
 
 

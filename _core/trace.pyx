@@ -184,9 +184,21 @@ cdef int _compare(const void *a, const void *b) noexcept nogil:
     return (x.task > y.task) - (x.task < y.task)
 
 
-cdef int sort_by_enqueueing(const TraceData *t, int32_t *tasks, int64_t count) noexcept nogil:
-    cdef Timed *timed = <Timed *>malloc(max(count, 1) * sizeof(Timed))
+cdef bint _in_order(const TraceData *t, const int32_t *tasks, int64_t count) noexcept nogil:
+    """Whether ascending tasks are in order of enqueueing as they are."""
     cdef int64_t i
+    for i in range(1, count):
+        if t.task_enqueued_s[tasks[i]] < t.task_enqueued_s[tasks[i - 1]]:
+            return False
+    return True
+
+
+cdef int sort_by_enqueueing(const TraceData *t, int32_t *tasks, int64_t count) noexcept nogil:
+    cdef Timed *timed
+    cdef int64_t i
+    if _in_order(t, tasks, count):
+        return 0
+    timed = <Timed *>malloc(count * sizeof(Timed))
     if timed == NULL:
         return -1
     for i in range(count):
