@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fleet import exits
-from fleet.parameters import SEED, results_folder, run_directory
+from fleet.parameters import SEED, Parsed, results_folder, run_directory
 
 
 @click.group()
@@ -105,3 +105,101 @@ def faults(
 
     options = fault_run.Options(directory, unit_s, rate_per_s, seed)
     return fault_results.run(options, results or directory)
+
+
+def _policy(text: str) -> str:
+    from fleet.lab.policies import POLICIES
+
+    if text not in POLICIES:
+        raise ValueError(f"{text!r} is not a policy; write {', '.join(POLICIES)}")
+    return text
+
+
+@lab.command()
+@click.option(
+    "--policy",
+    "policies",
+    type=Parsed("policy", _policy),
+    multiple=True,
+    help="Only this policy; give it again for more.",
+)
+@click.option(
+    "--rate",
+    "rates_per_s",
+    type=click.FloatRange(0, 1_000, min_open=True),
+    multiple=True,
+    help="Queries per second of a real run, for every policy; give it again for more. By default "
+    "around each policy's own highest rate in virtual time.",
+)
+@click.option(
+    "--around",
+    "around_percent",
+    type=click.FloatRange(-90, 200),
+    multiple=True,
+    default=(-10.0, 0.0, 10.0),
+    show_default=True,
+    help="Rates of the real runs, in percent off the highest in virtual time.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 36_000),
+    help="Length of each real run; 75 by default, 20 with --quick.",
+)
+@SEED
+@click.option(
+    "--virtual",
+    "virtual_queries",
+    type=click.IntRange(1, 10_000_000),
+    help="Queries of each run in virtual time; 60000 by default, 10000 with --quick.",
+)
+@click.option("--quick", is_flag=True, help="A look in minutes: short runs, one rate a policy.")
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Instead, in virtual time: which shape of the service times gives FIFO the paper's rate.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Processes for virtual time; by default one a processor.",
+)
+@run_directory("var/testbed")
+@results_folder("testbed.csv, .svg and .md go")
+def testbed(
+    policies: tuple[str, ...],
+    rates_per_s: tuple[float, ...],
+    around_percent: tuple[float, ...],
+    seconds: int | None,
+    seed: int,
+    virtual_queries: int | None,
+    quick: bool,
+    calibrate: bool,
+    processes: int | None,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Find the highest load at which each policy keeps every SLO, as in DSSP's testbed.
+
+    4 IADs × 8 nodes as real processes, and the same in virtual time: Tables III and IV, Fig. 8.
+    Takes about 40 minutes on two processors, 6 with --quick. Needs matplotlib and numpy.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from fleet.lab import sweep_options
+
+    return sweep_options.run(
+        sweep_options.Asked(
+            policies,
+            rates_per_s,
+            around_percent,
+            seconds,
+            seed,
+            virtual_queries,
+            quick,
+            processes,
+            directory,
+            results,
+        ),
+        calibrate=calibrate,
+    )

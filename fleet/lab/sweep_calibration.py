@@ -21,8 +21,10 @@ from fleet.lab.sweep_virtual import Effort, Job, Shape, Sweep, Workers, worst_ra
 # The paper's estimate over all classes, FIFO; its class 1 alone ends at 12.2.
 FIFO_RATE_PER_S: Final = 13.23
 # What is looked at, from light tails to heavy ones; a gamma's tail is the lighter the larger k is.
-RANGES: Final[dict[str, tuple[float, float]]] = {"lognormal": (0.5, 0.9), "gamma": (3.0, 1.0)}
+RANGES: Final[dict[str, tuple[float, float]]] = {"lognormal": (0.5, 0.8), "gamma": (3.0, 1.0)}
 TOLERANCE: Final = 0.002
+# Of log(p99 / SLO): infinite where an SLO cannot be met even unloaded.
+WORST: Final = 1.0
 
 
 class CalibrationError(ValueError):
@@ -79,7 +81,7 @@ def calibrated(
         ]
         ratio = worst_ratio(joined(list(perform_all(jobs))))
         told(f"{family} {value:.3f}: worst p99 is {ratio:.3f} of its SLO at {FIFO_RATE_PER_S:g}/s")
-        return math.log(ratio)
+        return min(math.log(ratio), WORST)
 
     return Shape(family, root(over, *RANGES[family], TOLERANCE))
 

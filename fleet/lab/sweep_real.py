@@ -12,7 +12,7 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.lab import workload
-from fleet.lab.load import LoadGenerator
+from fleet.lab.load import LoadGenerator, Tick
 from fleet.lab.measures import Outcome
 from fleet.lab.sweep_measures import Run, run_of
 from fleet.lab.sweep_virtual import Job
@@ -61,9 +61,9 @@ class RealFleet:
         trace = workload.warm_up(
             self._bed.plan, seconds=seconds, rate_per_s=WARM_UP_RATE_PER_S, seed=seed
         )
-        self._replay(trace, workload.WARM_UP)
+        self._replay(trace, workload.WARM_UP, lambda _now, _answered: None)
 
-    def measure(self, load: Load, seconds: float) -> Measured:
+    def measure(self, load: Load, seconds: float, told: Tick) -> Measured:
         """Run `load` for `seconds` after the lead, and until all is answered and no queue is left.
 
         `TestbedError` if a process ends or a queue does not.
@@ -73,7 +73,7 @@ class RealFleet:
         trace = workload.within(endless, LEAD_S + seconds)
         first = next((a.number for a in trace if a.at_s >= LEAD_S), len(trace))
         self._bed.set_policy(load.policy)
-        outcomes = self._replay(trace, load.name)
+        outcomes = self._replay(trace, load.name, told)
         encoder = msgspec.json.Encoder()
         (self._folder / f"{load.name}.jsonl").write_bytes(encoder.encode_lines(outcomes))
         self._bed.wait_until(_drained, DRAINED_WITHIN_S)
@@ -81,14 +81,15 @@ class RealFleet:
         again = Job(plan, load.policy, load.rate_per_s, load.seed, len(trace), first=first)
         return Measured(load, run, again)
 
-    def _replay(self, trace: Sequence[Arrival], name: str) -> list[Outcome]:
+    def _replay(self, trace: Sequence[Arrival], name: str, told: Tick) -> list[Outcome]:
         looked_s = -LOOK_EVERY_S
 
-        def tick(now_s: float, _answered: int) -> None:
+        def tick(now_s: float, answered: int) -> None:
             nonlocal looked_s
             if now_s - looked_s >= LOOK_EVERY_S:
                 looked_s = now_s
                 self._bed.check()
+            told(now_s, answered)
 
         return self._generator.replay(trace, name, tick)
 
