@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -202,4 +204,96 @@ def testbed(
             results,
         ),
         calibrate=calibrate,
+    )
+
+
+FLEETS = ("100", "1000", "4000", "12000", "18000")
+
+
+@lab.command()
+@click.option(
+    "--nodes",
+    "fleets",
+    type=click.Choice(FLEETS),
+    multiple=True,
+    help="Edge nodes of the fleet; give it again for more. By default all.",
+)
+@click.option(
+    "--reading",
+    type=click.Choice(("query", "task", "both")),
+    default="both",
+    show_default=True,
+    help="Whether a task's fanout is drawn once a query or for each task.",
+)
+@click.option(
+    "--out-of-range",
+    type=click.Choice(("clip", "resample")),
+    default="clip",
+    show_default=True,
+    help="What becomes of a fanout outside its tier.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=Parsed("policy", _policy),
+    multiple=True,
+    help="A policy to simulate; give it again for more. By default all.",
+)
+@click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces of each fleet. [default: 10]")
+@click.option(
+    "--queries",
+    type=click.IntRange(1_000, 1_000_000),
+    help="Queries of a run. [default: 100000]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each processor",
+    help="Processes at work.",
+)
+@click.option("--quick", is_flag=True, help="A minute: the small fleets, 3 seeds, 10000 queries.")
+@SEED
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/simulate"),
+    show_default=True,
+    help="Where finished results are kept; a run that was cut off goes on from them.",
+)
+@results_folder("simulation.csv, .svg, _gains.svg and .md go")
+def simulate(
+    fleets: tuple[str, ...],
+    reading: Literal["query", "task", "both"],
+    out_of_range: Literal["clip", "resample"],
+    policies: tuple[str, ...],
+    seeds: int | None,
+    queries: int | None,
+    jobs: int,
+    quick: bool,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Simulate fleets of up to 18,000 nodes, and find the load that each policy sustains.
+
+    Needs numpy and matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from fleet.lab import simulate as command
+
+    return command.run(
+        command.options(
+            directory,
+            results or directory,
+            nodes=tuple(map(int, fleets or (FLEETS[:3] if quick else FLEETS))),
+            reading=reading,
+            out_of_range=out_of_range,
+            policies=policies,
+            seeds=seeds or (3 if quick else 10),
+            queries=queries or (10_000 if quick else 100_000),
+            seed=seed,
+            jobs=jobs,
+        )
     )

@@ -1,0 +1,102 @@
+"""The pictures of `fleet lab simulate`: DSSP's Fig. 10, and gains by the size of the fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from agent.wire.base import Policy
+from fleet.lab.pictures import pyplot, save
+from fleet.lab.policies import policy_colour, policy_name
+from fleet.lab.simulate_report import PAPER_GAINS, Report
+from fleet.lab.table_v import CLASSES, Reading
+
+READINGS: Final = {"query": "k_t drawn once a query", "task": "k_t drawn for each task"}
+# Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
+TOP: Final = 1.6
+SALT: Final = "simulation"
+
+
+def draw_latencies(report: Report, path: Path) -> None:
+    """p99 of every class against the load, a row per reading and a line per policy."""
+    plt = pyplot(SALT)
+    rows = len(report.readings)
+    figure, grid = plt.subplots(
+        rows, len(CLASSES), sharex=True, squeeze=False, figsize=(11, 0.6 + 2.7 * rows)
+    )
+    for axes, reading in zip(grid, report.readings, strict=True):
+        for k, (axis, kind) in enumerate(zip(axes, CLASSES, strict=True)):
+            for policy in report.policies:
+                _draw_curve(axis, report, reading, policy, k)
+            axis.axhline(kind.slo_s, color="black", linewidth=0.9, linestyle=":")
+            axis.set_ylim(0, TOP * kind.slo_s)
+            axis.set_title(f"class {k + 1}, SLO {kind.slo_s:g} s", loc="left")
+            axis.spines[["top", "right"]].set_visible(False)
+        axes[0].set_ylabel(f"p99 latency, s\n({READINGS[reading]})")
+    for axis in grid[-1]:
+        axis.set_xlabel("queries per second")
+    grid[0, 0].legend(loc="upper left", frameon=False)
+    size = report.sizes[-1]
+    figure.suptitle(
+        f"Latency against load, {size.iads} IADs × {size.nodes_per_iad} nodes "
+        "(mean over seeds, 95 % interval shaded)",
+        x=0.01,
+        ha="left",
+    )
+    save(figure, path)
+
+
+def _draw_curve(axis: Any, report: Report, reading: Reading, policy: Policy, k: int) -> None:
+    curve = report.curve(reading, policy)
+    loads = sorted(curve)
+    means = [curve[load][k].mean for load in loads]
+    halves = [curve[load][k].half_width or 0.0 for load in loads]
+    colour = policy_colour(policy)
+    axis.plot(loads, means, color=colour, linewidth=1.2, label=policy_name(policy))
+    low = [mean - half for mean, half in zip(means, halves, strict=True)]
+    high = [mean + half for mean, half in zip(means, halves, strict=True)]
+    axis.fill_between(loads, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def draw_gains(report: Report, path: Path) -> None:
+    """How much more EDFQ sustains than FIFO and SPR, and the others than EDFQ, by fleet."""
+    plt = pyplot(SALT)
+    base: Policy = "edfq"
+    others = [policy for policy in report.policies if policy not in (*PAPER_GAINS, base)]
+    pairs = [(base, theirs) for theirs in PAPER_GAINS] + [(ours, base) for ours in others]
+    figure, axes = plt.subplots(1, len(pairs), squeeze=False, figsize=(3.6 * len(pairs), 3.2))
+    for axis, (ours, theirs) in zip(axes[0], pairs, strict=True):
+        _draw_gain(axis, report, ours, theirs)
+        axis.set_title(f"{policy_name(ours)} over {policy_name(theirs)}", loc="left")
+        axis.set_xlabel("nodes")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.axhline(0, color="#999999", linewidth=0.6)
+    axes[0, 0].set_ylabel("more sustained load, %")
+    axes[0, 0].legend(loc="upper left", frameon=False)
+    save(figure, path)
+
+
+def _draw_gain(axis: Any, report: Report, ours: Policy, theirs: Policy) -> None:
+    places = range(len(report.sizes))
+    for n, reading in enumerate(report.readings):
+        shift = 0.08 * (n - (len(report.readings) - 1) / 2)
+        shown = [
+            (place + shift, gain)
+            for place, size in zip(places, report.sizes, strict=True)
+            if (gain := report.gain(size, reading, ours, theirs)) is not None
+        ]
+        axis.errorbar(
+            [x for x, _ in shown],
+            [gain.mean for _, gain in shown],
+            yerr=[gain.half_width or 0.0 for _, gain in shown],
+            color=("#0072b2", "#d55e00")[n],
+            marker="o",
+            markersize=4,
+            linewidth=1.2,
+            capsize=2,
+            label=READINGS[reading],
+        )
+    if theirs in PAPER_GAINS and ours == "edfq":
+        paper = [PAPER_GAINS[theirs][size.nodes] for size in report.sizes]
+        axis.plot(places, paper, "k_", markersize=14, markeredgewidth=1.6, label="paper")
+    axis.set_xticks(places, [f"{size.nodes:,}" for size in report.sizes])

@@ -1,0 +1,164 @@
+"""One policy on one trace of Table V: latencies at a load, and the highest load it sustains."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from _core.orderstats import UnloadedModel
+from _core.simulation import Run, ServiceTimes, simulate_nodes
+from fleet.lab.simulate_search import highest_load
+from fleet.lab.table_v import (
+    CAPACITY_PER_S,
+    CLASSES,
+    COMMUNICATION_S,
+    EXECUTION_S,
+    SLO_PERCENTILE,
+    Draw,
+    Floats,
+    OutOfRange,
+    Reading,
+    Size,
+    draw,
+)
+
+# Raise with every change of what a point or a sustained load means: kept results are then not used.
+VERSION: Final = 1
+# The first queries, which find a fleet without queues, do not count.
+WARM_UP_SHARE: Final = 0.1
+# Unloaded response times in the window of every node, as many as the masters keep.
+WARM_SAMPLES: Final = 10_000
+FIRST_GUESS_PER_S: Final = 0.6 * CAPACITY_PER_S
+
+
+class Setting(Struct, frozen=True):
+    """All that makes a trace, but its load."""
+
+    size: Size
+    reading: Reading
+    out_of_range: OutOfRange
+    queries: int
+    seed: int
+
+
+class Point(Struct, frozen=True):
+    """One run: a policy on a trace at a load. `p99_s` is by class."""
+
+    load_per_s: float
+    p99_s: tuple[float, ...]
+    busiest_utilisation: float
+    late_share: float
+    subtasks: int
+    seconds: float
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """p99 / SLO of each class."""
+        return tuple(p99 / kind.slo_s for p99, kind in zip(self.p99_s, CLASSES, strict=True))
+
+    @property
+    def worst(self) -> float:
+        """The largest of the ratios; infinite if the busiest node has more than it can serve."""
+        return max(self.ratios) if self.busiest_utilisation < 1.0 else math.inf
+
+
+class World:
+    """A drawn trace, the service times of its nodes, and x_u of its tasks."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.draw = draw(
+            setting.size,
+            reading=setting.reading,
+            out_of_range=setting.out_of_range,
+            queries=setting.queries,
+            seed=setting.seed,
+        )
+        self.services = [ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S])]
+        self.node_service = np.zeros(setting.size.nodes, dtype=np.int32)
+        self.unloaded_s = unloaded_s(self.draw, setting.seed)
+        self.counted = np.arange(setting.queries) >= WARM_UP_SHARE * setting.queries
+
+    def point(self, policy: str, load_per_s: float) -> Point:
+        """Run the trace at a load. ValueError if a class has no query that counts."""
+        started_s = time.perf_counter()
+        run = run_policy(self, policy, load_per_s)
+        latency_s = np.asarray(run.query_latency_s)
+        of_class = [self.counted & (self.draw.query_class == k) for k in range(len(CLASSES))]
+        if not all(chosen.any() for chosen in of_class):
+            raise ValueError(f"{self.setting.queries} queries are too few: a class has none")
+        # Nearest rank, as in the lab's other measures.
+        p99_s = [
+            float(np.percentile(latency_s[chosen], SLO_PERCENTILE, method="inverted_cdf"))
+            for chosen in of_class
+        ]
+        lasted_s = float(self.draw.unit_arrival[-1]) / load_per_s
+        return Point(
+            load_per_s=load_per_s,
+            p99_s=tuple(p99_s),
+            busiest_utilisation=float(np.asarray(run.busy_s).max()) / lasted_s,
+            late_share=run.late_subtasks / run.subtasks,
+            subtasks=run.subtasks,
+            seconds=time.perf_counter() - started_s,
+        )
+
+    def search(self, policy: str, start_per_s: float) -> tuple[float, list[Point]]:
+        """The highest load that `policy` sustains, queries/s, and the points that show it."""
+        points: list[Point] = []
+
+        def ratio(load_per_s: float) -> float:
+            points.append(self.point(policy, load_per_s))
+            return points[-1].worst
+
+        # No trace is so lucky that it serves more than this.
+        limit_per_s = 1.02 * CAPACITY_PER_S
+        return highest_load(ratio, start=start_per_s, limit=limit_per_s), points
+
+
+def run_policy(world: World, policy: str, load_per_s: float) -> Run:
+    """Run the trace at a load under a policy: the one place that knows what a policy needs."""
+    draw = world.draw
+    deadline_s = draw.enqueued_s(load_per_s) + draw.budget_s - world.unloaded_s
+    return simulate_nodes(
+        draw.trace(load_per_s),
+        world.services,
+        world.node_service.data,
+        policy=policy,
+        deadline_s=deadline_s.data,
+        seed=world.setting.seed,
+    )
+
+
+def unloaded_s(draw: Draw, seed: int) -> Floats:
+    """[tasks] x_u of every task (DSSP Eqs. 3-4), in s.
+
+    All nodes are alike: one model with the nodes of one IAD, `WARM_SAMPLES` response times each,
+    and a task asks for its first k_t columns. Each pair (p_t, k_t) is evaluated once.
+    """
+    width = draw.size.nodes_per_iad
+    random = np.random.default_rng((seed, *b"unloaded"))
+    model = UnloadedModel(max_count=WARM_SAMPLES)
+    for _ in range(width):
+        column = model.add_node()
+        communication_s = random.exponential(COMMUNICATION_S, WARM_SAMPLES)
+        execution_s = random.exponential(EXECUTION_S, WARM_SAMPLES)
+        for sample_s in (communication_s + execution_s).tolist():
+            model.observe(column, sample_s, 0.0)
+    everybody = model.node_set(range(width))
+    later_s = 10.0  # by then every column may be looked at again, a few with each question
+    for _ in range(width):
+        model.quantile(everybody, SLO_PERCENTILE, later_s)
+    pairs = draw.iad_fanout[draw.task_query].astype(np.int64) * (width + 1) + draw.node_fanout
+    found: Floats = np.zeros((draw.size.iads + 1) * (width + 1))
+    percentiles = np.zeros(draw.size.iads + 1)
+    percentiles[draw.iad_fanout[draw.task_query]] = draw.percentile
+    for pair in np.flatnonzero(np.bincount(pairs)).tolist():
+        k_q, k_t = divmod(pair, width + 1)
+        nodes = model.node_set(range(k_t))
+        found[pair] = model.quantile(nodes, float(percentiles[k_q]), later_s)
+    x_u_s: Floats = found[pairs]
+    return x_u_s
