@@ -193,7 +193,8 @@ class Fleet:
         """Every result is a sample of its node's unloaded response time."""
         if self.models is not None:
             model = self.models[self.trace.node_iad[subtask.node]]
-            model.observe(self.column(subtask.node), subtask.service_s, subtask.finished_s)
+            response_s = subtask.finished_s - subtask.dispatched_s
+            model.observe(self.column(subtask.node), response_s, subtask.finished_s)
 
     def decide_deadline(self, task: int) -> None:
         """t_D = t_0 + x_t - x_u (DSSP Eqs. 5-6), where a model tells x_u."""
@@ -205,7 +206,7 @@ class Fleet:
         model = self.models[trace.node_iad[nodes[0]]]
         columns = model.node_set([self.column(node) for node in nodes])
         x_u_s = model.quantile(columns, trace.task_percentile[task], now_s)
-        self.deadline_s[task] = now_s + trace.task_budget_s[task] - x_u_s
+        self.deadline_s[task] = now_s + (trace.task_budget_s[task] - x_u_s)
 
 
 def simulate_nodes(
