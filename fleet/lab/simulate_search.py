@@ -9,10 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 # The bracket around the answer, as a share of the load.
-TOLERANCE: Final = 0.005
+TOLERANCE: Final = 0.01
 MOST_MEASUREMENTS: Final = 24
-# After so many measurements within a bracket the next one halves it, whatever the line says.
-HALVE_EVERY: Final = 4
 # How far beyond the expected answer to measure, as a share of the way to it.
 BEYOND: Final = 0.3
 # A load below this share of the limit is taken to be none.
@@ -38,14 +36,18 @@ def highest_load(
     `limit` is a load at which it surely is above 1, `start` a first guess below. The answer is
     interpolated between two measured loads (or one and the limit) at most `tolerance` apart.
     Queueing times go about as 1 / (limit - load), so 1 / ratio is about linear in the load: false
-    position on it takes three to five measurements.
+    position on it takes three to five measurements; steps that fall short are doubled.
     """
     low: _End | None = None
     high = _End(limit, -1.0)
     guess = start
-    for count in range(1, MOST_MEASUREMENTS + 1):
+    short = 0  # how often in a row the answer was on the same side again
+    sustained: bool | None = None  # the last load
+    for _ in range(MOST_MEASUREMENTS):
         end = _End(guess, 1.0 / ratio(guess) - 1.0)
-        if end.slack >= 0.0:
+        short = short + 1 if sustained is (end.slack >= 0.0) else 0
+        sustained = end.slack >= 0.0
+        if sustained:
             low = end
         else:
             high = end
@@ -57,14 +59,7 @@ def highest_load(
         root = _crossing(low, high)
         if high.load - low.load <= tolerance * root:
             return root
-        guess = (
-            (low.load + high.load) / 2.0
-            if count % HALVE_EVERY == 0
-            else _beyond(low, high, tolerance)
-        )
-        guess = min(
-            max(guess, low.load * (1.0 + tolerance / 4.0)), high.load * (1.0 - tolerance / 4.0)
-        )
+        guess = _beyond(low, high, tolerance, 2**short)
     return 0.0 if low is None else _crossing(low, high)
 
 
@@ -73,12 +68,14 @@ def _crossing(low: _End, high: _End) -> float:
     return low.load + (high.load - low.load) * low.slack / (low.slack - high.slack)
 
 
-def _beyond(low: _End, high: _End, tolerance: float) -> float:
-    """A little beyond the crossing as seen from the nearer end: so that both ends move."""
+def _beyond(low: _End, high: _End, tolerance: float, stretch: float) -> float:
+    """A little beyond the crossing as seen from the nearer end, so that both ends move; inside."""
     root = _crossing(low, high)
-    nearer = min(low.load, high.load, key=lambda load: abs(load - root))
-    step = max(BEYOND * abs(root - nearer), tolerance / 3.0 * root)
-    return root + math.copysign(step, root - nearer)
+    nearer = low if root - low.load < high.load - root else high
+    step = stretch * max(BEYOND * abs(root - nearer.load), tolerance / 3.0 * root)
+    inside = (high.load - low.load) / 8.0
+    guess = root + math.copysign(step, root - nearer.load)
+    return min(max(guess, low.load + inside), high.load - inside)
 
 
 def _below(end: _End, limit: float, tolerance: float) -> float:
