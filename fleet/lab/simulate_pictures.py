@@ -11,7 +11,7 @@ from fleet.lab.policies import policy_colour, policy_name
 from fleet.lab.simulate_report import PAPER_GAINS, Report
 from fleet.lab.table_v import CLASSES, Reading
 
-READINGS: Final = {"query": "k_t drawn once a query", "task": "k_t drawn for each task"}
+READINGS: Final = {"query": "one k_t a query", "task": "a k_t for each task"}
 # Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
 TOP: Final = 1.6
 SALT: Final = "simulation"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -143,9 +142,7 @@ def fanouts(report: Report) -> Table:
             ]
             yield _fleet(size), *means, f"{drawn.subtasks / drawn.queries:,.0f}"
 
-    titles = [
-        f"class {k + 1}: {kind.share:.0%}".replace("%", " %") for k, kind in enumerate(CLASSES)
-    ]
+    titles = [f"class {k + 1}, {100 * kind.share:g} %" for k, kind in enumerate(CLASSES)]
     headings = ("nodes (IADs × nodes)", *titles, "subtasks a query")
     return Table("Fanouts as drawn: mean k_q × mean k_t", headings, list(rows()))
 
@@ -167,7 +164,7 @@ def paper_gains(report: Report) -> Table:
     headings = ["nodes (IADs × nodes)"]
     for theirs in PAPER_GAINS:
         over = f"over {policy_name(theirs)}"
-        headings += [f"{over}, paper", *(f"{over}, {READINGS[r]}" for r in report.readings)]
+        headings += [f"{over}: paper", *(READINGS[reading] for reading in report.readings)]
     return Table("EDFQ's gain beside the paper's", tuple(headings), list(rows()))
 
 
@@ -220,9 +217,7 @@ def binding_classes(report: Report) -> Table:
                     cells.append(
                         " ".join(f"**{r:.2f}**" if r == most else f"{r:.2f}" for r in ratios)
                     )
-                busiest = fmean(
-                    report.utilisation(size, reading, policy) for policy in report.policies[-1:]
-                )
+                busiest = report.utilisation(size, reading, report.policies[-1])
                 yield READINGS[reading], _fleet(size), *cells, f"{100 * busiest:.0f} %"
 
     names = [policy_name(policy) for policy in report.policies]

@@ -6,8 +6,8 @@ from typing import Final
 
 from agent.wire.base import Policy
 from fleet.lab.policies import policy_name
+from fleet.lab.simulate_pictures import READINGS
 from fleet.lab.simulate_report import PAPER_GAINS, Report
-from fleet.lab.table_v import Reading
 
 PAGE: Final = """\
 # Simulation at scale
@@ -90,7 +90,7 @@ def differences(report: Report) -> str:
             if gaps:
                 parts.append(
                     f"over {policy_name(theirs)} from {_points(min(gaps))} to {_points(max(gaps))} "
-                    f"percentage points with {_reading(reading)}"
+                    f"percentage points with {READINGS[reading]}"
                 )
     if not parts:
         return ""
@@ -102,10 +102,6 @@ def differences(report: Report) -> str:
 
 def _points(gap: float) -> str:
     return f"{gap:+.0f}".replace("-", "−")
-
-
-def _reading(reading: Reading) -> str:
-    return {"query": "k_t drawn once a query", "task": "k_t drawn for each task"}[reading]
 
 
 def _reasons(report: Report) -> str:

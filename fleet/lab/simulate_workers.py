@@ -51,6 +51,7 @@ class Workers(Generic[W]):
             process.terminate()
         for process in self._processes:
             process.join()
+            process.close()
         for link in self._links:
             link.close()
 
