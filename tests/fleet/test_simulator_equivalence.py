@@ -1,0 +1,195 @@
+"""One trace through the masters' schedulers in virtual time and through the simulator: the same
+events, to the last bit."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from itertools import accumulate, islice
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from _core.orderstats import UnloadedModel, task_percentile
+from _core.policy import POLICIES
+from _core.simulation import Run, ServiceTimes, Trace, simulate_events
+from agent.scheduling.events import Instruction, SendToNode, SubtaskReturned
+from agent.scheduling.task import TaskScheduler
+from agent.scheduling.task_entry import SubtaskEntry
+from agent.wire.base import Policy
+from agent.wire.messages import Subtask
+from fleet.lab.measures import Outcome
+from fleet.lab.plan import FleetPlan, NodePlan, building_fleet
+from fleet.lab.virtual import Delays, VirtualFleet, emulated
+from fleet.lab.workload import PERCENTILE, Arrival, arrivals
+
+QUERIES = 4_000
+RATE_PER_S = 18.0  # the hot spot's nodes are busy two thirds of the time
+WARM_SAMPLES = 300
+# Communication is part of the service here, so that both add it up in the same order.
+DELAYS = Delays(communication_s=0.0)
+
+Place = tuple[int, str]  # (emulation seed of the query, node)
+
+
+def service_s(node: NodePlan, seed: int | None) -> float:
+    return 0.00287 + emulated(node, seed)
+
+
+class Events(Struct):
+    """What happened, by where."""
+
+    deadline_s: dict[Place, float] = {}
+    dispatched_s: dict[Place, float] = {}
+    returned_s: dict[Place, float] = {}
+
+
+def virtual_fleet(policy: Policy) -> VirtualFleet:
+    return VirtualFleet(
+        building_fleet(),
+        policy,
+        service=service_s,
+        delays=DELAYS,
+        warm_samples=WARM_SAMPLES,
+    )
+
+
+def watched(fleet: VirtualFleet) -> Events:
+    """Write down what the fleet's task schedulers are told and tell."""
+    events = Events()
+    for plane in fleet._tasks.values():
+        plane.handle = _spy(plane.scheduler, plane.handle, events)
+    return events
+
+
+def _spy(
+    scheduler: TaskScheduler,
+    handle: Callable[[Any, float], list[Instruction]],
+    events: Events,
+) -> Callable[[Any, float], list[Instruction]]:
+    def busy(peer: Any, number: int) -> SubtaskEntry:
+        node = scheduler._nodes.on(peer)
+        assert node is not None
+        return node.busy[number]
+
+    def place(subtask: SubtaskEntry) -> Place:
+        seed = subtask.parent.task.emulation_seed
+        assert seed is not None
+        return seed, subtask.node.name
+
+    def spied(event: Any, now: float) -> list[Instruction]:
+        if isinstance(event, SubtaskReturned):
+            events.returned_s[place(busy(event.peer, event.result.id))] = now
+        instructions = handle(event, now)
+        for told in instructions:
+            match told:
+                case SendToNode(peer=peer, message=Subtask(id=number)):
+                    subtask = busy(peer, number)
+                    events.dispatched_s[place(subtask)] = now
+                    events.deadline_s[place(subtask)] = subtask.parent.deadline_s
+        return instructions
+
+    return spied
+
+
+class Told(Struct):
+    """The trace as the simulator takes it, and where each of its subtasks is."""
+
+    arguments: dict[str, Any]
+    places: list[Place]
+    services: ServiceTimes
+    node_service: array[int]
+
+
+def told(plan: FleetPlan, asked: list[Arrival]) -> Told:
+    """A task for each IAD of a query; a set for each choice of nodes."""
+    node_of = {node.area: i for i, node in enumerate(plan.nodes)}
+    iad_of = [i for i, iad in enumerate(plan.iads) for _ in iad.nodes]
+    sets: dict[tuple[int, ...], int] = {}
+    load: dict[str, list[Any]] = {name: [] for name in LOAD}
+    places = []
+    times = []
+    for number, arrival in enumerate(asked):
+        choices: dict[int, list[int]] = {}
+        for node in (node_of[area] for area in arrival.areas):
+            choices.setdefault(iad_of[node], []).append(node)
+        received_s = arrival.at_s + DELAYS.query_evaluation_s
+        load["query_arrived_s"].append(arrival.at_s)
+        load["query_class"].append(0)
+        for chosen in choices.values():
+            load["task_query"].append(number)
+            load["task_set"].append(sets.setdefault(tuple(sorted(chosen)), len(sets)))
+            load["task_size"].append(len(chosen))
+            load["task_enqueued_s"].append(received_s + DELAYS.task_evaluation_s)
+            load["task_budget_s"].append(arrival.slo_ms / 1e3)
+            load["task_percentile"].append(task_percentile(PERCENTILE, len(choices)))
+            load["task_after_s"].append(DELAYS.aggregation_s)
+            for node in sorted(chosen):
+                places.append((arrival.emulation_seed, plan.nodes[node].name))
+                times.append(service_s(plan.nodes[node], arrival.emulation_seed))
+    arguments: dict[str, Any] = {name: array(LOAD[name], values) for name, values in load.items()}
+    arguments |= {
+        "node_iad": array("i", iad_of),
+        "node_pods": array("i", [1] * len(iad_of)),
+        "set_first": array("q", [0, *accumulate(len(nodes) for nodes in sets)]),
+        "set_nodes": array("i", [node for nodes in sets for node in nodes]),
+    }
+    return Told(
+        arguments, places, ServiceTimes.given(array("d", times)), array("i", [0] * len(iad_of))
+    )
+
+
+LOAD = {
+    "query_arrived_s": "d",
+    "query_class": "i",
+    "task_query": "i",
+    "task_set": "i",
+    "task_size": "i",
+    "task_enqueued_s": "d",
+    "task_budget_s": "d",
+    "task_percentile": "d",
+    "task_after_s": "d",
+}
+
+
+def simulated(trace: Told, policy: Policy) -> Run:
+    """The simulator's run, with models that hold what a fresh virtual fleet's hold."""
+    models: list[UnloadedModel] = [
+        plane.scheduler._estimator._model for plane in virtual_fleet(policy)._tasks.values()
+    ]
+    return simulate_events(
+        Trace(**trace.arguments),
+        [trace.services],
+        trace.node_service,
+        policy=policy,
+        models=models,
+        record=True,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_both_do_the_same_at_the_same_times(policy: Policy) -> None:
+    plan = building_fleet()
+    asked = list(islice(arrivals(plan, rate_per_s=RATE_PER_S, seed=11), QUERIES))
+    fleet = virtual_fleet(policy)
+    events = watched(fleet)
+    outcomes: list[Outcome] = sorted(fleet.run(asked), key=lambda outcome: outcome.number)
+    assert {outcome.status for outcome in outcomes} == {"complete"}
+
+    trace = told(plan, asked)
+    run = simulated(trace, policy)
+    task_of = [task for task, size in enumerate(trace.arguments["task_size"]) for _ in range(size)]
+    assert len(events.returned_s) == run.subtasks == len(trace.places)
+    assert run.subtask_dispatched_s is not None
+    assert run.subtask_finished_s is not None
+    assert run.task_deadline_s is not None
+    for i, place in enumerate(trace.places):
+        assert run.task_deadline_s[task_of[i]] == events.deadline_s[place]
+        assert run.subtask_dispatched_s[i] == events.dispatched_s[place]
+        assert run.subtask_finished_s[i] == events.returned_s[place]
+    assert [s * 1e3 for s in run.query_latency_s] == [o.latency_ms for o in outcomes]
+    assert run.late_subtasks == sum(
+        plane.scheduler.counters["deadlines_missed"] for plane in fleet._tasks.values()
+    )
+    assert run.late_subtasks > 0
