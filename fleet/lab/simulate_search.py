@@ -11,6 +11,8 @@ from msgspec import Struct
 # The bracket around the answer, as a share of the load.
 TOLERANCE: Final = 0.01
 MOST_MEASUREMENTS: Final = 24
+# So often in a row a step may fall short; then the bracket is halved.
+MOST_SHORT: Final = 2
 # How far beyond the expected answer to measure, as a share of the way to it.
 BEYOND: Final = 0.3
 # A load below this share of the limit is taken to be none.
@@ -36,7 +38,7 @@ def highest_load(
     `limit` is a load at which it surely is above 1, `start` a first guess below. The answer is
     interpolated between two measured loads (or one and the limit) at most `tolerance` apart.
     Queueing times go about as 1 / (limit - load), so 1 / ratio is about linear in the load: false
-    position on it takes three to five measurements; steps that fall short are doubled.
+    position on it takes three to five measurements; a step after one that fell short is doubled.
     """
     low: _End | None = None
     high = _End(limit, -1.0)
@@ -54,12 +56,15 @@ def highest_load(
         if low is None:
             if guess < LEAST_SHARE * limit:
                 return 0.0
-            guess = _below(end, limit, tolerance)
+            guess = _below(end, limit, tolerance * 2**short)
             continue
         root = _crossing(low, high)
         if high.load - low.load <= tolerance * root:
             return root
-        guess = _beyond(low, high, tolerance, 2**short)
+        if short > MOST_SHORT:
+            guess = (low.load + high.load) / 2.0
+        else:
+            guess = _beyond(low, high, tolerance, 2**short)
     return 0.0 if low is None else _crossing(low, high)
 
 
@@ -73,13 +78,13 @@ def _beyond(low: _End, high: _End, tolerance: float, stretch: float) -> float:
     root = _crossing(low, high)
     nearer = low if root - low.load < high.load - root else high
     step = stretch * max(BEYOND * abs(root - nearer.load), tolerance / 3.0 * root)
-    inside = (high.load - low.load) / 8.0
+    inside = min(tolerance / 3.0 * root, (high.load - low.load) / 4.0)
     guess = root + math.copysign(step, root - nearer.load)
     return min(max(guess, low.load + inside), high.load - inside)
 
 
-def _below(end: _End, limit: float, tolerance: float) -> float:
+def _below(end: _End, limit: float, margin: float) -> float:
     """A load that should be sustained where `end` is not: along the line to the limit, with slack
     -1 there; a little further down, at most by half."""
     rise = max(1.0 + end.slack, 1e-9) / (limit - end.load)
-    return max((end.load + end.slack / rise) * (1.0 - tolerance / 3.0), end.load / 2.0)
+    return max((end.load + end.slack / rise) * (1.0 - margin / 3.0), end.load / 2.0)
