@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import deadline, directory, dispatch, edf, edge, query
+from bench import deadline, directory, dispatch, edf, edge, query, simulation
 from bench.report import Result, report
 
 # By the names of what they measure, so that one can be run alone.
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "dispatch": dispatch.run,
     "edge": edge.run,
     "directory": directory.run,
+    "simulate": simulation.run,
 }
 
 

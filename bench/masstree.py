@@ -60,7 +60,9 @@ class Masstree(Struct):
             task_after_s=np.zeros(queries).data,
         )
 
-    def run(self, trace: Trace, policy: str, load: float, seed: int) -> Run:
+    def run(
+        self, trace: Trace, policy: str, load: float, seed: int, *, record: bool = False
+    ) -> Run:
         """Simulate the trace at its load."""
         deadline = self.arrival(load) + SLO - self.unloaded[self.fanout - 1]
         return simulate_nodes(
@@ -70,6 +72,7 @@ class Masstree(Struct):
             policy=policy,
             deadline_s=deadline.data,
             seed=seed,
+            record=record,
         )
 
 
