@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,6 +17,8 @@ from fleet.lab.run_folder import RunFolderError
 from fleet.lab.simulate_run import VERSION, Point, Setting
 
 NAME: Final = "points.jsonl"
+# So that a line which a crash cut off is told from anything else.
+LINE_BEGINS: Final = b'{"key":{'
 
 
 class Key(Struct, frozen=True):
@@ -59,10 +62,13 @@ class KeptResults:
             raise RunFolderError(f"{self._path}: {error.strerror}") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read()
         except BlockingIOError:
             self._file.close()
             raise RunFolderError(f"another run is at work in {self._path.parent}") from None
-        self._read()
+        except RunFolderError:
+            self._file.close()
+            raise
         return self
 
     def __exit__(
@@ -77,6 +83,9 @@ class KeptResults:
         """The result of an earlier run, if there is one."""
         return self._results.get(key)
 
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._results.values())
+
     def add(self, result: Result) -> None:
         """Keep a result; on disk when this returns."""
         self._results[result.key] = result
@@ -89,14 +98,14 @@ class KeptResults:
         self._file.seek(0)
         whole = 0
         for line in self._file:
-            if not line.endswith(b"\n"):
-                break
+            cut_off = not line.endswith(b"\n")
             try:
+                if cut_off and line.startswith(LINE_BEGINS):
+                    break
                 result = decoder.decode(line)
             except msgspec.DecodeError as error:
                 text = f"{self._path}: not a result at byte {whole}: {error}; remove the file"
                 raise RunFolderError(text) from None
             self._results[result.key] = result
             whole += len(line)
-        # The line that a crash cut off.
         self._file.truncate(whole)
