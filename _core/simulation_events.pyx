@@ -159,6 +159,16 @@ cdef void _decide_deadline(Fleet *f, int32_t task, Model *model) noexcept nogil:
     f.tasks[task].deadline_s = now_s + (t.task_budget_s[task] - unloaded_s)
 
 
+cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
+    """Where the subtasks of a task stand in a queue."""
+    return policy_key_c(
+        f.policy,
+        f.t.task_enqueued_s[task],
+        f.t.task_budget_s[task],
+        f.tasks[task].deadline_s,
+    )
+
+
 cdef int _enqueue_subtask(Fleet *f, int32_t task, int32_t j, double now_s) noexcept nogil:
     """The j-th subtask of a task into its node's queue; past the queue if nothing is before it."""
     cdef int32_t number = task_nodes(f.t, task)[j]
@@ -191,9 +201,7 @@ cdef int _enqueue_task(Fleet *f, int32_t task) noexcept nogil:
     cdef int32_t j
     if model != NULL:
         _decide_deadline(f, task, model)
-    f.tasks[task].key = policy_key_c(
-        f.policy, now_s, t.task_budget_s[task], f.tasks[task].deadline_s
-    )
+    f.tasks[task].key = _key(f, task)
     for j in range(t.task_size[task]):
         if ending == ENDED:
             ending = _enqueue_subtask(f, task, j, now_s)
