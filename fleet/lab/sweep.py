@@ -22,7 +22,7 @@ from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.run_records import read_records
 from fleet.lab.sweep_calibration import CalibrationError, Trial, calibrated, trial
 from fleet.lab.sweep_measures import Pair, Run, crossing
-from fleet.lab.sweep_real import LEAD_S, Load, Measured, RealFleet, loads_of
+from fleet.lab.sweep_real import Load, Measured, RealFleet, lead_s, loads_of
 from fleet.lab.sweep_results import (
     TABLE_III_POLICY,
     TABLE_III_RATE_PER_S,
@@ -166,7 +166,7 @@ def _measure(
     options: Options, loads: Sequence[Load], show: DemoScreen
 ) -> tuple[list[Measured], Steps | None]:
     plan = options.plan
-    total_s = START_S + len(loads) * (LEAD_S + options.seconds + BETWEEN_S)
+    total_s = START_S + len(loads) * (lead_s(options.seconds) + options.seconds + BETWEEN_S)
     show.say(
         f"{len(plan.iads)} masters and {len(plan.nodes)} edge nodes; {len(loads)} runs of "
         f"{options.seconds:g} s, {math.ceil(total_s / 60)} minutes."
@@ -183,7 +183,7 @@ def _measure(
             fleet.warm_up(min(LONGEST_WARM_UP_S, options.seconds), options.seed)
         for number, load in enumerate(loads, start=1):
             text = f"{number}/{len(loads)}  {policy_name(load.policy)} at {load.rate_per_s:g}/s"
-            with show.progress(text, LEAD_S + options.seconds) as advance:
+            with show.progress(text, lead_s(options.seconds) + options.seconds) as advance:
                 made.append(
                     fleet.measure(
                         load, options.seconds, lambda now, n: advance(now, f"{n} answers")

@@ -177,7 +177,7 @@ def crossing(rates: Sequence[float], logs: Sequence[float], weights: Sequence[fl
 
 
 def _slope(rates: Sequence[float], values: Sequence[float]) -> float:
-    if len(rates) == 1:
+    if rates[0] == rates[-1]:
         return LEAST_SLOPE
     return max(LEAST_SLOPE, float(np.polyfit(rates, values, 1)[0]))
 

@@ -19,8 +19,9 @@ from fleet.lab.sweep_virtual import Job
 from fleet.lab.testbed import Testbed
 from fleet.lab.workload import Arrival
 
-# Asked and not counted: queues are empty before the first query.
+# Asked and not counted, of a run that is long enough: queues are empty before the first query.
 LEAD_S: Final = 3.0
+LEAD_OF_RUN: Final = 0.25
 WARM_UP_RATE_PER_S: Final = 8.0
 LOOK_EVERY_S: Final = 1.0
 DRAINED_WITHIN_S: Final = 30.0
@@ -70,8 +71,8 @@ class RealFleet:
         """
         plan = self._bed.plan
         endless = workload.arrivals(plan, rate_per_s=load.rate_per_s, seed=load.seed)
-        trace = workload.within(endless, LEAD_S + seconds)
-        first = next((a.number for a in trace if a.at_s >= LEAD_S), len(trace))
+        trace = workload.within(endless, lead_s(seconds) + seconds)
+        first = next((a.number for a in trace if a.at_s >= lead_s(seconds)), len(trace))
         self._bed.set_policy(load.policy)
         outcomes = self._replay(trace, load.name, told)
         encoder = msgspec.json.Encoder()
@@ -92,6 +93,11 @@ class RealFleet:
             told(now_s, answered)
 
         return self._generator.replay(trace, name, tick)
+
+
+def lead_s(seconds: float) -> float:
+    """Seconds before those that count."""
+    return min(LEAD_S, LEAD_OF_RUN * seconds)
 
 
 def _drained(statuses: dict[str, IadStatus]) -> bool:

@@ -126,6 +126,7 @@ class Effort(Struct, frozen=True):
     seeds: int
     more_seeds: int
     seed: int
+    warm_samples: int = WARM_SAMPLES
 
 
 class Sweep:
@@ -178,6 +179,7 @@ class Sweep:
                 self._effort.seed + number,
                 self._effort.queries,
                 self._shape,
+                self._effort.warm_samples,
             )
             for rate in rates
             for number in range(len(self._runs.get(rate, ())), seeds)
