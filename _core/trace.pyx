@@ -336,4 +336,4 @@ cdef class Trace:
     @property
     def subtasks(self):
         """How many subtasks these have."""
-        return self.data.task_first[self.data.tasks]
+        return 0 if self.data.task_first == NULL else self.data.task_first[self.data.tasks]

@@ -416,6 +416,15 @@ def test_wrong_service_times(make: Callable[[], ServiceTimes]) -> None:
         make()
 
 
+def test_a_trace_without_content() -> None:
+    trace = Trace.__new__(Trace)
+    assert (trace.nodes, trace.iads, trace.queries, trace.tasks, trace.subtasks) == (0,) * 5
+    with pytest.raises(ValueError, match="the trace is empty"):
+        simulate_nodes(trace, SERVICES, array("i"), policy="fifo")
+    with pytest.raises(TypeError):
+        Trace(**Case(1).trace).__init__(**Case(1).trace)
+
+
 def test_a_trace_keeps_its_own_copy() -> None:
     case = Case(7)
     trace = Trace(**case.trace)
