@@ -8,10 +8,9 @@ from typing import Any, Final
 from agent.wire.base import Policy
 from fleet.lab.pictures import pyplot, save
 from fleet.lab.policies import policy_colour, policy_name
-from fleet.lab.simulate_report import PAPER_GAINS, Report
+from fleet.lab.simulate_report import PAPER_GAINS, READINGS, Report
 from fleet.lab.table_v import CLASSES, Reading
 
-READINGS: Final = {"query": "one k_t a query", "task": "a k_t for each task"}
 # Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
 TOP: Final = 1.6
 SALT: Final = "simulation"

@@ -15,6 +15,7 @@ from fleet.lab.table_v import CLASSES, SIZES, Reading, Size
 
 # The policies of the literature; further ones are this project's.
 KNOWN: Final[tuple[Policy, ...]] = ("fifo", "spr", "tedfq", "edfq")
+READINGS: Final[dict[Reading, str]] = {"query": "one k_t a query", "task": "a k_t for each task"}
 # Table VI: EDFQ's gain in percent by nodes of the fleet.
 PAPER_GAINS: Final[dict[Policy, dict[int, float]]] = {
     "fifo": {100: 31.25, 1_000: 53.36, 4_000: 79.89, 12_000: 110.19, 18_000: 144.51},
@@ -45,8 +46,7 @@ class Report:
     @cached_property
     def readings(self) -> list[Reading]:
         """The readings of the fanout draw."""
-        readings: tuple[Reading, ...] = ("query", "task")
-        return [reading for reading in readings if any(at[1] == reading for at in self._searches)]
+        return [reading for reading in READINGS if any(at[1] == reading for at in self._searches)]
 
     @cached_property
     def policies(self) -> list[Policy]:

@@ -12,8 +12,8 @@ import numpy as np
 from agent.wire.base import Policy
 from fleet.lab.policies import policy_name
 from fleet.lab.provenance import Provenance
-from fleet.lab.simulate_pictures import READINGS, draw_gains, draw_latencies
-from fleet.lab.simulate_report import PAPER_GAINS, Report
+from fleet.lab.simulate_pictures import draw_gains, draw_latencies
+from fleet.lab.simulate_report import PAPER_GAINS, READINGS, Report
 from fleet.lab.simulate_run import WARM_SAMPLES, WARM_UP_SHARE
 from fleet.lab.simulate_search import TOLERANCE
 from fleet.lab.simulate_statistics import Interval

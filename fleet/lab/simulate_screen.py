@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,9 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fleet import screen
 from fleet.lab.policies import policy_name
 from fleet.lab.simulate_points import Key, Result
+from fleet.lab.simulate_report import READINGS
 
 # Points that a search takes, about.
-SEARCH_POINTS = 4.5
+SEARCH_POINTS: Final = 4.5
 
 
 class SimulationScreen:
@@ -78,10 +80,10 @@ def weight(key: Key) -> float:
 
 
 def describe(key: Key) -> str:
-    """``18,000 nodes, k_t per query, seed 3, EDFQ``."""
+    """``18,000 nodes, one k_t a query, seed 3, EDFQ``."""
     setting = key.setting
     what = "" if key.loads_per_s is None else " curve"
     return (
-        f"{setting.size.nodes:,} nodes, k_t per {setting.reading}, seed {setting.seed}, "
+        f"{setting.size.nodes:,} nodes, {READINGS[setting.reading]}, seed {setting.seed}, "
         f"{policy_name(key.policy)}{what}"
     )
