@@ -153,7 +153,7 @@ def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
 
 
 def _refuse_unknown_keys(data: dict[str, Any], kind: Any, prefix: str, source: str) -> None:
-    known = {f.name: f.type for f in msgspec.structs.fields(kind)}
+    known = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
     for key, value in data.items():
         if key not in known:
             import difflib  # only an error needs it

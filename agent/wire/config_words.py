@@ -37,7 +37,7 @@ def _type_at(kind: Any, where: str) -> Any:
     """The annotation of the key `where`."""
     for key in where.split("."):
         fields = msgspec.structs.fields(section_of(kind) or kind)
-        kind = next(field.type for field in fields if field.name == key.partition("[")[0])
+        kind = next(field.type for field in fields if field.encode_name == key.partition("[")[0])
     return kind
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import numpy as np
 from msgspec import Struct
 
 from _core.orderstats import UnloadedModel
-from _core.simulation import Run, ServiceTimes, simulate_nodes
+from _core.simulation import Run, ServiceTimes, Trace, simulate_nodes
 from fleet.lab.simulate_search import highest_load
 from fleet.lab.table_v import (
     CAPACITY_PER_S,
@@ -20,6 +21,7 @@ from fleet.lab.table_v import (
     SLO_PERCENTILE,
     Draw,
     Floats,
+    Ints,
     OutOfRange,
     Reading,
     Size,
@@ -71,6 +73,7 @@ class World:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
+        self.seed = setting.seed
         self.draw = draw(
             setting.size,
             reading=setting.reading,
@@ -119,17 +122,56 @@ class World:
         return highest_load(ratio, start=start_per_s, limit=limit_per_s), points
 
 
-def run_policy(world: World, policy: str, load_per_s: float) -> Run:
+class Drawn(Protocol):
+    """A trace whose load is still open."""
+
+    @property
+    def budget_s(self) -> Floats:
+        """[tasks] x_t."""
+
+    def enqueued_s(self, load_per_s: float) -> Floats:
+        """[tasks] When the subtasks of each task are enqueued."""
+
+    def trace(self, load_per_s: float) -> Trace:
+        """The trace at a load in queries a second."""
+
+
+class Scene(Protocol):
+    """What a policy is run on: a trace, the nodes' service times, and x_u of each task."""
+
+    @property
+    def draw(self) -> Drawn:
+        """The trace."""
+
+    @property
+    def services(self) -> Sequence[ServiceTimes]:
+        """The kinds of nodes."""
+
+    @property
+    def node_service(self) -> Ints:
+        """[nodes] Which of them a node is."""
+
+    @property
+    def unloaded_s(self) -> Floats:
+        """[tasks] x_u."""
+
+    @property
+    def seed(self) -> int:
+        """Of the service times."""
+
+
+def run_policy(scene: Scene, policy: str, load_per_s: float, *, record: bool = False) -> Run:
     """Run the trace at a load under a policy: the one place that knows what a policy needs."""
-    draw = world.draw
-    deadline_s = draw.enqueued_s(load_per_s) + draw.budget_s - world.unloaded_s
+    draw = scene.draw
+    deadline_s = draw.enqueued_s(load_per_s) + draw.budget_s - scene.unloaded_s
     return simulate_nodes(
         draw.trace(load_per_s),
-        world.services,
-        world.node_service.data,
+        scene.services,
+        scene.node_service.data,
         policy=policy,
         deadline_s=deadline_s.data,
-        seed=world.setting.seed,
+        seed=scene.seed,
+        record=record,
     )
 
 
