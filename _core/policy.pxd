@@ -7,10 +7,14 @@ cdef enum Policy:
     POLICY_SPR = 1
     POLICY_TEDFQ = 2
     POLICY_EDFQ = 3
+    POLICY_SANDERLING = 4
+
+# Added to the key of a demoted entry: behind all others, and in their order among themselves.
+cdef double DEMOTED_S
 
 # The key of an entry, least first; NaN for an unknown policy or a NaN among the times it reads.
 cdef inline double policy_key_c(
-    int policy, double enqueued_s, double slo_s, double deadline_s
+    int policy, double enqueued_s, double slo_s, double deadline_s, double advance_s
 ) noexcept nogil:
     if policy == POLICY_EDFQ:
         return deadline_s
@@ -20,4 +24,16 @@ cdef inline double policy_key_c(
         return slo_s
     if policy == POLICY_FIFO:
         return enqueued_s
+    if policy == POLICY_SANDERLING:
+        return enqueued_s + slo_s - advance_s
     return NAN
+
+
+cdef inline bint policy_demotes(int policy) noexcept nogil:
+    """Whether the policy demotes what is hopeless."""
+    return policy == POLICY_SANDERLING
+
+
+cdef inline bint hopeless_c(double now_s, double expected_s, double latest_s) noexcept nogil:
+    """Whether what is expected to take so long, begun now, ends too late."""
+    return now_s + expected_s > latest_s

@@ -166,6 +166,7 @@ cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
         f.t.task_enqueued_s[task],
         f.t.task_budget_s[task],
         f.tasks[task].deadline_s,
+        0.0,
     )
 
 

@@ -142,7 +142,7 @@ cdef void _fill_local(const TraceData *t, Setup setup, Iad *iad) noexcept nogil:
         local.enqueued_s = t.task_enqueued_s[task]
         local.deadline_s = INFINITY if setup.deadline_s == NULL else setup.deadline_s[task]
         local.key = policy_key_c(
-            setup.policy, local.enqueued_s, t.task_budget_s[task], local.deadline_s
+            setup.policy, local.enqueued_s, t.task_budget_s[task], local.deadline_s, 0.0
         )
         local.finished_s = -INFINITY
 

@@ -39,7 +39,7 @@ cdef Setup checked_setup(
     _take_services(setup, tuple(services), node_service)
     if deadline_s is not None:
         _take_deadlines(setup, deadline_s)
-    setup.reads_deadlines = isnan(policy_key_c(setup.policy, 0.0, 1.0, NAN))
+    setup.reads_deadlines = isnan(policy_key_c(setup.policy, 0.0, 1.0, NAN, 0.0))
     return setup
 
 
