@@ -27,6 +27,8 @@ MODULES = (
     "matrix",
     "unloaded",
     "orderstats",
+    "sizes",
+    "balance",
     "trace",
     "service_times",
     "simulation_run",

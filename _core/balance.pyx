@@ -1,0 +1,110 @@
+"""How far each class of queries is advanced, so that none misses its SLO while others have slack.
+
+An advance stands for the Lagrange multiplier of "at most 1 - p_q of this class may miss"
+(docs/policy.md): exponentiated gradient on the misses. A miss advances its class, the more the
+rarer its class may miss; all advances together average to nothing over the queries. Where nobody
+misses nothing moves.
+"""
+
+from libc.string cimport memset
+
+cdef extern from "check.h":
+    void CHECK(bint condition) noexcept nogil
+
+# Of the queries' mean SLO: what a miss moves if all classes are alike. Larger steps follow faster
+# and wander more.
+cdef double STEP = 0.02
+# The share of a class is a moving average over so many queries.
+cdef double MEMORY = 1000.0
+# A class that asks less than this counts as if it asked so much: one miss shall not move it far.
+cdef double LEAST_SHARE = 0.01
+# Of its SLO: how far a class may be advanced or held back.
+cdef double FURTHEST = 0.5
+
+
+cdef void balance_init(Balance *b) noexcept nogil:
+    memset(b, 0, sizeof(Balance))
+
+
+cdef void balance_set_class(Balance *b, int c, double slo_s, double allowed) noexcept nogil:
+    CHECK(0 <= c)
+    CHECK(c <= b.count)
+    CHECK(c < CLASSES)
+    b.count = max(b.count, c + 1)
+    b.classes[c].slo_s = slo_s
+    b.classes[c].allowed = allowed
+    b.classes[c].share = 0.0
+    b.classes[c].advance_s = 0.0
+
+
+cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil:
+    cdef int i
+    CHECK(0 <= c)
+    CHECK(c < b.count)
+    b.finished = min(b.finished + 1.0, MEMORY)
+    for i in range(b.count):
+        b.classes[i].share += ((i == c) - b.classes[i].share) / b.finished
+    if missed:
+        _advance(b, c)
+
+
+cdef void _advance(Balance *b, int c) noexcept nogil:
+    cdef QueryClass *q = b.classes
+    cdef double total = 0.0       # shares
+    cdef double slo_s = 0.0       # mean
+    cdef double allowed = 0.0     # mean
+    cdef double alike = 0.0       # 1 / (how many classes there were if all had the same share)
+    cdef double step_s
+    cdef double back_s
+    cdef int i
+    for i in range(b.count):
+        total += q[i].share
+        slo_s += q[i].share * q[i].slo_s
+        allowed += q[i].share * q[i].allowed
+        alike += q[i].share * q[i].share
+    step_s = STEP * slo_s * alike * allowed / (q[c].allowed * max(q[c].share, LEAST_SHARE))
+    q[c].advance_s += step_s
+    back_s = step_s * q[c].share / total
+    for i in range(b.count):
+        q[i].advance_s = max(
+            -FURTHEST * q[i].slo_s, min(q[i].advance_s - back_s, FURTHEST * q[i].slo_s)
+        )
+
+
+cdef class ClassBalance:
+    """The advances of up to `CLASSES` classes of queries, learnt from which of them miss."""
+
+    MOST_CLASSES = CLASSES
+
+    def __cinit__(self):
+        balance_init(&self.b)
+
+    def set_class(self, int number, double slo_s, double allowed):
+        """Begin class `number`, a new one or one in another's place, with no advance.
+
+        `slo_s` is its latency objective in s, `allowed` the share of its queries that may miss it.
+        ValueError for a number beyond the next, or values out of range.
+        """
+        if not 0 <= number <= min(self.b.count, CLASSES - 1):
+            raise ValueError(f"class {number} is not one of {self.b.count}, nor the next")
+        if not (0.0 < slo_s < 1e9 and 0.0 < allowed < 1.0):
+            raise ValueError(f"slo_s {slo_s} or allowed {allowed} is out of range")
+        balance_set_class(&self.b, number, slo_s, allowed)
+
+    def finished(self, int number, bint missed):
+        """A query of the class has ended. ValueError for an unknown class. O(classes)."""
+        self.check(number)
+        balance_finished(&self.b, number, missed)
+
+    def advance(self, int number):
+        """By how many seconds the class is served earlier than its SLO says; negative: later.
+
+        ValueError for an unknown class. O(1).
+        """
+        self.check(number)
+        return self.b.classes[number].advance_s
+
+    cdef int check(self, int number) except -1:
+        if not 0 <= number < self.b.count:
+            raise ValueError(f"class {number} is not one of {self.b.count}")
+        return 0
