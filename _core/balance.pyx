@@ -41,11 +41,12 @@ cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil:
     cdef int i
     CHECK(0 <= c)
     CHECK(c < b.count)
+    # Before this query counts: a class's share would be too large whenever it is looked at.
+    if missed and b.classes[c].share > 0.0:
+        _advance(b, c)
     b.finished = min(b.finished + 1.0, MEMORY)
     for i in range(b.count):
         b.classes[i].share += ((i == c) - b.classes[i].share) / b.finished
-    if missed:
-        _advance(b, c)
 
 
 cdef void _advance(Balance *b, int c) noexcept nogil:
@@ -54,20 +55,21 @@ cdef void _advance(Balance *b, int c) noexcept nogil:
     cdef double slo_s = 0.0       # mean
     cdef double allowed = 0.0     # mean
     cdef double alike = 0.0       # 1 / (how many classes there were if all had the same share)
-    cdef double step_s
-    cdef double back_s
+    cdef double mean_s = 0.0      # of the advances
     cdef int i
     for i in range(b.count):
         total += q[i].share
         slo_s += q[i].share * q[i].slo_s
         allowed += q[i].share * q[i].allowed
         alike += q[i].share * q[i].share
-    step_s = STEP * slo_s * alike * allowed / (q[c].allowed * max(q[c].share, LEAST_SHARE))
-    q[c].advance_s += step_s
-    back_s = step_s * q[c].share / total
+    q[c].advance_s += STEP * slo_s * alike * allowed / (
+        q[c].allowed * max(q[c].share, LEAST_SHARE)
+    )
+    for i in range(b.count):
+        mean_s += q[i].share * q[i].advance_s / total
     for i in range(b.count):
         q[i].advance_s = max(
-            -FURTHEST * q[i].slo_s, min(q[i].advance_s - back_s, FURTHEST * q[i].slo_s)
+            -FURTHEST * q[i].slo_s, min(q[i].advance_s - mean_s, FURTHEST * q[i].slo_s)
         )
 
 
