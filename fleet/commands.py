@@ -151,7 +151,7 @@ def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
     "--rate",
     "rate_per_s",
     type=click.FloatRange(0, 1_000, min_open=True),
-    default=20.0,
+    default=15.6,
     show_default=True,
     help="λ: queries per second, all query schedulers together.",
 )

@@ -1,8 +1,8 @@
 """Emulated hardware: named profiles of a pod's service time, for fleets larger than their host.
 
-The profiles are lognormal with the means of DSSP's testbed; the shape (σ = 0.6) is this project's
-assumption, calibrated on the paper's FIFO throughput. Emulated time comes on top of the real
-retrieval and is announced by the node in its hello.
+The profiles are lognormal with the means of DSSP's testbed; the shape is this project's assumption,
+set so that FIFO sustains what the paper reports (docs/decisions/0008-service-time-shape.md).
+Emulated time comes on top of the real retrieval and is announced by the node in its hello.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ class HardwareProfile(NamedTuple):
     sigma: float
 
 
+SIGMA: Final = 0.66
 PROFILES: Final = {
-    "pi4": HardwareProfile(0.062, 0.6),
-    "pi4-powersave": HardwareProfile(0.075, 0.6),
-    "pi3": HardwareProfile(0.093, 0.6),
-    "pi3-boxed": HardwareProfile(0.102, 0.6),
+    "pi4": HardwareProfile(0.062, SIGMA),
+    "pi4-powersave": HardwareProfile(0.075, SIGMA),
+    "pi3": HardwareProfile(0.093, SIGMA),
+    "pi3-boxed": HardwareProfile(0.102, SIGMA),
 }
 
 
