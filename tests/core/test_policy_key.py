@@ -28,7 +28,7 @@ def test_names() -> None:
         "sanderling": SANDERLING,
     }
     assert len(set(POLICIES.values())) == 5
-    assert DEMOTING == {"sanderling"}
+    assert {"sanderling"} == DEMOTING
 
 
 def test_keys() -> None:

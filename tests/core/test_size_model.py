@@ -97,7 +97,7 @@ def test_never_negative() -> None:
 )
 def test_bad_samples(column: int, size: float, time_s: float) -> None:
     model = SizeModel()
-    with pytest.raises(ValueError, match="column|finite"):
+    with pytest.raises(ValueError, match=r"column|finite"):
         model.observe(column, size, time_s)
     assert model.expected(0, 1.0) == 0.1
 
