@@ -227,7 +227,7 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 )
 @click.option(
     "--out-of-range",
-    type=click.Choice(("clip", "resample")),
+    type=click.Choice(("clip", "resample", "both")),
     default="clip",
     show_default=True,
     help="What becomes of a fanout outside its tier.",
@@ -265,7 +265,7 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 def simulate(
     fleets: tuple[str, ...],
     reading: Literal["query", "task", "both"],
-    out_of_range: Literal["clip", "resample"],
+    out_of_range: Literal["clip", "resample", "both"],
     policies: tuple[str, ...],
     seeds: int | None,
     queries: int | None,

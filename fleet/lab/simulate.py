@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Final, Literal
 
@@ -34,7 +35,7 @@ class Options(Struct, frozen=True):
     results: Path
     sizes: tuple[Size, ...]
     readings: tuple[Reading, ...]
-    out_of_range: OutOfRange
+    rules: tuple[OutOfRange, ...]
     policies: tuple[Policy, ...]
     seeds: tuple[int, ...]
     queries: int
@@ -47,7 +48,7 @@ def options(
     *,
     nodes: tuple[int, ...],
     reading: Reading | Literal["both"],
-    out_of_range: OutOfRange,
+    out_of_range: OutOfRange | Literal["both"],
     policies: tuple[str, ...],
     seeds: int,
     queries: int,
@@ -67,7 +68,7 @@ def options(
         results=results,
         sizes=tuple(size for size in SIZES if size.nodes in nodes),
         readings=("query", "task") if reading == "both" else (reading,),
-        out_of_range=out_of_range,
+        rules=("clip", "resample") if out_of_range == "both" else (out_of_range,),
         policies=tuple(policy for policy in POLICIES if policy in (policies or POLICIES)),
         seeds=tuple(range(seed, seed + seeds)),
         queries=queries,
@@ -117,8 +118,8 @@ def keys_of(options: Options) -> list[Key]:
     keys = []
     for size in options.sizes:
         for seed in options.seeds:
-            for reading in options.readings:
-                setting = Setting(size, reading, options.out_of_range, options.queries, seed)
+            for reading, rule in itertools.product(options.readings, options.rules):
+                setting = Setting(size, reading, rule, options.queries, seed)
                 keys += [Key(setting, policy, None) for policy in options.policies]
                 if size == options.sizes[-1] and seed in options.seeds[:CURVE_SEEDS]:
                     keys += [Key(setting, policy, CURVE_LOADS_PER_S) for policy in options.policies]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.wire.base import Policy
-from fleet.lab.pictures import pyplot, save
+from fleet.lab.pictures import COLOURS, pyplot, save
 from fleet.lab.policies import policy_colour, policy_name
-from fleet.lab.simulate_report import PAPER_GAINS, READINGS, Report
-from fleet.lab.table_v import CLASSES, Reading
+from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
+from fleet.lab.table_v import CLASSES
 
 # Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
 TOP: Final = 1.6
@@ -17,21 +17,21 @@ SALT: Final = "simulation"
 
 
 def draw_latencies(report: Report, path: Path) -> None:
-    """p99 of every class against the load, a row per reading and a line per policy."""
+    """p99 of every class against the load, a row per variant and a line per policy."""
     plt = pyplot(SALT)
-    rows = len(report.readings)
+    rows = len(report.variants)
     figure, grid = plt.subplots(
         rows, len(CLASSES), sharex=True, squeeze=False, figsize=(11, 0.6 + 2.7 * rows)
     )
-    for axes, reading in zip(grid, report.readings, strict=True):
+    for axes, variant in zip(grid, report.variants, strict=True):
         for k, (axis, kind) in enumerate(zip(axes, CLASSES, strict=True)):
             for policy in report.policies:
-                _draw_curve(axis, report, reading, policy, k)
+                _draw_curve(axis, report, variant, policy, k)
             axis.axhline(kind.slo_s, color="black", linewidth=0.9, linestyle=":")
             axis.set_ylim(0, TOP * kind.slo_s)
             axis.set_title(f"class {k + 1}, SLO {kind.slo_s:g} s", loc="left")
             axis.spines[["top", "right"]].set_visible(False)
-        axes[0].set_ylabel(f"p99 latency, s\n({READINGS[reading]})")
+        axes[0].set_ylabel(f"p99 latency, s\n({variant.name})")
     for axis in grid[-1]:
         axis.set_xlabel("queries per second")
     grid[0, 0].legend(loc="upper left", frameon=False)
@@ -45,8 +45,8 @@ def draw_latencies(report: Report, path: Path) -> None:
     save(figure, path)
 
 
-def _draw_curve(axis: Any, report: Report, reading: Reading, policy: Policy, k: int) -> None:
-    curve = report.curve(reading, policy)
+def _draw_curve(axis: Any, report: Report, variant: Variant, policy: Policy, k: int) -> None:
+    curve = report.curve(variant, policy)
     loads = sorted(curve)
     means = [curve[load][k].mean for load in loads]
     halves = [curve[load][k].half_width or 0.0 for load in loads]
@@ -77,23 +77,23 @@ def draw_gains(report: Report, path: Path) -> None:
 
 def _draw_gain(axis: Any, report: Report, ours: Policy, theirs: Policy) -> None:
     places = range(len(report.sizes))
-    for n, reading in enumerate(report.readings):
-        shift = 0.08 * (n - (len(report.readings) - 1) / 2)
+    for n, variant in enumerate(report.variants):
+        shift = 0.08 * (n - (len(report.variants) - 1) / 2)
         shown = [
             (place + shift, gain)
             for place, size in zip(places, report.sizes, strict=True)
-            if (gain := report.gain(size, reading, ours, theirs)) is not None
+            if (gain := report.gain(size, variant, ours, theirs)) is not None
         ]
         axis.errorbar(
             [x for x, _ in shown],
             [gain.mean for _, gain in shown],
             yerr=[gain.half_width or 0.0 for _, gain in shown],
-            color=("#0072b2", "#d55e00")[n],
+            color=COLOURS[n],
             marker="o",
             markersize=4,
             linewidth=1.2,
             capsize=2,
-            label=READINGS[reading],
+            label=variant.name,
         )
     if theirs in PAPER_GAINS and ours == "edfq":
         paper = [PAPER_GAINS[theirs][size.nodes] for size in report.sizes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from agent.wire.base import Policy
 from fleet.lab.policies import policy_name
 from fleet.lab.provenance import Provenance
 from fleet.lab.simulate_pictures import draw_gains, draw_latencies
-from fleet.lab.simulate_report import PAPER_GAINS, READINGS, Report
+from fleet.lab.simulate_report import PAPER_GAINS, Report
 from fleet.lab.simulate_run import WARM_SAMPLES, WARM_UP_SHARE
 from fleet.lab.simulate_search import TOLERANCE
 from fleet.lab.simulate_statistics import Interval
@@ -110,9 +111,6 @@ def page_of(report: Report, provenance: Provenance, processes: int) -> str:
         warm_up=f"{100 * WARM_UP_SHARE:g}",
         samples=f"{WARM_SAMPLES:,}",
         tolerance=f"{100 * TOLERANCE:g}",
-        out_of_range={"clip": "moved to the nearer end", "resample": "drawn again"}[
-            report.results[0].key.setting.out_of_range
-        ],
     )
 
 
@@ -124,8 +122,8 @@ def fanouts(report: Report) -> Table:
     """Table V as drawn: mean k_q × mean k_t of each class."""
 
     def rows() -> Iterable[Sequence[str]]:
-        rule = report.results[0].key.setting.out_of_range
-        for size in report.sizes:
+        rules = sorted({variant.out_of_range for variant in report.variants})
+        for size, rule in itertools.product(report.sizes, rules):
             drawn = draw(
                 size,
                 reading="query",
@@ -140,11 +138,11 @@ def fanouts(report: Report) -> Table:
                 f"{np.mean(drawn.node_fanout[of_task == k]):.1f}"
                 for k in range(len(CLASSES))
             ]
-            yield _fleet(size), *means, f"{drawn.subtasks / drawn.queries:,.0f}"
+            yield _fleet(size), rule, *means, f"{drawn.subtasks / drawn.queries:,.0f}"
 
     titles = [f"class {k + 1}, {100 * kind.share:g} %" for k, kind in enumerate(CLASSES)]
-    headings = ("nodes (IADs × nodes)", *titles, "subtasks a query")
-    return Table("Fanouts as drawn: mean k_q × mean k_t", headings, list(rows()))
+    headings = ("nodes (IADs × nodes)", "outside", *titles, "subtasks a query")
+    return Table("Fanouts as drawn: mean k_q × mean k_t", headings, list(rows()), left=2)
 
 
 def paper_gains(report: Report) -> Table:
@@ -156,15 +154,15 @@ def paper_gains(report: Report) -> Table:
             for theirs, paper in PAPER_GAINS.items():
                 cells.append(f"+{paper[size.nodes]:.1f} %")
                 cells += [
-                    gain_text(report.gain(size, reading, "edfq", theirs))
-                    for reading in report.readings
+                    gain_text(report.gain(size, variant, "edfq", theirs))
+                    for variant in report.variants
                 ]
             yield cells
 
     headings = ["nodes (IADs × nodes)"]
     for theirs in PAPER_GAINS:
         over = f"over {policy_name(theirs)}"
-        headings += [f"{over}: paper", *(READINGS[reading] for reading in report.readings)]
+        headings += [f"{over}: paper", *(variant.name for variant in report.variants)]
     return Table("EDFQ's gain beside the paper's", tuple(headings), list(rows()))
 
 
@@ -172,13 +170,13 @@ def sustained_loads(report: Report) -> Table:
     """The highest load of every policy."""
 
     def rows() -> Iterable[Sequence[str]]:
-        for reading in report.readings:
+        for variant in report.variants:
             for size in report.sizes:
-                loads = [report.load(size, reading, policy) for policy in report.policies]
-                yield READINGS[reading], _fleet(size), *(load_text(load) for load in loads)
+                loads = [report.load(size, variant, policy) for policy in report.policies]
+                yield variant.name, _fleet(size), *(load_text(load) for load in loads)
 
     names = [policy_name(policy) for policy in report.policies]
-    headings = ("reading", "nodes (IADs × nodes)", *names)
+    headings = ("fanouts", "nodes (IADs × nodes)", *names)
     return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
 
 
@@ -189,18 +187,18 @@ def all_gains(report: Report) -> Table:
     pairs += [(ours, theirs) for ours in report.own for theirs in ("fifo", "edfq", "tedfq")]
 
     def rows() -> Iterable[Sequence[str]]:
-        for reading in report.readings:
+        for variant in report.variants:
             for size in report.sizes:
-                cells = [gain_text(report.gain(size, reading, *pair)) for pair in pairs]
+                cells = [gain_text(report.gain(size, variant, *pair)) for pair in pairs]
                 for ours in report.own:
-                    better = report.better(size, reading)
-                    gain = better and report.gain(size, reading, ours, better)
+                    better = report.better(size, variant)
+                    gain = better and report.gain(size, variant, ours, better)
                     cells.append(gain_text(gain or None))
-                yield READINGS[reading], _fleet(size), *cells
+                yield variant.name, _fleet(size), *cells
 
     headings = [f"{policy_name(ours)} over {policy_name(theirs)}" for ours, theirs in pairs]
     headings += [f"{policy_name(ours)} over the better of the two" for ours in report.own]
-    headings = ["reading", "nodes (IADs × nodes)", *headings]
+    headings = ["fanouts", "nodes (IADs × nodes)", *headings]
     return Table("Gains in sustained load", tuple(headings), list(rows()), left=2)
 
 
@@ -208,21 +206,21 @@ def binding_classes(report: Report) -> Table:
     """p99 / SLO of every class at the sustained load."""
 
     def rows() -> Iterable[Sequence[str]]:
-        for reading in report.readings:
+        for variant in report.variants:
             for size in report.sizes:
                 cells = []
                 for policy in report.policies:
-                    ratios = report.ratios(size, reading, policy)
+                    ratios = report.ratios(size, variant, policy)
                     most = max(ratios)
                     cells.append(
                         " ".join(f"**{r:.2f}**" if r == most else f"{r:.2f}" for r in ratios)
                     )
-                busiest = report.utilisation(size, reading, report.policies[-1])
-                yield READINGS[reading], _fleet(size), *cells, f"{100 * busiest:.0f} %"
+                busiest = report.utilisation(size, variant, report.policies[-1])
+                yield variant.name, _fleet(size), *cells, f"{100 * busiest:.0f} %"
 
     names = [policy_name(policy) for policy in report.policies]
     last = f"busiest node, {names[-1]}"
-    headings = ("reading", "nodes (IADs × nodes)", *names, last)
+    headings = ("fanouts", "nodes (IADs × nodes)", *names, last)
     return Table("p99 / SLO by class", headings, list(rows()), left=2)
 
 

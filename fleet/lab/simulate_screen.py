@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fleet import screen
 from fleet.lab.policies import policy_name
 from fleet.lab.simulate_points import Key, Result
-from fleet.lab.simulate_report import READINGS
+from fleet.lab.simulate_report import variant_of
 
 # Points that a search takes, about.
 SEARCH_POINTS: Final = 4.5
@@ -80,10 +80,10 @@ def weight(key: Key) -> float:
 
 
 def describe(key: Key) -> str:
-    """``18,000 nodes, one k_t a query, seed 3, EDFQ``."""
+    """``18,000 nodes, one k_t a query, clipped, seed 3, EDFQ``."""
     setting = key.setting
     what = "" if key.loads_per_s is None else " curve"
     return (
-        f"{setting.size.nodes:,} nodes, {READINGS[setting.reading]}, seed {setting.seed}, "
+        f"{setting.size.nodes:,} nodes, {variant_of(setting).name}, seed {setting.seed}, "
         f"{policy_name(key.policy)}{what}"
     )

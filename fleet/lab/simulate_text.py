@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from agent.wire.base import Policy
 from fleet.lab.policies import policy_name
-from fleet.lab.simulate_report import PAPER_GAINS, READINGS, Report
-from fleet.lab.table_v import CLASSES, Reading, Size
+from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
+from fleet.lab.table_v import CLASSES, Size
 
 PAGE: Final = """\
 # Simulation at scale
@@ -60,10 +60,10 @@ Mean k_q × mean k_t of each class.
 
 {table_v}
 
-(μ, σ) of Table V are per mille of the tier's size; a fanout outside the tier is {out_of_range}.
-{queries} queries a run, the first {warm_up} % of them not counted; x_u from {samples} unloaded
-response times of every node of an IAD; a sustained load is interpolated between two runs at most
-{tolerance} % apart.
+(μ, σ) of Table V are per mille of the tier's size; a fanout outside the tier is moved to the nearer
+end (clipped) or drawn again. {queries} queries a run, the first {warm_up} % of them not counted;
+x_u from {samples} unloaded response times of every node of an IAD; a sustained load is
+interpolated between two runs at most {tolerance} % apart.
 """
 
 REASONS: Final = """\
@@ -79,7 +79,7 @@ class Gap(NamedTuple):
 
     theirs: Policy
     size: Size
-    reading: Reading
+    variant: Variant
     points: float
     inside: bool
 
@@ -98,7 +98,7 @@ def differences(report: Report) -> str:
             side = "above" if most.points > 0 else "below"
             sentences.append(
                 f"Over {policy_name(theirs)} ours is furthest off at {most.size.nodes:,} nodes "
-                f"with {READINGS[most.reading]}: {abs(most.points):.0f} percentage points {side}."
+                f"with {most.variant.name}: {abs(most.points):.0f} percentage points {side}."
             )
     sentences += [_margin(report), REASONS]
     return textwrap.fill(" ".join(filter(None, sentences)), 100, break_long_words=False)
@@ -107,25 +107,25 @@ def differences(report: Report) -> str:
 def _gaps(report: Report) -> Iterator[Gap]:
     for theirs, paper in PAPER_GAINS.items():
         for size in report.sizes:
-            for reading in report.readings:
-                gain = report.gain(size, reading, "edfq", theirs)
+            for variant in report.variants:
+                gain = report.gain(size, variant, "edfq", theirs)
                 if gain is not None:
                     points = gain.mean - paper[size.nodes]
                     inside = gain.half_width is not None and abs(points) <= gain.half_width
-                    yield Gap(theirs, size, reading, points, inside)
+                    yield Gap(theirs, size, variant, points, inside)
 
 
 def _margin(report: Report) -> str:
     """How much FIFO's load depends on small differences in latency, at the largest fleet."""
-    size, reading = report.sizes[-1], report.readings[0]
-    curve = report.curve(reading, "fifo")
+    size, variant = report.sizes[-1], report.variants[0]
+    curve = report.curve(variant, "fifo")
     if len(curve) < 2:
         return ""
-    ratios = report.ratios(size, reading, "fifo")
+    ratios = report.ratios(size, variant, "fifo")
     k = max(range(len(ratios)), key=ratios.__getitem__)
     slo_s = CLASSES[k].slo_s
     least = min(curve)
-    load = report.load(size, reading, "fifo").mean
+    load = report.load(size, variant, "fifo").mean
     above = min((at for at in curve if at > load), default=max(curve))
     below = max((at for at in curve if at < above), default=least)
     p99_s = (curve[below][k].mean, curve[above][k].mean)
