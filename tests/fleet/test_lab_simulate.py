@@ -82,6 +82,8 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_answers(done: Path, tmp_path
     (tmp_path / NAME).write_bytes(b"".join(lines[: len(lines) // 2])[:-7])
     assert run(command(tmp_path)) == 0
     assert (tmp_path / "simulation.csv").read_bytes() == (done / "simulation.csv").read_bytes()
+    with KeptResults(tmp_path) as kept:
+        assert len(list(kept)) == len(lines)
 
 
 def test_found_loads_lie_between_one_that_is_sustained_and_one_that_is_not(done: Path) -> None:

@@ -56,8 +56,10 @@ def test_finds_where_the_ratio_passes_1(
 def test_a_good_first_guess_takes_few_measurements() -> None:
     for guess in (6.8, 7.0, 7.2):
         counted = Counted(lambda load: 3.0 / (LIMIT - load))
-        highest_load(counted, start=guess, limit=LIMIT)
+        found = highest_load(counted, start=guess, limit=LIMIT)
         assert len(counted.loads) <= 4
+        # 1 / ratio is linear here: what lies between is exact.
+        assert found == pytest.approx(7.0, rel=1e-9)
 
 
 def test_a_ratio_above_1_at_every_load() -> None:
