@@ -26,6 +26,7 @@ from fleet.lab.sweep_measures import (
     interval,
     measured,
     missed,
+    p99_ms,
 )
 from fleet.lab.sweep_steps import Steps
 from fleet.lab.tables import Table
@@ -167,14 +168,13 @@ def table_runs(experiment: Experiment) -> Table:
             cells = []
             for kind in CLASSES:
                 late = missed(pair.real, kind)
-                cells.append(f"{_p99(pair.real, kind)} | {_p99(pair.virtual, kind)}")
+                cells.append(f"{_p99(pair.real, kind)} / {_p99(pair.virtual, kind)}")
                 cells.append(
                     f"{late.missed} of {late.n}, {100 * late.low:.1f}–{100 * late.high:.1f} %"
                 )
             rows.append((policy_name(each.policy), f"{pair.real.rate_per_s:g}", *cells))
     headings = [f"class {kind}: {what}" for kind in CLASSES for what in ("p99", "late")]
     title = "Real runs: p99 in ms (real / virtual, same queries), and queries beyond the SLO"
-    rows = [tuple(cell.replace(" | ", " / ") for cell in row) for row in rows]
     return Table(title, ("policy", "λ", *headings), rows)
 
 
@@ -194,8 +194,6 @@ def _ms(value: float) -> str:
 
 
 def _p99(run: Run, kind: str) -> str:
-    from fleet.lab.sweep_measures import p99_ms
-
     value = p99_ms(run.of_class(kind))
     return "–" if math.isnan(value) else f"{value:.0f}"
 
