@@ -26,6 +26,7 @@ from fleet.parameters import (
     run_directory,
     with_keys,
 )
+from fleet.plan_command import plan
 from fleet.service_commands import service
 from fleet.watch_commands import watch
 
@@ -184,4 +185,5 @@ def demo(
 
 fleet.add_command(service)
 fleet.add_command(lab)
+fleet.add_command(plan)
 fleet.add_command(watch)

@@ -1,0 +1,225 @@
+"""`fleet plan`: what a fleet sustains, and the pods that a target takes, by simulation.
+
+docs/planning.md says how to use it and what it rests on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from agent.wire.base import Policy
+from agent.wire.config import ConfigError
+from agent.wire.emulation import PROFILES, HardwareProfile
+from fleet import exits, screen
+from fleet.lab.capacity_case import Case, Model, make_cases
+from fleet.lab.capacity_classes import read_classes
+from fleet.lab.capacity_fleet import places, pods_of, read_fleet, with_named_nodes
+from fleet.lab.capacity_pods import plan_pods
+from fleet.lab.capacity_records import ASSUMED_OVERHEADS, NOTHING, Measured, read_measured
+from fleet.lab.capacity_report import (
+    CapacityReport,
+    Namer,
+    PolicyReport,
+    cautions,
+    class_reports,
+)
+from fleet.lab.capacity_screen import show
+from fleet.lab.capacity_search import curve, highest_rate
+from fleet.lab.capacity_times import LEAST_SAMPLES, NodeTimes, node_times
+from fleet.lab.demo_screen import DemoScreen
+from fleet.lab.plan import FleetPlan
+from fleet.lab.policies import policy_name
+
+ASSUMED: Final = "assumed"
+# A run has enough queries for every class's percentile, but no more subtasks than this.
+MOST_SUBTASKS: Final = 1_500_000
+LEAST_QUERIES: Final = 2_000
+# Queries of each class beyond its percentile that a run should have.
+BEYOND: Final = 40
+# What the curves show, as a part of the highest rate or the target.
+CURVES_TO: Final = 1.25
+
+
+class Options(Struct, frozen=True):
+    """What the command line asks. `mean_ms` (else `profile`) and `sigma` describe the pods of nodes
+    that were not measured."""
+
+    config: Path | None
+    classes: Path | None
+    records: tuple[Path, ...]
+    pods: tuple[str, ...]
+    profile: str
+    mean_ms: float | None
+    sigma: float
+    policies: tuple[Policy, ...]
+    target_per_s: float | None
+    queries: int
+    seeds: int
+    seed: int
+    picture: Path | None
+    as_json: bool
+
+
+class _Inputs(Struct, frozen=True, eq=False):
+    model: Model
+    pods: tuple[int, ...]
+    most: int
+    fleet: str
+    assumptions: tuple[str, ...]
+
+
+def run(options: Options) -> int:
+    """Plan, and show it. Exit status 1 if no policy sustains the target."""
+    try:
+        inputs = _read(options)
+        cases = _cases(options, inputs)
+    except ConfigError as error:
+        return exits.fail(str(error), exits.USAGE)
+    report = _report(options, inputs, cases)
+    if options.picture is not None:
+        from fleet.lab.capacity_pictures import draw_capacity  # needs matplotlib
+
+        try:
+            draw_capacity(report, options.picture)
+        except OSError as error:
+            return exits.fail(f"{options.picture}: {error.strerror}", exits.FAILED)
+    console = screen.console()
+    if options.as_json:
+        screen.line(console, msgspec.json.encode(report).decode())
+    else:
+        show(report, console)
+        if options.picture is not None:
+            screen.line(console, f"Picture: {options.picture}")
+    sustained = not report.plans or any(plan.kept for plan in report.plans)
+    return exits.DONE if sustained else exits.FAILED
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+def _read(options: Options) -> _Inputs:
+    profile = ASSUMED if options.mean_ms is not None else options.profile
+    plan, most = read_fleet(options.config, profile)
+    measured = read_measured(options.records) if options.records else NOTHING
+    plan = with_named_nodes(plan, measured.names())
+    known = {at: s for at, s in measured.unloaded_s.items() if at in set(places(plan))}
+    if options.records and not known:
+        iads = ", ".join(measured.names()) or "nobody"
+        raise ConfigError(f"the records are of {iads}, no IAD of the fleet is among them")
+    profiles = dict(PROFILES)
+    if options.mean_ms is not None:
+        profiles[ASSUMED] = HardwareProfile(options.mean_ms / 1e3, options.sigma)
+    times = node_times(plan, measured, profiles)
+    classes = read_classes(options.classes, plan)
+    pods = pods_of(plan, options.pods, most)
+    source = "the shipped building" if options.config is None else str(options.config)
+    return _Inputs(
+        Model(plan, classes, times, measured.overheads or ASSUMED_OVERHEADS),
+        pods,
+        most,
+        f"{source}: {len(plan.iads)} IADs, {len(plan.nodes)} nodes, {sum(pods)} pods",
+        _assumptions(options, times, measured, plan, profiles),
+    )
+
+
+def _assumptions(
+    options: Options,
+    times: NodeTimes,
+    measured: Measured,
+    plan: FleetPlan,
+    profiles: Mapping[str, HardwareProfile],
+) -> tuple[str, ...]:
+    """What the numbers come from, in sentences."""
+    found = []
+    nodes = len(plan.nodes)
+    if times.measured:
+        samples = sum(map(len, measured.unloaded_s.values()))
+        found.append(
+            f"Unloaded response times: measured at {times.measured} of {nodes} nodes "
+            f"({samples:,} subtasks in the records)."
+        )
+    if times.pooled:
+        found.append(
+            f"{times.pooled} nodes with less than {LEAST_SAMPLES} samples are taken for typical "
+            "ones of their IAD."
+        )
+    for name, count in times.assumed.items():
+        profile = profiles[name]
+        what = "" if name == ASSUMED else f" (profile {name})"
+        found.append(
+            f"{count} nodes were not measured: their pods are assumed lognormal with mean "
+            f"{profile.mean_s * 1e3:g} ms, σ {profile.sigma:g}{what}."
+        )
+    if options.config is not None and (guessed := sum(bool(node.area) for node in plan.nodes)):
+        found.append(f"One edge node is assumed for each area: {guessed} of {nodes} nodes.")
+    overheads = measured.overheads or ASSUMED_OVERHEADS
+    outside_ms = (overheads.before_s + overheads.after_s) * 1e3
+    whence = "measured" if measured.overheads else "the means of DSSP's testbed"
+    found.append(f"Outside queues and pods a query spends {outside_ms:.2g} ms ({whence}).")
+    if measured.unreadable:
+        found.append(f"{measured.unreadable} lines of the records could not be read.")
+    return tuple(found)
+
+
+def _cases(options: Options, inputs: _Inputs) -> list[Case]:
+    model = inputs.model
+    wanted = max(BEYOND / (k.share * (1.0 - k.percentile / 100.0)) for k in model.classes)
+    most = max(LEAST_QUERIES, round(MOST_SUBTASKS / model.subtasks))
+    queries = min(max(options.queries, round(wanted)), most)
+    for kind in model.classes:
+        if queries * kind.share < 20:
+            raise ConfigError(f"class {kind.name} is too rare to be simulated: {kind.share:g}")
+    return make_cases(model, inputs.pods, queries=queries, seed=options.seed, seeds=options.seeds)
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def _report(options: Options, inputs: _Inputs, cases: Sequence[Case]) -> CapacityReport:
+    model, pods, target_per_s = inputs.model, inputs.pods, options.target_per_s
+    policies = options.policies
+    with_curves = options.picture is not None or options.as_json
+    rounds = 1 + with_curves + (target_per_s is not None)
+    progress = DemoScreen(screen.console(stderr=True)).progress
+    with progress("Planning", rounds * len(policies)) as advance:
+        done = itertools.count()
+
+        def each(what: str) -> Iterator[Policy]:
+            for policy in policies:
+                advance(next(done), f"{policy_name(policy)}, {what}")
+                yield policy
+
+        highest = [highest_rate(cases, policy) for policy in each("highest rate")]
+        plans = []
+        if target_per_s is not None:
+            plans = [plan_pods(cases, policy, target_per_s, inputs.most) for policy in each("pods")]
+        most_per_s = max([target_per_s or 0.0, *(found.rate_per_s.mean for found in highest)])
+        most_per_s = CURVES_TO * most_per_s or model.limit_per_s(pods)
+        curves = []
+        if with_curves:
+            curves = [curve(cases, policy, most_per_s) for policy in each("curve")]
+    named = Namer(model, pods)
+    classes = class_reports(cases)
+    queries = len(cases[0].draw.query_class)
+    means_ms = [model.times.kinds[kind].mean_s * 1e3 for kind in model.times.kind]
+    return CapacityReport(
+        fleet=inputs.fleet,
+        pods=named.pods(pods),
+        unloaded_mean_ms=named.by_node(means_ms),
+        overheads_ms=(model.overheads.before_s + model.overheads.after_s) * 1e3,
+        classes=classes,
+        queries=queries,
+        seeds=tuple(case.seed for case in cases),
+        target_per_s=target_per_s,
+        assumptions=inputs.assumptions,
+        cautions=cautions(classes, queries),
+        policies=tuple(PolicyReport(found.policy, named.highest(found)) for found in highest),
+        plans=tuple(map(named.plan, plans)),
+        curves=tuple(curves),
+    )

@@ -1,0 +1,128 @@
+"""The fewest pods with which a policy sustains a rate: a heuristic search on common random numbers.
+
+It starts from the fewest pods with which no node is overloaded, adds pods where late queries waited
+for their last subtask, and then takes away what turns out not to be needed. Nothing proves that no
+smaller number would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from agent.wire.base import Policy
+from fleet.lab.capacity_case import IDLE, Case
+from fleet.lab.capacity_draw import Floats, Ints
+from fleet.lab.capacity_search import Highest, binding, highest_rate, mean_ratios
+
+# Of all seeds, those that the search is made with; all of them confirm its end.
+SEARCH_SEEDS: Final = 3
+# Nodes with at least this part of the longest waiting get a pod in the same step.
+NEARLY: Final = 0.5
+
+
+class PodPlan(Struct, frozen=True):
+    """Pods of every node; `kept` if the target is sustained with them, and `highest` is what they
+    sustain. Otherwise `obstacle` says why no more pods were added."""
+
+    policy: Policy
+    pods: tuple[int, ...]
+    kept: bool
+    highest: Highest
+    obstacle: str = ""
+
+    @property
+    def total(self) -> int:
+        """Pods of the whole fleet."""
+        return sum(self.pods)
+
+
+class _Search:
+    def __init__(self, cases: Sequence[Case], policy: Policy, rate_per_s: float, most: int) -> None:
+        self._all = cases
+        self._cases = cases[:SEARCH_SEEDS]
+        self._policy = policy
+        self._rate_per_s = rate_per_s
+        self._most = most
+        self.least: Ints = 1 + np.floor(rate_per_s * cases[0].model.work_s).astype(np.int32)
+
+    def run(self) -> tuple[Ints, str]:
+        """Pods, and what kept from adding more (empty if they are enough)."""
+        model = self._all[0].model
+        if (self.least > self._most).any():
+            pods = np.minimum(self.least, self._most)
+            node = int((self.least - self._most).argmax())
+            name = model.plan.nodes[node].name
+            return pods, (
+                f"{name} needs {self.least[node]} pods to keep up at all, pods.most allows "
+                f"{self._most}"
+            )
+        if (late := self._late_when_idle()) is not None:
+            return self.least, f"class {late} misses its SLO on an idle fleet"
+        pods, obstacle = self._add(self.least.copy(), self._cases)
+        if obstacle:
+            return pods, obstacle
+        extra = np.flatnonzero(pods > self.least)
+        use = model.work_s / pods
+        pods = self._remove(pods, extra[np.argsort(use[extra], kind="stable")].tolist())
+        return self._add(pods, self._all)
+
+    def _late_when_idle(self) -> str | None:
+        ratios = mean_ratios(
+            [
+                case.with_pods(self.least.tolist()).point(self._policy, IDLE * self._rate_per_s)
+                for case in self._cases
+            ]
+        )
+        late = binding(ratios)
+        return self._all[0].model.classes[late].name if ratios[late] > 1.0 else None
+
+    def _sustained(self, pods: Ints, cases: Sequence[Case]) -> bool:
+        points = [
+            case.with_pods(pods.tolist()).point(self._policy, self._rate_per_s) for case in cases
+        ]
+        return max(mean_ratios(points)) <= 1.0 and all(p.utilisation < 1.0 for p in points)
+
+    def _add(self, pods: Ints, cases: Sequence[Case]) -> tuple[Ints, str]:
+        """Add pods until the rate is sustained."""
+        while not self._sustained(pods, cases):
+            waiting_s = self._waiting_s(pods)
+            longest = int(waiting_s.argmax())
+            if pods[longest] >= self._most:
+                name = self._all[0].model.plan.nodes[longest].name
+                return pods, f"{name} has {self._most} pods, as many as pods.most allows"
+            more = (waiting_s >= NEARLY * waiting_s[longest]) & (pods < self._most)
+            pods = pods + more.astype(np.int32)
+        return pods, ""
+
+    def _waiting_s(self, pods: Ints) -> Floats:
+        total: Floats = np.zeros(len(pods))
+        for case in self._cases:
+            total += case.with_pods(pods.tolist()).waiting_s(self._policy, self._rate_per_s)
+        return total
+
+    def _remove(self, pods: Ints, nodes: list[int]) -> Ints:
+        """Take a pod from as many of these nodes as can spare one: all, else of each half."""
+        if not nodes:
+            return pods
+        fewer = pods.copy()
+        fewer[nodes] -= 1
+        if self._sustained(fewer, self._cases):
+            return fewer
+        if len(nodes) == 1:
+            return pods
+        middle = len(nodes) // 2
+        return self._remove(self._remove(pods, nodes[:middle]), nodes[middle:])
+
+
+def plan_pods(cases: Sequence[Case], policy: Policy, rate_per_s: float, most: int) -> PodPlan:
+    """Pods for `rate_per_s` under a policy, at most `most` at a node."""
+    pods, obstacle = _Search(cases, policy, rate_per_s, most).run()
+    chosen = tuple(pods.tolist())
+    with_them = [case.with_pods(chosen) for case in cases]
+    return PodPlan(
+        policy, chosen, not obstacle, highest_rate(with_them, policy, rate_per_s), obstacle
+    )

@@ -1,0 +1,155 @@
+"""The command line of `fleet plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fleet import exits
+from fleet.lab.lab_commands import without
+from fleet.parameters import SEED, Parsed
+
+if TYPE_CHECKING:
+    from agent.wire.base import Policy
+
+PICTURES: Final = (".svg", ".png", ".pdf")
+FILE: Final[Any] = click.Path(dir_okay=False, path_type=Path)
+
+
+def _policy(text: str) -> str:
+    from fleet.lab.policies import POLICIES
+
+    if text not in POLICIES:
+        raise ValueError(f"{text!r} is not a policy; write {', '.join(POLICIES)}")
+    return text
+
+
+def _profile(text: str) -> str:
+    from agent.wire.emulation import PROFILES
+
+    if text not in PROFILES:
+        raise ValueError(f"{text!r} is not a profile; write {', '.join(PROFILES)}")
+    return text
+
+
+def _picture(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in PICTURES:
+        raise ValueError(f"{text!r} is no picture; write a file that ends in {', '.join(PICTURES)}")
+    return path
+
+
+@click.command()
+@click.argument("config", type=FILE, required=False)
+@click.option("--classes", type=FILE, help="TOML file of classes of queries; else DSSP's Table II.")
+@click.option(
+    "--records",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Folder of masters' records, or above them: measured response times. Give it again for "
+    "more.",
+)
+@click.option(
+    "--target",
+    "target_per_s",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    help="Queries per second to find pods for.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=Parsed("policy", _policy),
+    multiple=True,
+    help="A policy to plan for; give it again for more. By default all.",
+)
+@click.option(
+    "--pods",
+    metavar="[IAD|NODE=]N",
+    multiple=True,
+    help="Pods that nodes have: all, those of an IAD, or one. By default 1.",
+)
+@click.option(
+    "--profile",
+    type=Parsed("profile", _profile),
+    default="pi3",
+    show_default=True,
+    help="Hardware of nodes that were not measured.",
+)
+@click.option(
+    "--mean-ms",
+    type=click.FloatRange(0.01, 600_000),
+    help="Instead: their pods' mean service time, lognormal.",
+)
+@click.option(
+    "--sigma",
+    type=click.FloatRange(0, 3),
+    default=0.66,
+    show_default=True,
+    help="With --mean-ms: σ of its logarithm.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(2_000, 1_000_000),
+    help="Queries of a run, or more if a class needs them. [default: 60000]",
+)
+@click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces. [default: 10]")
+@SEED
+@click.option("--quick", is_flag=True, help="Seconds: 3 seeds, 10000 queries.")
+@click.option(
+    "--picture",
+    type=Parsed("file", _picture),
+    help="Draw latency against rate, and pods for the target: .svg, .png or .pdf.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def plan(
+    config: Path | None,
+    classes: Path | None,
+    records: tuple[Path, ...],
+    target_per_s: float | None,
+    policies: tuple[Policy, ...],
+    pods: tuple[str, ...],
+    profile: str,
+    mean_ms: float | None,
+    sigma: float,
+    queries: int | None,
+    seeds: int | None,
+    seed: int,
+    quick: bool,
+    picture: Path | None,
+    as_json: bool,
+) -> int:
+    """Plan capacity: the highest rate that a fleet sustains, and the pods for a target.
+
+    CONFIG is the configuration file of a master with a fixed pool; without it the shipped
+    building is planned. Needs numpy, and matplotlib for a picture.
+
+    Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 130 interrupted.
+    """
+    libraries = ("numpy",) if picture is None else ("numpy", "matplotlib")
+    if (status := without(*libraries)) is not None:
+        return status
+    if picture is not None and not picture.parent.is_dir():
+        return exits.fail(f"{picture}: there is no folder {picture.parent}", exits.USAGE)
+    from fleet.lab import capacity as command
+    from fleet.lab.policies import POLICIES
+
+    return command.run(
+        command.Options(
+            config=config,
+            classes=classes,
+            records=records,
+            pods=pods,
+            profile=profile,
+            mean_ms=mean_ms,
+            sigma=sigma,
+            policies=tuple(each for each in POLICIES if not policies or each in policies),
+            target_per_s=target_per_s,
+            queries=queries or (10_000 if quick else 60_000),
+            seeds=seeds or (3 if quick else 10),
+            seed=seed,
+            picture=picture,
+            as_json=as_json,
+        )
+    )
