@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from agent.wire.base import Policy
@@ -100,7 +101,7 @@ def differences(report: Report) -> str:
                 f"Over {policy_name(theirs)} ours is furthest off at {most.size.nodes:,} nodes "
                 f"with {most.variant.name}: {abs(most.points):.0f} percentage points {side}."
             )
-    sentences += [_margin(report), REASONS]
+    sentences += [_nearest(report, gaps), _margin(report), REASONS]
     return textwrap.fill(" ".join(filter(None, sentences)), 100, break_long_words=False)
 
 
@@ -113,6 +114,23 @@ def _gaps(report: Report) -> Iterator[Gap]:
                     points = gain.mean - paper[size.nodes]
                     inside = gain.half_width is not None and abs(points) <= gain.half_width
                     yield Gap(theirs, size, variant, points, inside)
+
+
+def _nearest(report: Report, gaps: Sequence[Gap]) -> str:
+    """Which variant comes closest to the paper."""
+    if len(report.variants) < 2:
+        return ""
+    off = {
+        variant: fmean(abs(gap.points) for gap in gaps if gap.variant == variant)
+        for variant in report.variants
+    }
+    best = min(off, key=off.__getitem__)
+    others = ", ".join(
+        f"{points:.0f} with {variant.name}" for variant, points in off.items() if variant != best
+    )
+    return (
+        f"Nearest to the paper comes {best.name}: {off[best]:.0f} points off on average; {others}."
+    )
 
 
 def _margin(report: Report) -> str:
