@@ -29,6 +29,7 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "tasks_cancelled": (f.TASKS_CANCELLED, ()),
     "late_or_unknown_task_results": (f.TASK_RESULTS_IGNORED, ()),
     "redispatched": (f.REDISPATCHED, ()),
+    "subtasks_demoted": (f.SUBTASKS_DEMOTED, ()),
     "late_results": (f.SUBTASK_RESULTS_IGNORED, ("late",)),
     "duplicate_or_unknown_results": (f.SUBTASK_RESULTS_IGNORED, ("unknown",)),
     "rounds_asked": (f.WATCH_ROUNDS, ()),

@@ -151,6 +151,13 @@ REDISPATCHED = Family(
     "subtasks",
     "Subtasks that were lost on the way to their node and queued again.",
 )
+SUBTASKS_DEMOTED = Family(
+    "sanderling_subtasks_demoted_total",
+    "counter",
+    (),
+    "subtasks",
+    "Subtasks that waited until nothing else did, because their task was late already.",
+)
 SUBTASK_RESULTS_IGNORED = Family(
     "sanderling_subtask_results_ignored_total",
     "counter",
@@ -249,9 +256,9 @@ REGISTERED = Family(
 MASTER: Final = (
     QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
     TASKS, TASK_DURATION, STAGE_DURATION, UNLOADED_RESPONSE, SUBTASKS, DEADLINE_MISSES,
-    REDISPATCHED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS, NODE_PODS_IDLE,
-    REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN, WATCH_ROUNDS,
-    WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, REGISTERED, *COMMON,
+    REDISPATCHED, SUBTASKS_DEMOTED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS,
+    NODE_PODS_IDLE, REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN,
+    WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, REGISTERED, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

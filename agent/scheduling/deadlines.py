@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from _core.orderstats import UnloadedModel
+from _core.sizes import SizeModel
 
 MEAN_POINTS: Final = 64
 # The middles of as many equal shares of the distribution.
@@ -42,6 +43,11 @@ class DeadlineEstimator:
         # observe(column, unloaded_s, now): one unloaded response time of a node, in seconds, from
         # dispatch to an idle pod to result received. Called for every subtask: no step between.
         self.observe = self._model.observe
+        sizes = SizeModel(cold_start_s)
+        # observe_size(column, size, unloaded_s): the same response time, with the size of what was
+        # asked; expected_s(column, size): how long the node is expected to take for it, seconds.
+        self.observe_size = sizes.observe
+        self.expected_s = sizes.expected
 
     def add_node(self) -> int:
         """A column for a new node."""

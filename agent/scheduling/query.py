@@ -16,6 +16,7 @@ from agent.scheduling.admission import (
     refusal_counters,
 )
 from agent.scheduling.answers import gather, refusal, within
+from agent.scheduling.classes import QueryClasses
 from agent.scheduling.events import (
     Instruction,
     QueryArrived,
@@ -83,6 +84,7 @@ class QueryScheduler:
         self._clients = ClientRates(client_rate_per_s, client_burst_s)
         self._open: dict[str, tuple[QueryEntry, Share]] = {}
         self._timers: Timers[QueryEntry] = Timers()
+        self._classes = QueryClasses()
         self.counters = {
             "queries": 0,
             "late_or_unknown_task_results": 0,
@@ -168,6 +170,7 @@ class QueryScheduler:
         entry.task_percentile = task_percentile(query.slo.percentile, fanout.k_q)
         capability = pool.service.capability
         channels = query.channels or ((capability,) if capability else ())
+        advance_ms = self._classes.advance_ms(query)
         instructions: list[Instruction] = []
         own: list[Instruction] = []
         for match in fanout.matches:
@@ -184,6 +187,7 @@ class QueryScheduler:
                 label=query.label,
                 emulation_seed=query.emulation_seed,
                 origin=self._iad,
+                advance_ms=advance_ms,
             )
             share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
@@ -287,6 +291,8 @@ class QueryScheduler:
     def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
         answer = gather(entry, now, self._read)
         entry.become(answer.status)
+        if entry.shares:
+            self._classes.ended(entry.query, missed=not answer.slo_met)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:

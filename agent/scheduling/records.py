@@ -110,4 +110,5 @@ def subtask_record(
         (now if dispatched_s is None else dispatched_s) > entry.deadline_s,
         subtask.dispatches,
         outcome,
+        subtask.demoted,
     )

@@ -82,7 +82,7 @@ class TaskScheduler:
     ) -> None:
         self._iad = iad
         self._estimator = estimator
-        self._dispatcher = Dispatcher(policy, first_subtask_id)
+        self._dispatcher = Dispatcher(policy, estimator, first_subtask_id)
         self._links = Links(
             estimator,
             self._dispatcher,
@@ -136,7 +136,10 @@ class TaskScheduler:
     @property
     def counters(self) -> dict[str, int]:
         """Counts since the start."""
-        return self._counters | {"redispatched": self._links.redispatched}
+        return self._counters | {
+            "redispatched": self._links.redispatched,
+            "subtasks_demoted": self._dispatcher.demoted,
+        }
 
     @property
     def next_tick(self) -> float | None:
@@ -220,7 +223,9 @@ class TaskScheduler:
         subtask.become("returned")
         assert subtask.dispatched_s is not None
         if subtask.unbroken and result.outcome != "error":
-            self._estimator.observe(node.column, now - subtask.dispatched_s, now)
+            unloaded_s = now - subtask.dispatched_s
+            self._estimator.observe(node.column, unloaded_s, now)
+            self._estimator.observe_size(node.column, subtask.parent.size, unloaded_s)
         if node.queue:
             self._dispatcher.serve(node, now, instructions)
         if late:

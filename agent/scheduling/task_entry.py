@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.scheduling.deadlines import Deadline
 from agent.scheduling.events import Peer
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from agent.scheduling.nodes import Node
 
 
+# Of its budget: how far a task may be advanced or held back.
+FURTHEST_ADVANCE: Final = 0.5
+
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 
 class TaskEntry:
     """A task being served: what is still pending and what has come back. `origin` is where its
-    result goes, `iad` who that is; `channels` are those that its service gives."""
+    result goes, `iad` who that is; `channels` are those that its service gives. Its budget ends
+    `budget_s` after its subtasks were enqueued."""
 
     __slots__ = (
-        "channels", "deadline", "deadline_s", "evaluated_s", "fanout", "heading", "iad",
-        "missing", "origin", "pending", "policy", "received_s", "results", "state", "task",
-        "timer",
+        "advance_s", "budget_s", "channels", "deadline", "deadline_s", "evaluated_s", "fanout",
+        "heading", "hopeless", "iad", "missing", "origin", "pending", "policy", "received_s",
+        "results", "size", "state", "task", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +43,14 @@ class TaskEntry:
         self.origin = origin
         self.iad = iad
         self.channels = task.channels
+        self.budget_s = task.budget_ms / 1e3
+        # Of another's making: it may advance its own classes so far and no further.
+        furthest_s = FURTHEST_ADVANCE * self.budget_s
+        self.advance_s = min(max(task.advance_ms / 1e3, -furthest_s), furthest_s)
+        # What its subtasks are expected to take goes by this (`DeadlineEstimator.expected_s`).
+        self.size = task.window.length_s
+        # One of its subtasks was demoted: the others need not hurry either.
+        self.hopeless = False
         self.policy = policy
         self.received_s = received_s
         self.evaluated_s = received_s
@@ -67,8 +79,8 @@ class SubtaskEntry:
     the node's link was cut; `id` changes each time, so a late result is never mistaken."""
 
     __slots__ = (
-        "areas", "dispatched_s", "dispatches", "handle", "id", "node", "parent",
-        "state", "unbroken",
+        "areas", "demoted", "dispatched_s", "dispatches", "handle", "id", "node",
+        "parent", "state", "unbroken",
     )  # fmt: skip
 
     def __init__(self, parent: TaskEntry, node: Node, areas: list[str]) -> None:
@@ -80,6 +92,7 @@ class SubtaskEntry:
         self.id = -1
         self.dispatched_s: float | None = None
         self.dispatches = 0
+        self.demoted = False
         self.unbroken = True
 
     def __repr__(self) -> str:

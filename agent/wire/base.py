@@ -37,7 +37,7 @@ Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
 Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
 Running = Annotated[tuple[SubtaskId, ...], Meta(max_length=512)]
 Form = Literal["series", "aggregate"]
-Policy = Literal["fifo", "spr", "tedfq", "edfq"]
+Policy = Literal["fifo", "spr", "tedfq", "edfq", "sanderling"]
 # A CURVE public key in Z85.
 PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)")]
 # Two of one party at a time, so that a rotation needs no restart.

@@ -58,7 +58,9 @@ class MasterSockets(Section, frozen=True):
 class MasterScheduling(Section, frozen=True):
     """Deadlines and queues."""
 
-    policy: Annotated[Policy, Meta(description="Queue order: edfq, tedfq, spr or fifo.")] = "edfq"
+    policy: Annotated[
+        Policy, Meta(description="Queue order: edfq, sanderling, tedfq, spr or fifo.")
+    ] = "edfq"
     window_samples: Annotated[
         Count, Meta(le=65_535, description="Unloaded response times kept per node.")
     ] = 10_000

@@ -214,6 +214,9 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     # The IAD that sends it: believed on loopback, held against the key elsewhere.
     origin: Annotated[str, Meta(max_length=64)] = ""
+    # By how much its class of queries is served earlier, or later, than its budget says
+    # (docs/policy.md); the policy `sanderling` alone reads it.
+    advance_ms: Finite = 0.0
 
 
 class CancelTask(Message, frozen=True, tag="cancel_task"):

@@ -78,7 +78,8 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
     Queueing is dispatched − enqueued; unloaded response is result − dispatched; communication is
     that less `node_wait_ms` (received → started) and `execution_ms` (started → finished), which
-    are durations on the node's clock. `deadline_ms` is t_D.
+    are durations on the node's clock. `deadline_ms` is t_D. `demoted`: it waited until nothing else
+    did, because its task could hardly keep its budget any more.
     """
 
     task: str
@@ -95,6 +96,7 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
     missed_deadline: bool
     dispatches: int
     outcome: SubtaskOutcome
+    demoted: bool = False
 
 
 AnyRecord = QueryRecord | TaskRecord | SubtaskRecord

@@ -38,6 +38,7 @@ def task(
     service: str = "default",
     channels: tuple[str, ...] = (),
     origin: str = "",
+    advance_ms: float = 0.0,
 ) -> m.Task:
     return m.Task(
         id=f"t{number}",
@@ -50,6 +51,7 @@ def task(
         service=service,
         channels=channels,
         origin=origin,
+        advance_ms=advance_ms,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from _core.policy import POLICIES, policy_key
+from _core.policy import DEMOTED, DEMOTING, POLICIES, policy_key
 from agent.scheduling.contracts import GRACE_S
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
@@ -241,11 +241,17 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         budget_ms=st.sampled_from([20.0, 300.0, 500.0, 800.0]),
         timeout_ms=st.sampled_from([100.0, 2_000.0, 30_000.0]),
         service=st.sampled_from(["default", "default", "climate"]),
+        advance_ms=st.sampled_from([0.0, -90.0, 40.0, 1e9]),
     )
-    def a_task_arrives(self, areas, budget_ms, timeout_ms, service):
+    def a_task_arrives(self, areas, budget_ms, timeout_ms, service, advance_ms):
         number = len(self.asked) + 1
         asked = task(
-            number, tuple(areas), budget_ms=budget_ms, timeout_ms=timeout_ms, service=service
+            number,
+            tuple(areas),
+            budget_ms=budget_ms,
+            timeout_ms=timeout_ms,
+            service=service,
+            advance_ms=advance_ms,
         )
         self.asked[asked.id] = (asked, self.now)
         outside = set()
@@ -397,12 +403,15 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 waiting.append((node.queue.peek_key(), node.queue.pop()))
             for key, subtask in waiting:
                 parent = subtask.parent
-                assert key == policy_key(
+                own = policy_key(
                     POLICIES[self.policy],
                     parent.evaluated_s,
                     parent.task.budget_ms / 1e3,
                     parent.deadline_s,
+                    parent.advance_s,
                 )
+                assert key == own + DEMOTED * subtask.demoted
+                assert not subtask.demoted or (self.policy in DEMOTING and parent.hopeless)
                 subtask.handle = node.queue.push(key, subtask)
             assert [k for k, _ in waiting] == sorted(k for k, _ in waiting)
 
