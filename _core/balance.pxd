@@ -16,6 +16,7 @@ cdef struct Balance:
     QueryClass[CLASSES] classes
     int count
     double finished               # queries, up to where the moving average forgets
+    double missed                 # of all that ever finished
 
 cdef void balance_init(Balance *b) noexcept nogil
 

@@ -14,6 +14,9 @@ cdef extern from "check.h":
 # Of the queries' mean SLO: what a miss moves if all classes are alike. Larger steps follow faster
 # and wander more.
 cdef double STEP = 0.02
+# So many times as far at first, less with every miss (Robbins and Monro): a start from nothing known
+# is not paid for with hours.
+cdef double EARLY = 5.0
 # The share of a class is a moving average over so many queries.
 cdef double MEMORY = 1000.0
 # A class that asks less than this counts as if it asked so much: one miss shall not move it far.
@@ -62,8 +65,10 @@ cdef void _advance(Balance *b, int c) noexcept nogil:
         slo_s += q[i].share * q[i].slo_s
         allowed += q[i].share * q[i].allowed
         alike += q[i].share * q[i].share
-    q[c].advance_s += STEP * slo_s * alike * allowed / (
-        q[c].allowed * max(q[c].share, LEAST_SHARE)
+    b.missed += 1.0
+    q[c].advance_s += (
+        STEP * max(1.0, EARLY / (1.0 + b.missed)) * slo_s * alike * allowed
+        / (q[c].allowed * max(q[c].share, LEAST_SHARE))
     )
     for i in range(b.count):
         mean_s += q[i].share * q[i].advance_s / total

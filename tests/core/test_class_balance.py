@@ -19,9 +19,10 @@ def test_a_miss_by_hand() -> None:
     b.finished(0, False)
     b.finished(1, False)
     b.finished(1, True)
-    # Shares 1/2 and 1/2, mean SLO 2 s: a step of 0.02 * 2 / 2 / 0.5 = 0.04, half of it taken back.
-    assert b.advance(0) == pytest.approx(-0.02)
-    assert b.advance(1) == pytest.approx(0.02)
+    # Shares 1/2 and 1/2, mean SLO 2 s: a step of 0.02 * 2 / 2 / 0.5 = 0.04, half of it taken back,
+    # and the first is 5 / 2 times as long.
+    assert b.advance(0) == pytest.approx(-0.05)
+    assert b.advance(1) == pytest.approx(0.05)
 
 
 def test_without_misses_nothing_moves() -> None:
@@ -85,7 +86,7 @@ def test_a_class_begins_anew() -> None:
     b.finished(1, True)
     b.set_class(1, 2.0, 0.01)
     assert b.advance(1) == 0.0
-    assert b.advance(0) == pytest.approx(-0.02)
+    assert b.advance(0) == pytest.approx(-0.05)
 
 
 def test_bad_arguments() -> None:
