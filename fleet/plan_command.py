@@ -34,6 +34,12 @@ def _profile(text: str) -> str:
     return text
 
 
+def _sigma() -> float:
+    from agent.wire.emulation import SIGMA
+
+    return SIGMA
+
+
 def _picture(text: str) -> Path:
     path = Path(text)
     if path.suffix not in PICTURES:
@@ -85,8 +91,8 @@ def _picture(text: str) -> Path:
 @click.option(
     "--sigma",
     type=click.FloatRange(0, 3),
-    default=0.66,
-    show_default=True,
+    default=_sigma,
+    show_default="that of the profiles",
     help="With --mean-ms: σ of its logarithm.",
 )
 @click.option(

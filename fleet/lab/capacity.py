@@ -123,7 +123,8 @@ def _read(options: Options) -> _Inputs:
         Model(plan, classes, times, measured.overheads or ASSUMED_OVERHEADS),
         pods,
         most,
-        f"{source}: {len(plan.iads)} IADs, {len(plan.nodes)} nodes, {sum(pods)} pods",
+        f"{source}: {_count(len(plan.iads), 'IAD')}, {_count(len(plan.nodes), 'node')}, "
+        f"{_count(sum(pods), 'pod')}",
         _assumptions(options, times, measured, plan, profiles),
     )
 
@@ -141,30 +142,36 @@ def _assumptions(
     if times.measured:
         samples = sum(map(len, measured.unloaded_s.values()))
         found.append(
-            f"Unloaded response times: measured at {times.measured} of {nodes} nodes "
+            f"Unloaded response times: measured at {times.measured} of {_count(nodes, 'node')} "
             f"({samples:,} subtasks in the records)."
         )
     if times.pooled:
         found.append(
-            f"{times.pooled} nodes with less than {LEAST_SAMPLES} samples are taken for typical "
-            "ones of their IAD."
+            f"With less than {LEAST_SAMPLES} samples, and so taken as typical of the IAD: "
+            f"{_count(times.pooled, 'node')}."
         )
     for name, count in times.assumed.items():
         profile = profiles[name]
         what = "" if name == ASSUMED else f" (profile {name})"
         found.append(
-            f"{count} nodes were not measured: their pods are assumed lognormal with mean "
-            f"{profile.mean_s * 1e3:g} ms, σ {profile.sigma:g}{what}."
+            f"Not measured, pods assumed lognormal with mean {profile.mean_s * 1e3:g} ms, "
+            f"σ {profile.sigma:g}{what}: {_count(count, 'node')}."
         )
     if options.config is not None and (guessed := sum(bool(node.area) for node in plan.nodes)):
-        found.append(f"One edge node is assumed for each area: {guessed} of {nodes} nodes.")
+        found.append(f"Assumed, one for each area: {_count(guessed, 'node')}.")
     overheads = measured.overheads or ASSUMED_OVERHEADS
     outside_ms = (overheads.before_s + overheads.after_s) * 1e3
     whence = "measured" if measured.overheads else "the means of DSSP's testbed"
     found.append(f"Outside queues and pods a query spends {outside_ms:.2g} ms ({whence}).")
     if measured.unreadable:
-        found.append(f"{measured.unreadable} lines of the records could not be read.")
+        found.append(f"Left out of the records: {_count(measured.unreadable, 'unreadable line')}.")
+    if options.classes is None:
+        found.append("Classes: those of DSSP's testbed (Table II); --classes takes your own.")
     return tuple(found)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _cases(options: Options, inputs: _Inputs) -> list[Case]:

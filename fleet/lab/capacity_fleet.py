@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,8 @@ def read_fleet(config: Path | None, profile: str) -> tuple[FleetPlan, int]:
     """The fleet of a master's fixed pool, or without a file the shipped building; and how many pods
     a node may have.
 
-    A pool names areas, not nodes: one node an area is assumed, with the hardware `profile`.
+    A pool names areas, not nodes: one node an area is assumed, named after it, with the
+    hardware `profile`.
     """
     if config is None:
         return building_fleet(), MOST_PODS
@@ -28,10 +30,14 @@ def read_fleet(config: Path | None, profile: str) -> tuple[FleetPlan, int]:
             f"{config}: no [[pool]]: the plan is made for the IADs and areas of a fixed pool; add "
             "one for each IAD, or give no file to plan the shipped building"
         )
+    count = Counter(area for member in master.pool for area in member.areas)
     iads = tuple(
         IadPlan(
             member.iad,
-            tuple(NodePlan(f"{member.iad}:{area}", area, "", profile) for area in member.areas),
+            tuple(
+                NodePlan(area if count[area] == 1 else f"{member.iad}:{area}", area, "", profile)
+                for area in member.areas
+            ),
         )
         for member in master.pool
     )

@@ -68,7 +68,9 @@ def _draw_pods(axis: Any, report: CapacityReport) -> None:
             label=name,
         )
     now = [sum(report.pods[iad].values()) for iad in iads]
-    axis.plot(range(len(iads)), now, "k_", markersize=22, label="now")
+    begins = [i - 0.42 for i in range(len(iads))]
+    axis.hlines(now, begins, [x + 0.84 for x in begins], color="black", linewidth=1, label="now")
+    axis.yaxis.get_major_locator().set_params(integer=True)
     axis.set_xticks(range(len(iads)), iads, rotation=90 if len(iads) > 8 else 0)
     axis.set_ylabel("pods")
     axis.set_title(f"Pods of each IAD for {report.target_per_s:g} queries/s", loc="left")

@@ -65,10 +65,10 @@ class _Search:
         pods, obstacle = self._add(self.least.copy(), self._cases)
         if obstacle:
             return pods, obstacle
-        extra = np.flatnonzero(pods > self.least)
-        use = model.work_s / pods
-        pods = self._remove(pods, extra[np.argsort(use[extra], kind="stable")].tolist())
-        return self._add(pods, self._all)
+        fewer = self._remove(pods, self.least, self._cases)
+        # What suits the few seeds may be a little short for all.
+        pods, obstacle = self._add(fewer, self._all)
+        return self._remove(pods, fewer, self._all), obstacle
 
     def _late_when_idle(self) -> str | None:
         ratios = mean_ratios(
@@ -104,18 +104,26 @@ class _Search:
             total += case.with_pods(pods.tolist()).waiting_s(self._policy, self._rate_per_s)
         return total
 
-    def _remove(self, pods: Ints, nodes: list[int]) -> Ints:
-        """Take a pod from as many of these nodes as can spare one: all, else of each half."""
+    def _remove(self, pods: Ints, least: Ints, cases: Sequence[Case]) -> Ints:
+        """Take a pod from as many of the nodes with more than `least` as can spare one."""
+        extra = np.flatnonzero(pods > least)
+        use = self._all[0].model.work_s / pods
+        idle_first = extra[np.argsort(use[extra], kind="stable")]
+        return self._remove_of(pods, idle_first.tolist(), cases)
+
+    def _remove_of(self, pods: Ints, nodes: list[int], cases: Sequence[Case]) -> Ints:
+        """From all of `nodes`, else from what each half of them can spare."""
         if not nodes:
             return pods
         fewer = pods.copy()
         fewer[nodes] -= 1
-        if self._sustained(fewer, self._cases):
+        if self._sustained(fewer, cases):
             return fewer
         if len(nodes) == 1:
             return pods
         middle = len(nodes) // 2
-        return self._remove(self._remove(pods, nodes[:middle]), nodes[middle:])
+        pods = self._remove_of(pods, nodes[:middle], cases)
+        return self._remove_of(pods, nodes[middle:], cases)
 
 
 def plan_pods(cases: Sequence[Case], policy: Policy, rate_per_s: float, most: int) -> PodPlan:
