@@ -98,7 +98,7 @@ def _picture(text: str) -> Path:
 @click.option(
     "--queries",
     type=click.IntRange(2_000, 1_000_000),
-    help="Queries of a run, or more if a class needs them. [default: 60000]",
+    help="Queries of a run. [default: 60000, or what the rarest percentile needs]",
 )
 @click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces. [default: 10]")
 @SEED
@@ -152,7 +152,7 @@ def plan(
             sigma=sigma,
             policies=tuple(each for each in POLICIES if not policies or each in policies),
             target_per_s=target_per_s,
-            queries=queries or (10_000 if quick else 60_000),
+            queries=queries or (10_000 if quick else None),
             seeds=seeds or (3 if quick else 10),
             seed=seed,
             picture=picture,

@@ -37,7 +37,9 @@ from fleet.lab.plan import FleetPlan
 from fleet.lab.policies import policy_name
 
 ASSUMED: Final = "assumed"
-# A run has enough queries for every class's percentile, but no more subtasks than this.
+# A run has at least so many queries, and enough for every class's percentile, but no more subtasks
+# than this.
+QUERIES: Final = 60_000
 MOST_SUBTASKS: Final = 1_500_000
 LEAST_QUERIES: Final = 2_000
 # Queries of each class beyond its percentile that a run should have.
@@ -59,7 +61,7 @@ class Options(Struct, frozen=True):
     sigma: float
     policies: tuple[Policy, ...]
     target_per_s: float | None
-    queries: int
+    queries: int | None
     seeds: int
     seed: int
     picture: Path | None
@@ -178,7 +180,7 @@ def _cases(options: Options, inputs: _Inputs) -> list[Case]:
     model = inputs.model
     wanted = max(BEYOND / (k.share * (1.0 - k.percentile / 100.0)) for k in model.classes)
     most = max(LEAST_QUERIES, round(MOST_SUBTASKS / model.subtasks))
-    queries = min(max(options.queries, round(wanted)), most)
+    queries = min(options.queries or max(QUERIES, round(wanted)), most)
     for kind in model.classes:
         if queries * kind.share < 20:
             raise ConfigError(f"class {kind.name} is too rare to be simulated: {kind.share:g}")
