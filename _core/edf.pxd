@@ -43,6 +43,13 @@ cdef void *edf_remove(Edf *queue, uint64_t handle) noexcept nogil
 # Moves an item to a new key, its sequence kept; 0 if the handle is stale or unknown. O(log n).
 cdef bint edf_rekey(Edf *queue, uint64_t handle, double key) noexcept nogil
 
+# The first item of a queue that is not empty; `heap[0].key` is its key. O(1).
+cdef inline void *edf_head(const Edf *queue) noexcept nogil:
+    return queue.slots[queue.heap[0].slot].item
+
+# Moves that item to a new key, its sequence kept. O(log n).
+cdef void edf_rekey_head(Edf *queue, double key) noexcept nogil
+
 
 cdef class EdfQueue:
     cdef Edf queue

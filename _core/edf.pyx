@@ -180,6 +180,14 @@ cdef bint edf_rekey(Edf *queue, uint64_t handle, double key) noexcept nogil:
     return True
 
 
+cdef void edf_rekey_head(Edf *queue, double key) noexcept nogil:
+    cdef EdfCell cell
+    CHECK(queue.count > 0)
+    cell = queue.heap[0]
+    cell.key = key
+    _sink(queue, 0, cell)
+
+
 cdef class EdfQueue:
     """Priority queue of Python objects by float key; the least key leaves first, ties by arrival.
 

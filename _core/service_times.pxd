@@ -24,6 +24,9 @@ cdef struct Distribution:
     double *values                # quantiles ascending, or given times by subtask; all >= 0
     int64_t size                  # of values
     double tail_s                 # quantiles: mean of the exponential beyond the last
+    double known                  # 0..1: the share of the execution that is known in advance
+    double unknown_s              # mean of the rest; lognormal: factor by which the rest counts
+    double *expected              # given times: what each was expected to be; NULL if not told
 
 # The stream of a node: other seeds and other nodes give independent ones.
 cdef void stream_seed(Stream *stream, uint64_t seed, uint64_t node) noexcept nogil
@@ -35,6 +38,16 @@ cdef double service_draw(const Distribution *d, Stream *stream) noexcept nogil
 # The same as `count` calls of service_draw.
 cdef void service_fill(
     const Distribution *d, Stream *stream, double *times_s, int64_t count
+) noexcept nogil
+
+# The same draw, with what was expected of it: the mean, given what is known in advance.
+cdef double service_draw_expected(
+    const Distribution *d, Stream *stream, double *expected_s
+) noexcept nogil
+
+# The same as `count` calls of service_draw_expected.
+cdef void service_fill_expected(
+    const Distribution *d, Stream *stream, double *times_s, double *expected_s, int64_t count
 ) noexcept nogil
 
 

@@ -2,10 +2,11 @@
 
 Each node has a stream of its own, made from the seed and the node's number, and a subtask's time is
 drawn as it is enqueued: so every policy sees the same times (common random numbers), and nodes may
-be simulated one after another or all at once.
+be simulated one after another or all at once. Which share of a time is known in advance changes no
+time either: it is drawn from a stream beside.
 """
 
-from libc.math cimport exp, isfinite, log, sqrt
+from libc.math cimport exp, isfinite, log, pow, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -15,6 +16,7 @@ cdef extern from "check.h":
 
 cdef enum:
     LAYERS = 256
+    BESIDE = 0x6B6E6F776E         # the number of the streams that say what is known
 
 # Where the last layer of the exponential's ziggurat begins, and the area of each (Marsaglia and
 # Tsang, "The Ziggurat Method for Generating Random Variables", 2000).
@@ -175,24 +177,100 @@ cdef void service_fill(
             times_s[i] = _quantile(d, stream)
 
 
+# What is known in advance.
+
+cdef inline double _beta(double a, Stream *stream) noexcept nogil:
+    """Beta(a, 1 - a) for 0 < a < 1 (Jöhnk 1964; of two tries at least one succeeds, mostly)."""
+    cdef double x
+    cdef double y
+    while True:
+        x = pow(_uniform(stream), 1.0 / a)
+        y = pow(_uniform(stream), 1.0 / (1.0 - a))
+        if 0.0 < x + y <= 1.0:
+            return x / (x + y)
+
+
+cdef inline double _exponential_sum_expected(
+    const Distribution *d, Stream *stream, double *expected_s
+) noexcept nogil:
+    """An exponential is the sum of Gamma(h) and Gamma(1 - h), and their ratio tells nothing of it:
+    so it is drawn as ever and then cut in two."""
+    cdef double total = 0.0
+    cdef double last_s = 0.0
+    cdef Stream beside
+    cdef int i
+    for i in range(d.summands):
+        last_s = d.mean_s[i] * _exponential(stream)
+        total += last_s
+    if d.known == 0.0:
+        last_s = 0.0
+    elif d.known < 1.0:
+        stream_seed(&beside, stream.state[0], BESIDE)
+        last_s *= _beta(d.known, &beside)
+    expected_s[0] = d.unknown_s + last_s
+    return total
+
+
+cdef inline double _lognormal_expected(
+    const Distribution *d, Stream *stream, double *expected_s
+) noexcept nogil:
+    """Of a normal z the part of variance h has mean h·z and variance h·(1 - h), given z."""
+    cdef double z = _normal(stream)
+    cdef double part = d.known * z
+    cdef Stream beside
+    if 0.0 < d.known < 1.0:
+        stream_seed(&beside, stream.state[0], BESIDE)
+        part += sqrt(d.known * (1.0 - d.known)) * _normal(&beside)
+    expected_s[0] = d.plus_s + exp(d.mu + d.sigma * part) * d.unknown_s
+    return d.plus_s + exp(d.mu + d.sigma * z)
+
+
+cdef double service_draw_expected(
+    const Distribution *d, Stream *stream, double *expected_s
+) noexcept nogil:
+    CHECK(d.kind != SERVICE_GIVEN)
+    if d.kind == SERVICE_EXPONENTIAL_SUM:
+        return _exponential_sum_expected(d, stream, expected_s)
+    if d.kind == SERVICE_LOGNORMAL:
+        return _lognormal_expected(d, stream, expected_s)
+    expected_s[0] = d.unknown_s
+    return _quantile(d, stream)
+
+
+cdef void service_fill_expected(
+    const Distribution *d, Stream *stream, double *times_s, double *expected_s, int64_t count
+) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        times_s[i] = service_draw_expected(d, stream, &expected_s[i])
+
+
 cdef int _check_duration(str name, double value) except -1:
     if not isfinite(value) or value < 0.0:
         raise ValueError(f"{name} = {value!r} s is negative or not finite")
     return 0
 
 
-cdef int _take_values(Distribution *d, const double[::1] values) except -1:
-    d.size = values.shape[0]
-    if d.size == 0:
-        raise ValueError("no service times are given")
-    d.values = <double *>malloc(d.size * sizeof(double))
-    if d.values == NULL:
-        raise MemoryError
-    memcpy(d.values, &values[0], d.size * sizeof(double))
-    for i in range(d.size):
-        if not isfinite(d.values[i]) or d.values[i] < 0.0:
-            raise ValueError(f"service time {i} is {d.values[i]!r} s, negative or not finite")
+cdef int _check_known(double known) except -1:
+    if not 0.0 <= known <= 1.0:
+        raise ValueError(f"known = {known!r} is not a share, 0..1")
     return 0
+
+
+cdef double *_copied(const double[::1] values) except NULL:
+    """The times in memory of their own, checked."""
+    cdef int64_t i
+    cdef double *copy
+    if values.shape[0] == 0:
+        raise ValueError("no service times are given")
+    for i in range(values.shape[0]):
+        if not isfinite(values[i]) or values[i] < 0.0:
+            raise ValueError(f"service time {i} is {values[i]!r} s, negative or not finite")
+    copy = <double *>malloc(values.shape[0] * sizeof(double))
+    if copy == NULL:
+        raise MemoryError
+    memcpy(copy, &values[0], values.shape[0] * sizeof(double))
+    return copy
 
 
 cdef class ServiceTimes:
@@ -200,6 +278,9 @@ cdef class ServiceTimes:
 
     Made by one of the class methods below, one object a kind of node. ValueError for parameters
     that are not times.
+
+    `known` is the share of the execution (the last summand; all of a lognormal) that is known in
+    advance, 0..1: what a subtask is expected to take is the mean, given that. It changes no time.
     """
 
     def __init__(self):
@@ -207,10 +288,15 @@ cdef class ServiceTimes:
 
     def __dealloc__(self):
         free(self.d.values)
+        free(self.d.expected)
 
     @classmethod
-    def exponential_sum(cls, means):
-        """The sum of one to four independent exponentials with these means (seconds)."""
+    def exponential_sum(cls, means, *, double known=0.0):
+        """The sum of one to four independent exponentials with these means (seconds).
+
+        The last, of mean m, is the sum of a known and an unknown part, independent, which are
+        Gamma distributed: shapes `known` and 1 - `known`, both of scale m.
+        """
         cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
         cdef double mean_s
         means = tuple(means)
@@ -221,11 +307,19 @@ cdef class ServiceTimes:
         for i, mean_s in enumerate(means):
             _check_duration("mean", mean_s)
             times.d.mean_s[<int>i] = mean_s
+        _check_known(known)
+        times.d.known = known
+        # The last mean_s is the execution's.
+        times.d.unknown_s = sum(means) - known * mean_s
         return times
 
     @classmethod
-    def lognormal(cls, double mean_s, double sigma, double plus_s=0.0):
-        """Lognormal of mean `mean_s`, `sigma` that of its logarithm, and a constant `plus_s`."""
+    def lognormal(cls, double mean_s, double sigma, double plus_s=0.0, *, double known=0.0):
+        """Lognormal of mean `mean_s`, `sigma` that of its logarithm, and a constant `plus_s`.
+
+        It is the product of a known and an unknown part, independent: `known` is the former's share
+        of the logarithm's variance.
+        """
         cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
         _check_duration("mean_s", mean_s)
         _check_duration("plus_s", plus_s)
@@ -237,6 +331,9 @@ cdef class ServiceTimes:
         times.d.mu = log(mean_s) - 0.5 * sigma * sigma
         times.d.sigma = sigma
         times.d.plus_s = plus_s
+        _check_known(known)
+        times.d.known = known
+        times.d.unknown_s = exp(0.5 * (1.0 - known) * sigma * sigma)
         return times
 
     @classmethod
@@ -245,23 +342,37 @@ cdef class ServiceTimes:
 
         `values` (float64, ascending) cut the range into equally likely parts. Below the first, q,
         uniform in [q/2, q]; beyond the last, that and an exponential of mean `exponential_tail_s`.
+        Nothing of such a time is known in advance: the mean is expected.
         """
         cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
         cdef int64_t i
         _check_duration("exponential_tail_s", exponential_tail_s)
         times.d.kind = SERVICE_QUANTILES
         times.d.tail_s = exponential_tail_s
-        _take_values(&times.d, values)
+        times.d.size = values.shape[0]
+        times.d.values = _copied(values)
         for i in range(1, times.d.size):
             if times.d.values[i] < times.d.values[i - 1]:
                 raise ValueError(f"quantiles must ascend, but quantile {i} is less than the last")
+        # 3/4 of the first, the middles between neighbours, the last and the tail: all as likely.
+        times.d.unknown_s = (
+            sum(values) + 0.25 * values[0] + 0.5 * values[times.d.size - 1] + exponential_tail_s
+        ) / (times.d.size + 1)
         return times
 
     @classmethod
-    def given(cls, const double[::1] values not None):
+    def given(cls, const double[::1] values not None, const double[::1] expected=None):
         """One time for each subtask of a trace (float64, in the order of its subtasks): recorded
-        ones, or those of a test."""
+        ones, or those of a test. `expected`: what was expected of each, which a policy that demotes
+        asks for."""
         cdef ServiceTimes times = ServiceTimes.__new__(ServiceTimes)
         times.d.kind = SERVICE_GIVEN
-        _take_values(&times.d, values)
+        times.d.size = values.shape[0]
+        times.d.values = _copied(values)
+        if expected is not None:
+            if expected.shape[0] != times.d.size:
+                raise ValueError(
+                    f"{expected.shape[0]} expected times for {times.d.size} service times"
+                )
+            times.d.expected = _copied(expected)
         return times

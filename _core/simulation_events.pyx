@@ -3,37 +3,50 @@
 Two sources of events: tasks, in order of enqueueing, and results, in a heap (an `Edf` by time).
 What happens at an event is what `agent.scheduling` does, in its order: a task gets its deadline,
 then each of its nodes takes a subtask into its queue and serves; a result is observed, then its node
-serves, then its query hears of it.
+serves, then its query hears of it. Where classes of queries are balanced there are two more:
+queries, in order of arrival, and the ends of queries, in another heap.
 """
 
 from libc.math cimport INFINITY, floor
-from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from _core.edf cimport Edf, edf_free, edf_init, edf_pop, edf_push
+from _core.balance cimport CLASSES, Balance, balance_finished, balance_init, balance_set_class
+from _core.edf cimport Edf, edf_free, edf_head, edf_init, edf_pop, edf_push, edf_rekey_head
 from _core.histogram cimport bucket_index
 from _core.orderstats cimport NodeSet, UnloadedModel
-from _core.policy cimport policy_key_c
+from _core.policy cimport DEMOTED_S, hopeless_c, policy_key_c
 from _core.service_times cimport (
     SERVICE_GIVEN,
     Distribution,
     Stream,
     service_draw,
+    service_draw_expected,
     stream_seed,
 )
 from _core.simulation_run cimport (
     ENDED,
     NO_MEMORY,
     TOO_LATE,
+    TOO_MANY_CLASSES,
     Results,
     Run,
     Setup,
+    check_expected,
     checked_setup,
     empty_run,
     finished_run,
 )
-from _core.trace cimport LATEST_S, Trace, TraceData, sort_by_enqueueing, task_nodes
+from _core.sizes cimport SizeModel, Sizes, sizes_expected, sizes_observe
+from _core.trace cimport (
+    DEFAULT_PERCENTILE,
+    LATEST_S,
+    Trace,
+    TraceData,
+    sort_by_enqueueing,
+    task_nodes,
+)
 from _core.unloaded cimport ColumnSet, Model, model_advance, model_observe, model_quantile
 
 cdef extern from "check.h":
@@ -42,9 +55,21 @@ cdef extern from "check.h":
 cdef enum:
     FIRST_CAPACITY = 256
 
+# Whom it concerns that a subtask is hopeless: itself, its task or its query.
+cdef enum Demotion:
+    BY_NODE
+    BY_TASK
+    BY_QUERY
+
+cdef dict DEMOTIONS = {"node": BY_NODE, "task": BY_TASK, "query": BY_QUERY}
+
+# As agent.scheduling.task_entry: how far a task may be advanced or held back, of its budget.
+cdef double FURTHEST_ADVANCE = 0.5
+
 cdef struct Subtask:              # queued or dispatched; or a free place
     int64_t number                # in the trace; in a free place the next free one, -1 if none is
     double service_s
+    double expected_s             # what it is expected to take, where a policy demotes
     double dispatched_s
     int32_t task
     int32_t node
@@ -53,6 +78,7 @@ cdef struct Node:
     Edf queue                     # of places in `subtasks`
     Stream stream
     Model *model                  # its IAD's; NULL where deadlines are given
+    Sizes *sizes                  # its IAD's; NULL where service times tell what is expected
     int32_t column                # its own in there
     int32_t idle_pods
 
@@ -60,15 +86,38 @@ cdef struct Task:
     double key
     double deadline_s             # infinity if none is known
 
+cdef struct Query:                # where classes are balanced
+    int64_t pending               # subtasks without a result
+    double advance_s
+    int32_t scheduler
+    int32_t number                # of its class
+
+cdef struct World:                # what couples the nodes
+    Model **models                # [iads], NULL if there are none
+    ColumnSet **sets              # [set_nodes] the same
+    Sizes **sizes                 # [iads], NULL if there are none
+    Demotion demotion
+    bint balance
+    Balance *balances             # afterwards
+    int32_t schedulers            # afterwards
+
 cdef struct Fleet:
     const TraceData *t
     const Distribution **service  # [nodes]
+    const double *advance_s       # [tasks], NULL if none are given
     int policy
+    bint demotes
     Results *results
     int32_t *order                # tasks in order of enqueueing
     Task *tasks
     Node *nodes
     ColumnSet **sets              # what a task asks its model for (`_set_place`); NULL: no models
+    Demotion demotion
+    uint8_t *hopeless             # [tasks] or [queries] whether known to be; NULL by node
+    Balance *balances             # [schedulers]; NULL if nothing is balanced, as the next two
+    int32_t schedulers
+    Query *queries
+    Edf ends                      # of queries, by the time of their end
     Edf returns                   # of places in `subtasks`, by the time of the result
     Subtask *subtasks
     int64_t capacity              # places
@@ -131,10 +180,56 @@ cdef int _dispatch(Fleet *f, int64_t place, double now_s) noexcept nogil:
     return ENDED if edf_push(&f.returns, finished_s, _item(place)) != 0 else NO_MEMORY
 
 
+cdef inline uint8_t *_flag(Fleet *f, int32_t task) noexcept nogil:
+    """Where it says whether the task is known to be hopeless; NULL if nowhere."""
+    if f.demotion == BY_NODE:
+        return NULL
+    return &f.hopeless[task if f.demotion == BY_TASK else f.t.task_query[task]]
+
+
+cdef bint _hopeless(Fleet *f, const Subtask *subtask, double now_s) noexcept nogil:
+    """Whether a subtask whose turn has come can hardly end within its budget."""
+    cdef const TraceData *t = f.t
+    cdef int32_t task = subtask.task
+    cdef const Node *node = &f.nodes[subtask.node]
+    cdef double expected_s = subtask.expected_s
+    cdef uint8_t *known = _flag(f, task)
+    if known != NULL and known[0]:
+        return True
+    if node.sizes != NULL:
+        expected_s = sizes_expected(node.sizes, node.column, t.task_window_s[task])
+    if not hopeless_c(now_s, expected_s, t.task_enqueued_s[task] + t.task_budget_s[task]):
+        return False
+    if known != NULL:
+        known[0] = True
+    return True
+
+
+cdef inline void _note_demotion(Fleet *f, const Subtask *subtask) noexcept nogil:
+    f.results.demotions += 1
+    if f.results.demoted != NULL:
+        f.results.demoted[subtask.number] = 1
+
+
+cdef void _demote_hopeless(Fleet *f, Node *node, double now_s) noexcept nogil:
+    """Move what is hopeless behind all others, until the first is not, or is there already."""
+    cdef const Subtask *subtask
+    cdef double key
+    while True:
+        subtask = &f.subtasks[_place(edf_head(&node.queue))]
+        key = f.tasks[subtask.task].key
+        if node.queue.heap[0].key != key or not _hopeless(f, subtask, now_s):
+            return
+        _note_demotion(f, subtask)
+        edf_rekey_head(&node.queue, key + DEMOTED_S)
+
+
 cdef int _serve(Fleet *f, Node *node, double now_s) noexcept nogil:
     """Dispatch from the node's queue while it has an idle pod."""
     cdef int ending = ENDED
     while ending == ENDED and node.idle_pods > 0 and node.queue.count > 0:
+        if f.demotes:
+            _demote_hopeless(f, node, now_s)
         ending = _dispatch(f, _place(edf_pop(&node.queue)), now_s)
     return ending
 
@@ -161,20 +256,41 @@ cdef void _decide_deadline(Fleet *f, int32_t task, Model *model) noexcept nogil:
 
 cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
     """Where the subtasks of a task stand in a queue."""
+    cdef double advance_s = 0.0
+    cdef double furthest_s
+    if f.queries != NULL:
+        furthest_s = FURTHEST_ADVANCE * f.t.task_budget_s[task]
+        advance_s = f.queries[f.t.task_query[task]].advance_s
+        advance_s = min(max(advance_s, -furthest_s), furthest_s)
+    elif f.advance_s != NULL:
+        advance_s = f.advance_s[task]
     return policy_key_c(
         f.policy,
         f.t.task_enqueued_s[task],
         f.t.task_budget_s[task],
         f.tasks[task].deadline_s,
-        0.0,
+        advance_s,
     )
+
+
+cdef inline void _draw(const Fleet *f, const Node *node, Subtask *subtask) noexcept nogil:
+    """How long the subtask takes, and what is expected if that matters."""
+    cdef const Distribution *service = f.service[subtask.node]
+    if service.kind == SERVICE_GIVEN:
+        CHECK(subtask.number < service.size)
+        subtask.service_s = service.values[subtask.number]
+        if service.expected != NULL:
+            subtask.expected_s = service.expected[subtask.number]
+    elif f.demotes:
+        subtask.service_s = service_draw_expected(service, &node.stream, &subtask.expected_s)
+    else:
+        subtask.service_s = service_draw(service, &node.stream)
 
 
 cdef int _enqueue_subtask(Fleet *f, int32_t task, int32_t j, double now_s) noexcept nogil:
     """The j-th subtask of a task into its node's queue; past the queue if nothing is before it."""
     cdef int32_t number = task_nodes(f.t, task)[j]
     cdef Node *node = &f.nodes[number]
-    cdef const Distribution *service = f.service[number]
     cdef int64_t place = _take_place(f)
     cdef Subtask *subtask
     if place < 0:
@@ -183,13 +299,11 @@ cdef int _enqueue_subtask(Fleet *f, int32_t task, int32_t j, double now_s) noexc
     subtask.number = f.t.task_first[task] + j
     subtask.task = task
     subtask.node = number
-    if service.kind == SERVICE_GIVEN:
-        CHECK(subtask.number < service.size)
-        subtask.service_s = service.values[subtask.number]
-    else:
-        subtask.service_s = service_draw(service, &node.stream)
+    _draw(f, node, subtask)
     if node.idle_pods > 0:  # then its queue is empty
         CHECK(node.queue.count == 0)
+        if f.demotes and _hopeless(f, subtask, now_s):
+            _note_demotion(f, subtask)
         return _dispatch(f, place, now_s)
     return ENDED if edf_push(&node.queue, f.tasks[task].key, _item(place)) != 0 else NO_MEMORY
 
@@ -209,19 +323,31 @@ cdef int _enqueue_task(Fleet *f, int32_t task) noexcept nogil:
     return ending
 
 
-cdef int _observe(const Subtask *subtask, Node *node, double now_s) noexcept nogil:
-    if node.model == NULL:
-        return ENDED
-    model_advance(node.model, now_s, _milliseconds(now_s))
-    if model_observe(node.model, node.column, bucket_index(now_s - subtask.dispatched_s)) != 0:
-        return NO_MEMORY
+cdef int _observe(Fleet *f, const Subtask *subtask, Node *node, double now_s) noexcept nogil:
+    cdef double unloaded_s = now_s - subtask.dispatched_s
+    if node.model != NULL:
+        model_advance(node.model, now_s, _milliseconds(now_s))
+        if model_observe(node.model, node.column, bucket_index(unloaded_s)) != 0:
+            return NO_MEMORY
+    if node.sizes != NULL:
+        return _observe_size(node, f.t.task_window_s[subtask.task], unloaded_s)
     return ENDED
 
 
-cdef inline void _hear(Fleet *f, int32_t task, double now_s) noexcept nogil:
+cdef int _observe_size(Node *node, double window_s, double unloaded_s) noexcept nogil:
+    return ENDED if sizes_observe(node.sizes, node.column, window_s, unloaded_s) == 0 else NO_MEMORY
+
+
+cdef inline int _hear(Fleet *f, int32_t task, double now_s) noexcept nogil:
     """A task has a result, and its query may be done when the task has passed it on."""
-    cdef double *done_s = &f.results.query_done_s[f.t.task_query[task]]
+    cdef int32_t query = f.t.task_query[task]
+    cdef double *done_s = &f.results.query_done_s[query]
     done_s[0] = max(done_s[0], now_s + f.t.task_after_s[task])
+    if f.queries != NULL:
+        f.queries[query].pending -= 1
+        if f.queries[query].pending == 0 and edf_push(&f.ends, done_s[0], _item(query)) == 0:
+            return NO_MEMORY
+    return ENDED
 
 
 cdef int _return_first(Fleet *f) noexcept nogil:
@@ -234,23 +360,79 @@ cdef int _return_first(Fleet *f) noexcept nogil:
     cdef int ending
     CHECK(place < f.fresh)
     node.idle_pods += 1
-    ending = _observe(subtask, node, now_s)
+    ending = _observe(f, subtask, node, now_s)
     _leave_place(f, place)
     if ending == ENDED:
         ending = _serve(f, node, now_s)
-    _hear(f, task, now_s)
+    if ending == ENDED:
+        ending = _hear(f, task, now_s)
     return ending
 
 
+cdef int _class_of(Balance *b, double slo_s, double allowed) noexcept nogil:
+    """The number of a class, which may be new; -1 if there are too many."""
+    cdef int c
+    for c in range(b.count):
+        if b.classes[c].slo_s == slo_s and b.classes[c].allowed == allowed:
+            return c
+    if b.count == CLASSES:
+        return -1
+    balance_set_class(b, b.count, slo_s, allowed)
+    return b.count - 1
+
+
+cdef int _arrive(Fleet *f, int64_t query, int64_t first_task) noexcept nogil:
+    """A query gets the advance that its class has now."""
+    cdef const TraceData *t = f.t
+    cdef Query *q = &f.queries[query]
+    cdef Balance *b = &f.balances[q.scheduler]
+    cdef double percentile = DEFAULT_PERCENTILE
+    if t.query_percentile != NULL:
+        percentile = t.query_percentile[query]
+    q.number = _class_of(b, t.task_budget_s[first_task], 1.0 - percentile / 100.0)
+    if q.number < 0:
+        return TOO_MANY_CLASSES
+    # By way of the milliseconds that a task carries, which rounds.
+    q.advance_s = b.classes[q.number].advance_s * 1e3 / 1e3
+    return ENDED
+
+
+cdef void _end_first(Fleet *f) noexcept nogil:
+    """The query that is done first tells its class whether it missed its SLO."""
+    cdef int64_t query = _place(edf_pop(&f.ends))
+    cdef const Query *q = &f.queries[query]
+    cdef Balance *b = &f.balances[q.scheduler]
+    cdef double latency_s = f.results.query_done_s[query] - f.t.query_arrived_s[query]
+    balance_finished(b, q.number, latency_s > b.classes[q.number].slo_s)
+
+
+cdef inline double _first_s(const Edf *queue) noexcept nogil:
+    return queue.heap[0].key if queue.count > 0 else INFINITY
+
+
 cdef int _run(Fleet *f) noexcept nogil:
+    """All events; at one instant results before ends, arrivals and what is enqueued."""
     cdef const TraceData *t = f.t
     cdef int ending = ENDED
     cdef int64_t i = 0
+    cdef int64_t query = 0 if f.queries != NULL else t.queries
+    cdef int64_t first_task = 0
+    cdef double arrived_s
+    cdef double enqueued_s
     while ending == ENDED:
-        if f.returns.count > 0 and (
-            i == t.tasks or f.returns.heap[0].key <= t.task_enqueued_s[f.order[i]]
+        arrived_s = t.query_arrived_s[query] if query < t.queries else INFINITY
+        enqueued_s = t.task_enqueued_s[f.order[i]] if i < t.tasks else INFINITY
+        if f.returns.count > 0 and _first_s(&f.returns) <= min(
+            _first_s(&f.ends), min(arrived_s, enqueued_s)
         ):
             ending = _return_first(f)
+        elif f.ends.count > 0 and _first_s(&f.ends) <= min(arrived_s, enqueued_s):
+            _end_first(f)
+        elif query < t.queries and arrived_s <= enqueued_s:
+            while t.task_query[first_task] < query:
+                first_task += 1
+            ending = _arrive(f, query, first_task)
+            query += 1
         elif i < t.tasks:
             ending = _enqueue_task(f, f.order[i])
             i += 1
@@ -261,7 +443,30 @@ cdef int _run(Fleet *f) noexcept nogil:
 
 # The fleet.
 
-cdef int _make_fleet(Fleet *f, Setup setup, Model **models) noexcept nogil:
+cdef int _make_queries(Fleet *f) noexcept nogil:
+    """Queries and balances that know of none."""
+    cdef const TraceData *t = f.t
+    cdef int32_t schedulers = 1
+    cdef int64_t i
+    f.queries = <Query *>calloc(t.queries, sizeof(Query))
+    if f.queries == NULL:
+        return NO_MEMORY
+    for i in range(t.tasks):
+        f.queries[t.task_query[i]].pending += t.task_size[i]
+    if t.query_scheduler != NULL:
+        for i in range(t.queries):
+            f.queries[i].scheduler = t.query_scheduler[i]
+            schedulers = max(schedulers, t.query_scheduler[i] + 1)
+    f.balances = <Balance *>malloc(schedulers * sizeof(Balance))
+    if f.balances == NULL:
+        return NO_MEMORY
+    for i in range(schedulers):
+        balance_init(&f.balances[i])
+    f.schedulers = schedulers
+    return ENDED
+
+
+cdef int _make_fleet(Fleet *f, Setup setup, const World *world) noexcept nogil:
     """Idle nodes, and nothing enqueued."""
     cdef const TraceData *t = f.t
     cdef Node *node
@@ -278,10 +483,17 @@ cdef int _make_fleet(Fleet *f, Setup setup, Model **models) noexcept nogil:
         stream_seed(&node.stream, setup.seed, i)
         node.idle_pods = t.node_pods[i]
         node.column = i - t.iad_first[t.node_iad[i]]
-        node.model = NULL if models == NULL else models[t.node_iad[i]]
+        node.model = NULL if world.models == NULL else world.models[t.node_iad[i]]
+        node.sizes = NULL if world.sizes == NULL else world.sizes[t.node_iad[i]]
     for task in range(t.tasks):
         f.order[task] = <int32_t>task
         f.tasks[task].deadline_s = INFINITY if setup.deadline_s == NULL else setup.deadline_s[task]
+    if f.demotes and f.demotion != BY_NODE:
+        f.hopeless = <uint8_t *>calloc(t.queries if f.demotion == BY_QUERY else t.tasks, 1)
+        if f.hopeless == NULL:
+            return NO_MEMORY
+    if world.balance and _make_queries(f) != ENDED:
+        return NO_MEMORY
     return ENDED if sort_by_enqueueing(t, f.order, t.tasks) == 0 else NO_MEMORY
 
 
@@ -291,77 +503,113 @@ cdef void _free_fleet(Fleet *f) noexcept nogil:
         for i in range(f.t.nodes):
             edf_free(&f.nodes[i].queue)
     edf_free(&f.returns)
+    edf_free(&f.ends)
     free(f.order)
     free(f.tasks)
     free(f.nodes)
     free(f.subtasks)
+    free(f.hopeless)
+    free(f.queries)
 
 
-cdef int _simulate(Setup setup, Results *results, Model **models, ColumnSet **sets) noexcept nogil:
+cdef int _simulate(Setup setup, Results *results, World *world) noexcept nogil:
     cdef Fleet f
     cdef int ending
     cdef int64_t task
     memset(&f, 0, sizeof(Fleet))
     edf_init(&f.returns)
+    edf_init(&f.ends)
     f.t = &setup.trace.data
     f.service = setup.service
+    f.advance_s = setup.advance_s
     f.policy = setup.policy
+    f.demotes = setup.demotes
+    f.demotion = world.demotion
     f.results = results
-    f.sets = sets
+    f.sets = world.sets
     f.free_place = -1
-    ending = _make_fleet(&f, setup, models)
+    ending = _make_fleet(&f, setup, world)
     if ending == ENDED:
         ending = _run(&f)
-    if ending == ENDED and models != NULL and results.deadline_s != NULL:
+    if ending == ENDED and world.models != NULL and results.deadline_s != NULL:
         for task in range(f.t.tasks):
             results.deadline_s[task] = f.tasks[task].deadline_s
+    world.balances = f.balances
+    world.schedulers = f.schedulers
     _free_fleet(&f)
     return ending
 
 
-cdef class _Models:
-    """The models of all IADs, and the node set for each set and size of a task."""
+cdef class _Learning:
+    """What a run learns from, checked, and in `world.balances` what it learnt."""
 
-    cdef list kept                # whose memory `model` and `sets` point into
-    cdef Model **model            # [iads]
-    cdef ColumnSet **sets         # [set_nodes]
+    cdef World world
+    cdef list kept                # whose memory `world` points into
+
+    def __cinit__(self):
+        self.kept = []
 
     def __dealloc__(self):
-        free(self.model)
-        free(self.sets)
+        free(self.world.models)
+        free(self.world.sets)
+        free(self.world.sizes)
+        free(self.world.balances)
 
 
-cdef _Models _no_models():
-    return _Models.__new__(_Models)
+cdef list _one_an_iad(const TraceData *t, str name, object given, type kind):
+    made = list(given)
+    if len(made) != t.iads or len({id(model) for model in made}) != t.iads:
+        raise ValueError(f"{name} needs one model for each of the {t.iads} IADs")
+    for iad, model in enumerate(made):
+        if not isinstance(model, kind):
+            raise ValueError(f"{name}: {iad} is not a {kind.__name__}")
+    return made
 
 
-cdef _Models _checked_models(const TraceData *t, object models):
-    cdef _Models made = _no_models()
-    cdef UnloadedModel model
+cdef int _take_models(_Learning l, const TraceData *t, object given) except -1:
+    cdef World *world = &l.world
+    cdef list models = _one_an_iad(t, "models", given, UnloadedModel)
     cdef NodeSet nodes
     cdef int64_t place
     cdef int64_t task
     cdef int32_t iad
-    made.kept = list(models)
-    if len(made.kept) != t.iads or len({id(model) for model in made.kept}) != t.iads:
-        raise ValueError(f"models needs one model for each of the {t.iads} IADs")
-    made.model = <Model **>malloc(t.iads * sizeof(Model *))
-    made.sets = <ColumnSet **>calloc(t.set_first[t.sets], sizeof(ColumnSet *))
-    if made.model == NULL or made.sets == NULL:
+    l.kept += models
+    world.models = <Model **>malloc(t.iads * sizeof(Model *))
+    world.sets = <ColumnSet **>calloc(t.set_first[t.sets], sizeof(ColumnSet *))
+    if world.models == NULL or world.sets == NULL:
         raise MemoryError
     for iad in range(t.iads):
-        if not isinstance(made.kept[iad], UnloadedModel):
-            raise ValueError(f"model {iad} is not an UnloadedModel")
-        model = made.kept[iad]
-        made.model[iad] = &model.m
+        world.models[iad] = &(<UnloadedModel>models[iad]).m
     for task in range(t.tasks):
         place = _set_place(t, task)
-        if made.sets[place] == NULL:
+        if world.sets[place] == NULL:
             iad = t.node_iad[task_nodes(t, task)[0]]
-            nodes = (<UnloadedModel>made.kept[iad]).node_set(_columns(t, task, t.iad_first[iad]))
-            made.kept.append(nodes)
-            made.sets[place] = &nodes.s
-    return made
+            nodes = (<UnloadedModel>models[iad]).node_set(_columns(t, task, t.iad_first[iad]))
+            l.kept.append(nodes)
+            world.sets[place] = &nodes.s
+    return 0
+
+
+cdef int _take_sizes(_Learning l, const TraceData *t, object given) except -1:
+    cdef list models = _one_an_iad(t, "sizes", given, SizeModel)
+    cdef int32_t iad
+    if t.task_window_s == NULL:
+        raise ValueError("sizes need a trace with task_window_s")
+    l.kept += models
+    l.world.sizes = <Sizes **>malloc(t.iads * sizeof(Sizes *))
+    if l.world.sizes == NULL:
+        raise MemoryError
+    for iad in range(t.iads):
+        l.world.sizes[iad] = &(<SizeModel>models[iad]).s
+    return 0
+
+
+cdef list _advances(const World *world):
+    """Of each scheduler's classes."""
+    cdef const Balance *b = world.balances
+    return [
+        [b[i].classes[c].advance_s for c in range(b[i].count)] for i in range(world.schedulers)
+    ]
 
 
 cdef list _columns(const TraceData *t, int64_t task, int32_t first_node):
@@ -378,6 +626,10 @@ def simulate_events(
     policy,
     models=None,
     deadline_s=None,
+    advance_s=None,
+    sizes=None,
+    bint balance=False,
+    demotion="task",
     seed=0,
     bint record=False,
 ):
@@ -390,20 +642,44 @@ def simulate_events(
     they hold, and nobody else may use them meanwhile. Nothing is refused here: a task whose SLO
     cannot be met even unloaded is served like any other. Nothing times out either.
 
+    A policy that demotes (`_core.policy.DEMOTING`) asks what each subtask is expected to take when
+    its turn comes: `sizes`, one `SizeModel` for each IAD with columns as the models', which learn
+    from every result how long a task's window takes; otherwise the service times. `demotion` says
+    whom it concerns that one of them is hopeless: all subtasks of its "task", as in
+    `agent.scheduling`; the "node" alone, as in `simulate_nodes`; or all of its "query", which would
+    take that all IADs know at once. With `balance` every query scheduler learns by how much each
+    class of its queries (percentile, and SLO: the budget of a query's first task) is advanced, from
+    the latency of the queries that have ended; otherwise `advance_s` says it, float64 a task.
+
     Without the GIL; threads may share a trace and services. ValueError for arguments that do not
     fit. Memory: 40 bytes a task, a `NodeSet` for each set and size asked for where there are
     models, 16 bytes each subtask of all with `record`. O(log pods + log queued) a subtask.
     """
-    cdef Setup setup = checked_setup(trace, services, node_service, policy, deadline_s, seed)
+    cdef Setup setup = checked_setup(
+        trace, services, node_service, policy, deadline_s, advance_s, seed
+    )
     cdef Run run = empty_run(setup, record)
-    cdef _Models known = _no_models()
+    cdef _Learning learning = _Learning()
     cdef int ending
     if models is not None:
         if deadline_s is not None:
             raise ValueError("models and deadline_s both tell deadlines; give one of them")
-        known = _checked_models(&trace.data, models)
+        _take_models(learning, &trace.data, models)
     elif setup.reads_deadlines and setup.deadline_s == NULL:
         raise ValueError(f"policy {policy} needs models or deadline_s")
+    if sizes is not None:
+        _take_sizes(learning, &trace.data, sizes)
+    elif setup.demotes:
+        check_expected(setup)
+    if balance and advance_s is not None:
+        raise ValueError("balance and advance_s both tell advances; give one of them")
+    if demotion not in DEMOTIONS:
+        raise ValueError(f"no demotion {demotion!r}; known: {', '.join(DEMOTIONS)}")
+    learning.world.balance = balance
+    learning.world.demotion = DEMOTIONS[demotion]
     with nogil:
-        ending = _simulate(setup, &run.results, known.model, known.sets)
-    return finished_run(run, trace, ending)
+        ending = _simulate(setup, &run.results, &learning.world)
+    finished_run(run, trace, ending)
+    if balance:
+        run.class_advance_s = _advances(&learning.world)
+    return run

@@ -13,6 +13,7 @@ def simulate_nodes(
     *,
     policy: str,
     deadline_s: Buffer | None = None,
+    advance_s: Buffer | None = None,
     seed: int = 0,
     record: bool = False,
 ) -> Run: ...

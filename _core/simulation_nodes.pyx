@@ -11,13 +11,14 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from _core.edf cimport Edf, edf_free, edf_init, edf_pop, edf_push
-from _core.policy cimport policy_key_c
+from _core.edf cimport Edf, edf_free, edf_head, edf_init, edf_pop, edf_push, edf_rekey_head
+from _core.policy cimport DEMOTED_S, hopeless_c, policy_key_c
 from _core.service_times cimport (
     SERVICE_GIVEN,
     Distribution,
     Stream,
     service_fill,
+    service_fill_expected,
     stream_seed,
 )
 from _core.simulation_run cimport (
@@ -27,6 +28,7 @@ from _core.simulation_run cimport (
     Results,
     Run,
     Setup,
+    check_expected,
     checked_setup,
     empty_run,
     finished_run,
@@ -49,6 +51,7 @@ cdef struct LocalTask:            # what nodes need of a task, in one half of a 
 cdef struct Iad:                  # the IAD that is being simulated
     int32_t *tasks                # its tasks in order of enqueueing
     LocalTask *local              # the same, what nodes need of them
+    double *latest_s              # the same, the ends of their budgets; NULL if nobody demotes
     int64_t count
     int64_t *node_end             # [nodes of the IAD] the end of each node's part of the lists
     uint32_t *arrivals            # subtasks by node, in order of enqueueing: index of the task
@@ -61,11 +64,15 @@ cdef struct Station:              # the node that is being simulated
     const uint32_t *arrivals      # index of the task, for each subtask in order of enqueueing
     const int64_t *subtask        # number of the subtask; NULL unless recorded
     const double *service_s       # for each subtask
+    const double *expected_s      # for each subtask; NULL if nobody demotes
     LocalTask *local
+    const double *latest_s        # of each task; NULL if nobody demotes
     double *dispatched_s          # NULL unless recorded
     double *finished_s            # NULL unless recorded
+    signed char *demoted          # NULL unless recorded
     double busy_s
     int64_t late
+    int64_t demotions
 
 
 cdef inline void _free_first_pod_at(Station *s, double at_s) noexcept nogil:
@@ -96,8 +103,38 @@ cdef inline void _dispatch(Station *s, int64_t i, double now_s) noexcept nogil:
         s.finished_s[s.subtask[i]] = finished_s
 
 
+cdef inline bint _hopeless(const Station *s, int64_t i, double now_s) noexcept nogil:
+    return hopeless_c(now_s, s.expected_s[i], s.latest_s[s.arrivals[i]])
+
+
+cdef inline void _note_demotion(Station *s, int64_t i) noexcept nogil:
+    s.demotions += 1
+    if s.demoted != NULL:
+        s.demoted[s.subtask[i]] = 1
+
+
+cdef inline int64_t _number(void *item) noexcept nogil:
+    """The subtask that an item of the queue is."""
+    return <int64_t><uintptr_t>item - 1
+
+
+cdef void _demote_hopeless(Station *s, double now_s) noexcept nogil:
+    """Move what is hopeless behind all others, until the first is not, or is there already."""
+    cdef double key
+    cdef int64_t i
+    while True:
+        i = _number(edf_head(&s.queue))
+        key = s.local[s.arrivals[i]].key
+        if s.queue.heap[0].key != key or not _hopeless(s, i, now_s):
+            return
+        _note_demotion(s, i)
+        edf_rekey_head(&s.queue, key + DEMOTED_S)
+
+
 cdef inline void _dispatch_queued(Station *s) noexcept nogil:
-    _dispatch(s, <int64_t>(<uintptr_t>edf_pop(&s.queue)) - 1, s.free_s[0])
+    if s.latest_s != NULL:
+        _demote_hopeless(s, s.free_s[0])
+    _dispatch(s, _number(edf_pop(&s.queue)), s.free_s[0])
 
 
 cdef int _serve(Station *s, int64_t count) noexcept nogil:
@@ -111,6 +148,8 @@ cdef int _serve(Station *s, int64_t count) noexcept nogil:
         while s.queue.count > 0 and s.free_s[0] <= task.enqueued_s:
             _dispatch_queued(s)
         if s.free_s[0] <= task.enqueued_s:
+            if s.latest_s != NULL and _hopeless(s, i, task.enqueued_s):
+                _note_demotion(s, i)
             _dispatch(s, i, task.enqueued_s)
         elif edf_push(&s.queue, task.key, <void *><uintptr_t>(i + 1)) == 0:
             return NO_MEMORY
@@ -126,6 +165,7 @@ cdef int _serve(Station *s, int64_t count) noexcept nogil:
 
 cdef void _free_iad(Iad *iad) noexcept nogil:
     free(iad.local)
+    free(iad.latest_s)
     free(iad.node_end)
     free(iad.arrivals)
     free(iad.subtask)
@@ -134,6 +174,7 @@ cdef void _free_iad(Iad *iad) noexcept nogil:
 
 cdef void _fill_local(const TraceData *t, Setup setup, Iad *iad) noexcept nogil:
     cdef LocalTask *local
+    cdef double advance_s = 0.0
     cdef int64_t i
     cdef int32_t task
     for i in range(iad.count):
@@ -141,10 +182,14 @@ cdef void _fill_local(const TraceData *t, Setup setup, Iad *iad) noexcept nogil:
         local = &iad.local[i]
         local.enqueued_s = t.task_enqueued_s[task]
         local.deadline_s = INFINITY if setup.deadline_s == NULL else setup.deadline_s[task]
+        if setup.advance_s != NULL:
+            advance_s = setup.advance_s[task]
         local.key = policy_key_c(
-            setup.policy, local.enqueued_s, t.task_budget_s[task], local.deadline_s, 0.0
+            setup.policy, local.enqueued_s, t.task_budget_s[task], local.deadline_s, advance_s
         )
         local.finished_s = -INFINITY
+        if iad.latest_s != NULL:
+            iad.latest_s[i] = local.enqueued_s + t.task_budget_s[task]
 
 
 cdef int64_t _count_arrivals(const TraceData *t, Iad *iad, int32_t first_node) noexcept nogil:
@@ -196,6 +241,10 @@ cdef int _fill_iad(
     iad.node_end = <int64_t *>calloc(t.iad_first[number + 1] - first_node, sizeof(int64_t))
     if iad.local == NULL or iad.node_end == NULL:
         return NO_MEMORY
+    if setup.demotes:
+        iad.latest_s = <double *>malloc(max(iad.count, 1) * sizeof(double))
+        if iad.latest_s == NULL:
+            return NO_MEMORY
     _fill_local(t, setup, iad)
     total = _count_arrivals(t, iad, first_node)
     iad.arrivals = <uint32_t *>malloc(max(total, 1) * sizeof(uint32_t))
@@ -211,17 +260,23 @@ cdef int _fill_iad(
 
 cdef void _draw(
     const Distribution *d, uint64_t seed, int32_t node, const int64_t *subtask, double *times_s,
-    int64_t count,
+    double *expected_s, int64_t count,
 ) noexcept nogil:
+    """The service times of a node's subtasks, and, unless that is NULL, what is expected."""
     cdef Stream stream
     cdef int64_t i
     if d.kind == SERVICE_GIVEN:
         for i in range(count):
             CHECK(subtask[i] < d.size)
             times_s[i] = d.values[subtask[i]]
+            if expected_s != NULL:
+                expected_s[i] = d.expected[subtask[i]]
         return
     stream_seed(&stream, seed, node)
-    service_fill(d, &stream, times_s, count)
+    if expected_s == NULL:
+        service_fill(d, &stream, times_s, count)
+    else:
+        service_fill_expected(d, &stream, times_s, expected_s, count)
 
 
 cdef int _serve_node(
@@ -231,6 +286,7 @@ cdef int _serve_node(
     cdef int64_t begin = iad.node_end[place - 1] if place > 0 else 0
     cdef int64_t count = iad.node_end[place] - begin
     cdef double *service_s = <double *>malloc(max(count, 1) * sizeof(double))
+    cdef double *expected_s = NULL
     cdef const int64_t *subtask = iad.subtask + begin if iad.subtask != NULL else NULL
     cdef Station s
     cdef int ending = NO_MEMORY
@@ -239,22 +295,29 @@ cdef int _serve_node(
     edf_init(&s.queue)
     s.pods = t.node_pods[node]
     s.free_s = <double *>malloc(s.pods * sizeof(double))
-    if service_s != NULL and s.free_s != NULL:
-        _draw(setup.service[node], setup.seed, node, subtask, service_s, count)
+    if setup.demotes:
+        expected_s = <double *>malloc(max(count, 1) * sizeof(double))
+    if service_s != NULL and s.free_s != NULL and (expected_s != NULL or not setup.demotes):
+        _draw(setup.service[node], setup.seed, node, subtask, service_s, expected_s, count)
         for i in range(s.pods):
             s.free_s[i] = -INFINITY
         s.arrivals = iad.arrivals + begin
         s.subtask = subtask
         s.service_s = service_s
+        s.expected_s = expected_s
         s.local = iad.local
+        s.latest_s = iad.latest_s
         s.dispatched_s = results.dispatched_s
         s.finished_s = results.finished_s
+        s.demoted = results.demoted
         ending = _serve(&s, count)
         results.busy_s[node] = s.busy_s
         results.late += s.late
+        results.demotions += s.demotions
     edf_free(&s.queue)
     free(s.free_s)
     free(service_s)
+    free(expected_s)
     return ending
 
 
@@ -332,6 +395,7 @@ def simulate_nodes(
     *,
     policy,
     deadline_s=None,
+    advance_s=None,
     seed=0,
     bint record=False,
 ):
@@ -343,17 +407,23 @@ def simulate_nodes(
     `_core.policy.POLICIES`; `deadline_s` (float64 a task) is t_D, absolute, and may be left out
     where the policy does not read it. `seed` chooses the service times: the same for every policy.
 
+    A policy that demotes (`_core.policy.DEMOTING`) orders by `advance_s` (float64 a task, 0 if left
+    out) too. Here each node looks for itself whether a subtask is hopeless, when its turn comes: that
+    its task is late elsewhere it does not know, as `simulate_events` with demotion="node".
+
     At one instant results come before what is enqueued, and that is taken in the order of tasks.
 
     Without the GIL; threads may share a trace and services. ValueError for arguments that do not
     fit. Memory: 12 to 24 bytes a subtask of the IAD that has the most, 16 more each subtask of all
     with `record`. O(log queued) a subtask.
     """
-    cdef Setup setup = checked_setup(trace, services, node_service, policy, deadline_s, seed)
+    cdef Setup setup = checked_setup(trace, services, node_service, policy, deadline_s, advance_s, seed)
     cdef Run run = empty_run(setup, record)
     cdef int ending
     if setup.reads_deadlines and setup.deadline_s == NULL:
         raise ValueError(f"policy {policy} needs deadline_s")
+    if setup.demotes:
+        check_expected(setup)
     with nogil:
         ending = _simulate(setup, &trace.data, &run.results)
     return finished_run(run, trace, ending)

@@ -5,6 +5,9 @@ class Run:
     busy_s: array[float]
     subtasks: int
     late_subtasks: int
+    demoted_subtasks: int
+    class_advance_s: list[list[float]] | None
     subtask_dispatched_s: array[float] | None
     subtask_finished_s: array[float] | None
+    subtask_demoted: array[int] | None
     task_deadline_s: array[float] | None

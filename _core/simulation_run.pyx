@@ -9,11 +9,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from _core.policy import POLICIES
-from _core.policy cimport policy_key_c
+from _core.balance cimport CLASSES
+from _core.policy cimport policy_demotes, policy_key_c
 from _core.service_times cimport SERVICE_GIVEN, ServiceTimes
 from _core.trace cimport LATEST_S
 
 cdef c_array.array _DOUBLES = array("d")
+cdef c_array.array _BYTES = array("b")
 
 
 cdef class Setup:
@@ -24,7 +26,13 @@ cdef class Setup:
 
 
 cdef Setup checked_setup(
-    Trace trace, object services, object node_service, object policy, object deadline_s, object seed
+    Trace trace,
+    object services,
+    object node_service,
+    object policy,
+    object deadline_s,
+    object advance_s,
+    object seed,
 ):
     cdef Setup setup = Setup.__new__(Setup)
     if trace.data.task_first == NULL:
@@ -39,8 +47,21 @@ cdef Setup checked_setup(
     _take_services(setup, tuple(services), node_service)
     if deadline_s is not None:
         _take_deadlines(setup, deadline_s)
+    if advance_s is not None:
+        _take_advances(setup, advance_s)
     setup.reads_deadlines = isnan(policy_key_c(setup.policy, 0.0, 1.0, NAN, 0.0))
+    setup.demotes = policy_demotes(setup.policy)
     return setup
+
+
+cdef int check_expected(Setup setup) except -1:
+    cdef int32_t i
+    for i in range(setup.trace.data.nodes):
+        if setup.service[i].kind == SERVICE_GIVEN and setup.service[i].expected == NULL:
+            raise ValueError(
+                f"the policy asks what node {i} is expected to take: give `expected` with its times"
+            )
+    return 0
 
 
 cdef int _take_services(Setup setup, tuple services, const int32_t[::1] node_service) except -1:
@@ -83,16 +104,33 @@ cdef int _take_deadlines(Setup setup, const double[::1] deadline_s) except -1:
     return 0
 
 
+cdef int _take_advances(Setup setup, const double[::1] advance_s) except -1:
+    cdef int64_t i
+    if advance_s.shape[0] != setup.trace.data.tasks:
+        raise ValueError(
+            f"advance_s has {advance_s.shape[0]} values for {setup.trace.data.tasks} tasks"
+        )
+    for i in range(advance_s.shape[0]):
+        if not -LATEST_S <= advance_s[i] <= LATEST_S:
+            raise ValueError(f"task {i} is advanced by {advance_s[i]!r} s")
+    setup.advances = advance_s
+    setup.advance_s = &advance_s[0]
+    return 0
+
+
 cdef class Run:
     """What a simulation found; times in seconds, arrays of float64.
 
     `query_latency_s`: a value a query, from its arrival to its last task's result and what follows.
     `subtasks`: how many were served; `late_subtasks`: how many of them were dispatched after t_D
-    (0 where no deadlines are known). `busy_s`: a value a node, what its pods worked in sum.
+    (0 where no deadlines are known); `demoted_subtasks`: how many were found hopeless or belonged
+    to what was. `busy_s`: a value a node, what its pods worked in sum. `class_advance_s`: where
+    advances are learnt, those at the end: a list a query scheduler, of its classes in the order of
+    their first queries; else None.
 
-    Recorded on demand, else None: `subtask_dispatched_s` and `subtask_finished_s`, a value a
-    subtask, task by task in the order of the task's set; `task_deadline_s`, t_D of each task (NaN
-    where none are known).
+    Recorded on demand, else None: `subtask_dispatched_s`, `subtask_finished_s` and
+    `subtask_demoted` (int8), a value a subtask, task by task in the order of the task's set;
+    `task_deadline_s`, t_D of each task (NaN where none are known).
     """
 
     def __init__(self):
@@ -102,6 +140,12 @@ cdef class Run:
 cdef c_array.array _doubles(int64_t count, double **place):
     cdef c_array.array made = c_array.clone(_DOUBLES, count, zero=True)
     place[0] = made.data.as_doubles
+    return made
+
+
+cdef c_array.array _bytes(int64_t count, signed char **place):
+    cdef c_array.array made = c_array.clone(_BYTES, count, zero=True)
+    place[0] = made.data.as_schars
     return made
 
 
@@ -117,6 +161,7 @@ cdef Run empty_run(Setup setup, bint record):
     if record:
         run.subtask_dispatched_s = _doubles(run.subtasks, &run.results.dispatched_s)
         run.subtask_finished_s = _doubles(run.subtasks, &run.results.finished_s)
+        run.subtask_demoted = _bytes(run.subtasks, &run.results.demoted)
         run.task_deadline_s = _doubles(t.tasks, &run.results.deadline_s)
         for i in range(t.tasks):
             run.results.deadline_s[i] = NAN if setup.deadline_s == NULL else setup.deadline_s[i]
@@ -130,8 +175,11 @@ cdef Run finished_run(Run run, Trace trace, int ending):
         raise MemoryError
     if ending == TOO_LATE:
         raise ValueError(f"a subtask would finish after {LATEST_S:g} s; are the times in seconds?")
+    if ending == TOO_MANY_CLASSES:
+        raise ValueError(f"more than {CLASSES} classes of queries at one scheduler")
     for i in range(t.queries):
         run.results.query_done_s[i] -= t.query_arrived_s[i]
     run.late_subtasks = run.results.late
+    run.demoted_subtasks = run.results.demotions
     memset(&run.results, 0, sizeof(Results))
     return run

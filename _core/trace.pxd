@@ -18,6 +18,8 @@ cdef struct TraceData:
     int64_t queries
     double *query_arrived_s       # [queries] ascending
     int32_t *query_class          # [queries]
+    int32_t *query_scheduler      # [queries] who asks for it; NULL: one for all
+    double *query_percentile      # [queries] p_q in percent; NULL: DEFAULT_PERCENTILE
     int64_t tasks
     int32_t *task_set             # [tasks] the task goes to the first task_size nodes of this set
     int32_t *task_size            # [tasks]
@@ -26,10 +28,15 @@ cdef struct TraceData:
     double *task_budget_s         # [tasks] x_t > 0
     double *task_percentile       # [tasks] p_t in percent
     double *task_after_s          # [tasks] from a task's last result to the query's sight of it
+    double *task_window_s         # [tasks] how much it asks for; NULL if not told
     int64_t *task_first           # [tasks + 1] subtasks are numbered task by task, in set order
 
 # No time in a trace is further than this from 0, so that sums stay finite and exact to 0.1 ms.
 cdef double LATEST_S
+cdef double DEFAULT_PERCENTILE
+
+cdef enum:
+    MAX_SCHEDULERS = 4096
 
 cdef inline const int32_t *task_nodes(const TraceData *t, int64_t task) noexcept nogil:
     """The nodes of a task, task_size of them."""

@@ -17,6 +17,9 @@ class Trace:
         task_budget_s: Buffer,
         task_percentile: Buffer,
         task_after_s: Buffer,
+        task_window_s: Buffer | None = None,
+        query_scheduler: Buffer | None = None,
+        query_percentile: Buffer | None = None,
     ) -> None: ...
     @property
     def nodes(self) -> int: ...

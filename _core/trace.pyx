@@ -17,6 +17,7 @@ cdef enum:
     MAX_ITEMS = 0x7FFFFFFF
 
 LATEST_S = 1e12
+DEFAULT_PERCENTILE = 99.0
 
 
 # Copies of what comes from outside.
@@ -115,6 +116,10 @@ cdef int _check_queries(const TraceData *t) except -1:
         before = t.query_arrived_s[q]
         if t.query_class[q] < 0:
             raise ValueError(f"query {q} has class {t.query_class[q]}")
+        if t.query_scheduler != NULL and not 0 <= t.query_scheduler[q] < MAX_SCHEDULERS:
+            raise ValueError(f"query {q} has scheduler {t.query_scheduler[q]}")
+        if t.query_percentile != NULL and not 0.0 < t.query_percentile[q] < 100.0:
+            raise ValueError(f"query {q} has percentile {t.query_percentile[q]!r}, not 0..100")
     return 0
 
 
@@ -157,6 +162,8 @@ cdef int _check_times(const TraceData *t) except -1:
             raise ValueError(f"task {i} has percentile {t.task_percentile[i]!r}, not 0..100")
         if not 0.0 <= t.task_after_s[i] <= LATEST_S:
             raise ValueError(f"task {i} takes {t.task_after_s[i]!r} s afterwards")
+        if t.task_window_s != NULL and not 0.0 <= t.task_window_s[i] <= LATEST_S:
+            raise ValueError(f"task {i} asks for a window of {t.task_window_s[i]!r} s")
     return 0
 
 
@@ -230,6 +237,9 @@ cdef class Trace:
     | `task_budget_s` | float64 a task | x_t > 0 |
     | `task_percentile` | float64 a task | p_t in percent |
     | `task_after_s` | float64 a task | added to its last result before the query sees it |
+    | `task_window_s` | float64 a task, optional | the window it asks for: its size |
+    | `query_scheduler` | int32 a query, optional | the query scheduler that it comes to, else 0 |
+    | `query_percentile` | float64 a query, optional | p_q in percent, else 99 |
 
     The buffers are copied. ValueError for any that does not fit. Subtasks are numbered task by
     task, in the order of the task's set. O(nodes + sets + tasks) time and memory, not O(subtasks).
@@ -251,6 +261,9 @@ cdef class Trace:
         const double[::1] task_budget_s not None,
         const double[::1] task_percentile not None,
         const double[::1] task_after_s not None,
+        const double[::1] task_window_s=None,
+        const int32_t[::1] query_scheduler=None,
+        const double[::1] query_percentile=None,
     ):
         cdef TraceData *t = &self.data
         if t.node_iad != NULL:
@@ -288,6 +301,15 @@ cdef class Trace:
         t.task_budget_s = _float64(task_budget_s)
         t.task_percentile = _float64(task_percentile)
         t.task_after_s = _float64(task_after_s)
+        if task_window_s is not None:
+            _same_length("task_window_s", task_window_s.shape[0], "tasks", t.tasks)
+            t.task_window_s = _float64(task_window_s)
+        if query_scheduler is not None:
+            _same_length("query_scheduler", query_scheduler.shape[0], "queries", t.queries)
+            t.query_scheduler = _int32(query_scheduler)
+        if query_percentile is not None:
+            _same_length("query_percentile", query_percentile.shape[0], "queries", t.queries)
+            t.query_percentile = _float64(query_percentile)
         _check_nodes(t)
         _check_sets(t, set_nodes.shape[0])
         _check_queries(t)
@@ -304,6 +326,8 @@ cdef class Trace:
         free(t.set_nodes)
         free(t.query_arrived_s)
         free(t.query_class)
+        free(t.query_scheduler)
+        free(t.query_percentile)
         free(t.task_set)
         free(t.task_size)
         free(t.task_query)
@@ -311,6 +335,7 @@ cdef class Trace:
         free(t.task_budget_s)
         free(t.task_percentile)
         free(t.task_after_s)
+        free(t.task_window_s)
         free(t.task_first)
 
     @property

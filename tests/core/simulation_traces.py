@@ -28,6 +28,8 @@ class Case:
         self.subtasks = sum(self.load["task_size"])
         self.node_service = array("i", [0] * self.nodes)
         self.service_s = array("d", [self._time(0.8) for _ in range(self.subtasks)])
+        # What is expected of each says little of it.
+        self.expected_s = array("d", [(0.8 + time_s) / 2.0 for time_s in self.service_s])
         self.deadline_s = array(
             "d",
             [

@@ -42,11 +42,11 @@ def test_random_traces_with_given_deadlines(simulate: Simulate, policy: str, tie
     for seed in range(25):
         case = Case(seed, ties=ties)
         known = {"policy": policy, "deadline_s": case.deadline_s}
-        services = [ServiceTimes.given(case.service_s)]
+        services = [ServiceTimes.given(case.service_s, case.expected_s)]
         run = simulate(Trace(**case.trace), services, case.node_service, **known, record=True)
-        twin = oracle.simulate_nodes(
+        twin = getattr(oracle, simulate.__name__)(
             oracle.Trace(**case.trace),
-            [oracle.ServiceTimes.given(case.service_s)],
+            [oracle.ServiceTimes.given(case.service_s, case.expected_s)],
             case.node_service,
             **known,
         )
@@ -59,7 +59,7 @@ def test_random_traces_with_models(policy: str) -> None:
         case = Case(seed, queries=120)
         run = simulate_events(
             Trace(**case.trace),
-            [ServiceTimes.given(case.service_s)],
+            [ServiceTimes.given(case.service_s, case.expected_s)],
             case.node_service,
             policy=policy,
             models=case.models(),
@@ -67,7 +67,7 @@ def test_random_traces_with_models(policy: str) -> None:
         )
         twin = oracle.simulate_events(
             oracle.Trace(**case.trace),
-            [oracle.ServiceTimes.given(case.service_s)],
+            [oracle.ServiceTimes.given(case.service_s, case.expected_s)],
             case.node_service,
             policy=policy,
             models=case.models(),
@@ -90,7 +90,7 @@ def test_both_ways_draw_the_same_and_do_the_same(policy: str) -> None:
         node_service = array("i", [node % len(SERVICES) for node in range(case.nodes)])
         known = {"policy": policy, "deadline_s": case.deadline_s, "seed": seed, "record": True}
         nodes = simulate_nodes(trace, SERVICES, node_service, **known)
-        events = simulate_events(trace, SERVICES, node_service, **known)
+        events = simulate_events(trace, SERVICES, node_service, demotion="node", **known)
         for field in Run.__dict__:
             if not field.startswith("_"):
                 assert getattr(nodes, field) == getattr(events, field), field
@@ -234,7 +234,7 @@ def test_a_pod_is_busy_whenever_there_is_work(policy: str) -> None:
     deadline_s = arrived_s + [draw.random() * 10 for _ in arrived_s]
     run = simulate_events(
         Trace(**one_node(1, arrived_s)),
-        [ServiceTimes.given(service_s)],
+        [ServiceTimes.given(service_s, service_s)],
         array("i", [0]),
         policy=policy,
         deadline_s=deadline_s,
@@ -285,7 +285,7 @@ def test_whatever_the_buffers_hold_is_refused_or_simulated(seed: int, data: st.D
         for simulate in (simulate_nodes, simulate_events):
             run = simulate(
                 trace,
-                [ServiceTimes.given(service_s)],
+                [ServiceTimes.given(service_s, service_s)],
                 array("i", [0] * trace.nodes),
                 policy="fifo",
                 record=True,
@@ -351,7 +351,7 @@ def test_a_last_query_without_tasks() -> None:
 def test_wrong_arguments_of_a_simulation(simulate: Simulate) -> None:
     case = Case(6)
     trace = Trace(**case.trace)
-    services, kinds = [ServiceTimes.given(case.service_s)], case.node_service
+    services, kinds = [ServiceTimes.given(case.service_s, case.expected_s)], case.node_service
     known: dict[str, Any] = {"policy": "edfq", "deadline_s": case.deadline_s}
     too_few = ServiceTimes.given(array("d", [1.0]))
     eternal = ServiceTimes.exponential_sum([1e300])
@@ -387,7 +387,7 @@ def test_wrong_models() -> None:
         with pytest.raises(ValueError, match=message):
             simulate_events(
                 trace,
-                [ServiceTimes.given(case.service_s)],
+                [ServiceTimes.given(case.service_s, case.expected_s)],
                 case.node_service,
                 policy="edfq",
                 models=wrong,
@@ -428,7 +428,7 @@ def test_a_trace_without_content() -> None:
 def test_a_trace_keeps_its_own_copy() -> None:
     case = Case(7)
     trace = Trace(**case.trace)
-    services = [ServiceTimes.given(case.service_s)]
+    services = [ServiceTimes.given(case.service_s, case.expected_s)]
     known = {"policy": "edfq", "deadline_s": case.deadline_s}
     before = simulate_nodes(trace, services, case.node_service, **known).query_latency_s
     for name in ("set_nodes", "task_set", "task_size", "task_query"):

@@ -14,10 +14,19 @@ import pytest
 
 from _core import simulation
 from _core.orderstats import UnloadedModel
-from _core.policy import POLICIES
+from _core.policy import DEMOTED, DEMOTING, POLICIES
+from _core.sizes import SizeModel
 from tests.oracles import simulation as oracle
 
-INT32 = ("node_iad", "node_pods", "task_set", "task_size", "query_class", "task_query")
+INT32 = (
+    "node_iad",
+    "node_pods",
+    "task_set",
+    "task_size",
+    "query_class",
+    "query_scheduler",
+    "task_query",
+)
 INT64 = ("set_first",)
 
 
@@ -58,9 +67,18 @@ class World:
             "task_budget_s": [self.random.choice((2.0, 3.0, 5.0)) for _ in tasks],
             "task_percentile": [self.random.choice((90.0, 99.0)) for _ in tasks],
             "task_after_s": [self.time(0, 1) for _ in tasks],
+            "task_window_s": [self.random.choice((60.0, 600.0, 3600.0)) for _ in tasks],
+            "query_scheduler": [self.random.randrange(3) for _ in range(queries)],
+            "query_percentile": [self.random.choice((90.0, 99.0)) for _ in range(queries)],
         }
         subtasks = sum(self.trace["task_size"])
         self.service_s = [[self.time(0, 4) for _ in range(subtasks)] for _ in range(2)]
+        # Right, or wrong by up to a second.
+        self.expected_s = [
+            [max(0.0, service_s + self.time(-1, 1)) for service_s in times]
+            for times in self.service_s
+        ]
+        self.advance_s = [self.time(-1, 1) for _ in tasks]
         self.node_service = [self.random.randrange(2) for _ in nodes]
         self.deadline_s = [at_s + self.time(-1, 4) for at_s in self.trace["task_enqueued_s"]]
         self.iads = iads
@@ -85,11 +103,18 @@ class World:
             made.append(model)
         return made
 
+    def sizes(self) -> list[SizeModel]:
+        """An empty model for each IAD."""
+        return [SizeModel(1.0) for _ in range(self.iads)]
+
     def simulated(self, name: str, policy: str, **more: Any) -> simulation.Run:
         """By `_core`."""
-        services = [simulation.ServiceTimes.given(array("d", s)) for s in self.service_s]
-        if "deadline_s" in more:
-            more["deadline_s"] = array("d", more["deadline_s"])
+        services = [
+            simulation.ServiceTimes.given(array("d", times), array("d", expected))
+            for times, expected in zip(self.service_s, self.expected_s, strict=True)
+        ]
+        for given in more.keys() & {"deadline_s", "advance_s"}:
+            more[given] = array("d", more[given])
         run: simulation.Run = getattr(simulation, name)(
             simulation.Trace(**as_buffers(self.trace)),
             services,
@@ -102,7 +127,10 @@ class World:
 
     def expected(self, name: str, policy: str, **more: Any) -> oracle.Run:
         """By the twin."""
-        services = [oracle.ServiceTimes.given(s) for s in self.service_s]
+        services = [
+            oracle.ServiceTimes.given(times, expected)
+            for times, expected in zip(self.service_s, self.expected_s, strict=True)
+        ]
         run: oracle.Run = getattr(oracle, name)(
             oracle.Trace(**self.trace), services, self.node_service, policy=policy, **more
         )
@@ -116,7 +144,10 @@ def assert_same(run: simulation.Run, twin: oracle.Run) -> None:
     assert list(run.query_latency_s) == twin.query_latency_s
     assert list(run.busy_s) == twin.busy_s
     assert run.late_subtasks == twin.late_subtasks
-    assert list(run.task_deadline_s or ()) == twin.task_deadline_s
+    assert list(run.task_deadline_s or ()) == pytest.approx(twin.task_deadline_s, 0, 0, nan_ok=True)
+    assert list(run.subtask_demoted or ()) == twin.subtask_demoted
+    assert run.demoted_subtasks == twin.demoted_subtasks
+    assert run.class_advance_s == twin.class_advance_s
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["ties", "no ties"])
@@ -139,8 +170,47 @@ def test_deadlines_from_online_histograms(policy: str, whole: bool) -> None:
         assert_same(run, twin)
 
 
-def test_the_twin_knows_every_policy_that_needs_only_deadlines() -> None:
-    assert set(oracle.KEYS) <= set(POLICIES)
+@pytest.mark.parametrize("whole", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("policy", oracle.DEMOTING)
+@pytest.mark.parametrize("name", ["simulate_nodes", "simulate_events"])
+def test_given_advances(name: str, policy: str, whole: bool) -> None:
+    by_node = {} if name == "simulate_nodes" else {"demotion": "node"}
+    demoted = 0
+    for seed in range(60):
+        world = World(seed, whole=whole)
+        run = world.simulated(name, policy, advance_s=world.advance_s, **by_node)
+        assert_same(run, world.expected(name, policy, advance_s=world.advance_s, **by_node))
+        demoted += run.demoted_subtasks
+    assert demoted > 100
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("demotion", ["node", "task", "query"])
+@pytest.mark.parametrize("sized", [True, False], ids=["sizes", "times"])
+@pytest.mark.parametrize("balance", [True, False], ids=["balance", "alike"])
+@pytest.mark.parametrize("policy", oracle.DEMOTING)
+def test_what_is_hopeless_and_what_is_learnt(
+    policy: str, balance: bool, sized: bool, demotion: str, whole: bool
+) -> None:
+    moved = demoted = 0
+    for seed in range(40):
+        world = World(seed, whole=whole)
+        runs: list[Any] = []
+        for run in (world.simulated, world.expected):
+            more: dict[str, Any] = {"sizes": world.sizes()} if sized else {}
+            more |= {"balance": balance, "demotion": demotion, "models": world.models()}
+            runs.append(run("simulate_events", policy, **more))
+        assert_same(*runs)
+        demoted += runs[0].demoted_subtasks
+        moved += sum(map(any, runs[0].class_advance_s or ()))
+    assert demoted > 100
+    assert (moved > 10) == balance
+
+
+def test_the_twin_knows_every_policy() -> None:
+    assert set(oracle.KEYS) == set(POLICIES)
+    assert set(oracle.DEMOTING) == DEMOTING
+    assert oracle.DEMOTED_S == DEMOTED
 
 
 # One node with one pod; three queries of one task each. Service: 4, 1 and 1 s.
@@ -168,6 +238,7 @@ BY_HAND: dict[str, list[Any]] = {
         ("spr", [4.75, 5.5, 3.5]),  # the third has the tighter SLO
         ("tedfq", [4.75, 4.5, 4.5]),  # 10.5 before 11
         ("edfq", [4.75, 5.5, 3.5]),  # deadline 3 before 7
+        ("sanderling", [4.75, 4.5, 4.5]),  # as tedfq: nothing is hopeless
     ],
 )
 def test_counted_by_hand(policy: str, latencies: list[float]) -> None:
@@ -175,14 +246,14 @@ def test_counted_by_hand(policy: str, latencies: list[float]) -> None:
     deadlines = [1.0, 7.0, 3.0]
     twin = oracle.simulate_nodes(
         oracle.Trace(**BY_HAND),
-        [oracle.ServiceTimes.given(given)],
+        [oracle.ServiceTimes.given(given, given)],
         [0],
         policy=policy,
         deadline_s=deadlines,
     )
     run = simulation.simulate_nodes(
         simulation.Trace(**as_buffers(BY_HAND)),
-        [simulation.ServiceTimes.given(array("d", given))],
+        [simulation.ServiceTimes.given(array("d", given), array("d", given))],
         array("i", [0]),
         policy=policy,
         deadline_s=array("d", deadlines),
