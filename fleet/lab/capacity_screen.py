@@ -67,8 +67,8 @@ def _policies(report: CapacityReport) -> Table:
         f"mean ± 95 % interval of {len(report.seeds)} seeds" if report.seeds[1:] else "1 seed"
     )
     return Table(
-        "Highest rate, queries/s, at which every class keeps its SLO "
-        f"({interval}); latency / SLO of each class there",
+        f"Highest rate at which every class keeps its SLO, queries/s ({interval}),\n"
+        "and latency / SLO of each class there",
         ("policy", "highest rate", "binds", "busiest node", "busy", *names),
         rows,
     )

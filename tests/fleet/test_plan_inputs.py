@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -137,9 +138,9 @@ def test_a_wrong_class_is_one_line(tmp_path: Path, tables: list[dict[str, str]],
 # --- records --------------------------------------------------------------------------------------
 
 
-def records_of_a_task(number: int, results_ms: list[float], **subtask: object) -> list[object]:
+def records_of_a_task(number: int, results_ms: list[float], **subtask: Any) -> list[object]:
     """A query at iad1, its task at iad2 and a subtask for each of the nodes n1, n2 …"""
-    common = {"wall_ms": 0, "start_s": 0.0, "label": ""}
+    common: dict[str, Any] = {"wall_ms": 0, "start_s": 0.0, "label": ""}
     task = f"t{number}"
     last_ms = max(results_ms)
     made: list[object] = [

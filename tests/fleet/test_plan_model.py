@@ -7,6 +7,7 @@ import pytest
 
 from _core.orderstats import UnloadedModel, task_percentile
 from _core.policy import DEMOTING, POLICIES
+from agent.wire.base import Policy
 from fleet.lab import policies
 from fleet.lab.capacity_case import Case, Model, make_cases
 from fleet.lab.capacity_classes import LoadClass
@@ -122,7 +123,7 @@ def test_the_lab_knows_all_policies() -> None:
 
 
 @pytest.mark.parametrize("policy", policies.POLICIES)
-def test_one_node_sustains_what_a_queue_of_poisson_arrivals_does(policy: policies.Policy) -> None:
+def test_one_node_sustains_what_a_queue_of_poisson_arrivals_does(policy: Policy) -> None:
     """M/M/1: P(T > t) = exp(-(μ - λ) t). With one class every policy serves in order of arrival,
     unless it lets those wait for whom it is too late: then it sustains more."""
     found = highest_rate(cases_of(model([1], [ANY])), policy)
@@ -174,9 +175,7 @@ def pods_needed(rate_per_s: float, slo_s: float) -> int:
     raise AssertionError
 
 
-def planned(
-    of: Model, rate_per_s: float, most: int = 8, policy: policies.Policy = "edfq"
-) -> PodPlan:
+def planned(of: Model, rate_per_s: float, most: int = 8, policy: Policy = "edfq") -> PodPlan:
     return plan_pods(cases_of(of, queries=20_000), policy, rate_per_s, most)
 
 
