@@ -20,7 +20,7 @@ def simulate_events(
     advance_s: Buffer | None = None,
     sizes: Iterable[SizeModel] | None = None,
     balance: bool = False,
-    demotion: Literal["task", "node", "query"] = "task",
+    demotion: Literal["never", "node", "task", "query"] = "task",
     seed: int = 0,
     record: bool = False,
 ) -> Run: ...

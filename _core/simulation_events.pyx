@@ -7,6 +7,7 @@ serves, then its query hears of it. Where classes of queries are balanced there 
 queries, in order of arrival, and the ends of queries, in another heap.
 """
 
+from cpython cimport array as c_array
 from libc.math cimport INFINITY, floor
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -57,11 +58,13 @@ cdef enum:
 
 # Whom it concerns that a subtask is hopeless: itself, its task or its query.
 cdef enum Demotion:
+    NEVER
     BY_NODE
     BY_TASK
     BY_QUERY
 
-cdef dict DEMOTIONS = {"node": BY_NODE, "task": BY_TASK, "query": BY_QUERY}
+cdef c_array.array _DOUBLES = c_array.array("d")
+cdef dict DEMOTIONS = {"never": NEVER, "node": BY_NODE, "task": BY_TASK, "query": BY_QUERY}
 
 # As agent.scheduling.task_entry: how far a task may be advanced or held back, of its budget.
 cdef double FURTHEST_ADVANCE = 0.5
@@ -100,6 +103,7 @@ cdef struct World:                # what couples the nodes
     bint balance
     Balance *balances             # afterwards
     int32_t schedulers            # afterwards
+    double *query_advance_s       # [queries] afterwards, where classes are balanced
 
 cdef struct Fleet:
     const TraceData *t
@@ -523,7 +527,7 @@ cdef int _simulate(Setup setup, Results *results, World *world) noexcept nogil:
     f.service = setup.service
     f.advance_s = setup.advance_s
     f.policy = setup.policy
-    f.demotes = setup.demotes
+    f.demotes = setup.demotes and world.demotion != NEVER
     f.demotion = world.demotion
     f.results = results
     f.sets = world.sets
@@ -534,6 +538,9 @@ cdef int _simulate(Setup setup, Results *results, World *world) noexcept nogil:
     if ending == ENDED and world.models != NULL and results.deadline_s != NULL:
         for task in range(f.t.tasks):
             results.deadline_s[task] = f.tasks[task].deadline_s
+    if f.queries != NULL:
+        for task in range(f.t.queries):
+            world.query_advance_s[task] = f.queries[task].advance_s
     world.balances = f.balances
     world.schedulers = f.schedulers
     _free_fleet(&f)
@@ -612,6 +619,13 @@ cdef list _advances(const World *world):
     ]
 
 
+cdef c_array.array _per_query(const TraceData *t, World *world):
+    """Room for the advance that every query got."""
+    cdef c_array.array made = c_array.clone(_DOUBLES, t.queries, zero=True)
+    world.query_advance_s = made.data.as_doubles
+    return made
+
+
 cdef list _columns(const TraceData *t, int64_t task, int32_t first_node):
     cdef const int32_t *nodes = task_nodes(t, task)
     cdef int32_t j
@@ -647,7 +661,7 @@ def simulate_events(
     from every result how long a task's window takes; otherwise the service times. `demotion` says
     whom it concerns that one of them is hopeless: all subtasks of its "task", as in
     `agent.scheduling`; the "node" alone, as in `simulate_nodes`; or all of its "query", which would
-    take that all IADs know at once. With `balance` every query scheduler learns by how much each
+    take that all IADs know at once; "never" leaves every subtask in its place. With `balance` every query scheduler learns by how much each
     class of its queries (percentile, and SLO: the budget of a query's first task) is advanced, from
     the latency of the queries that have ended; otherwise `advance_s` says it, float64 a task.
 
@@ -677,6 +691,8 @@ def simulate_events(
         raise ValueError(f"no demotion {demotion!r}; known: {', '.join(DEMOTIONS)}")
     learning.world.balance = balance
     learning.world.demotion = DEMOTIONS[demotion]
+    if balance:
+        run.query_advance_s = _per_query(&trace.data, &learning.world)
     with nogil:
         ending = _simulate(setup, &run.results, &learning.world)
     finished_run(run, trace, ending)

@@ -56,6 +56,7 @@ cdef class Run:
     cdef readonly object subtask_finished_s
     cdef readonly object subtask_demoted
     cdef readonly object task_deadline_s
+    cdef readonly object query_advance_s
     cdef readonly object class_advance_s
     cdef readonly int64_t subtasks
     cdef readonly int64_t late_subtasks

@@ -6,6 +6,7 @@ class Run:
     subtasks: int
     late_subtasks: int
     demoted_subtasks: int
+    query_advance_s: array[float] | None
     class_advance_s: list[list[float]] | None
     subtask_dispatched_s: array[float] | None
     subtask_finished_s: array[float] | None

@@ -134,6 +134,7 @@ class Run:
         self.task_deadline_s = fleet.deadline_s
         self.subtask_demoted = [s.demoted for s in fleet.all]
         self.demoted_subtasks = sum(self.subtask_demoted)
+        self.query_advance_s = fleet.query_advance_s if fleet.balance else None
         self.class_advance_s = fleet.learnt_advances()
         task_end_s = [
             max(s.finished_s for s in fleet.all if s.task == task) + trace.task_after_s[task]
@@ -171,6 +172,7 @@ class Fleet:
         self.balance = balance
         self.demotion = demotion
         self.hopeless_ones: set[int] = set()
+        self.query_advance_s: list[float] = []
         # By scheduler: its balance, and its classes in the order of their numbers.
         self.balances = [ClassBalance() for _ in range(max(trace.query_scheduler) + 1)]
         self.classes: list[list[tuple[float, float]]] = [[] for _ in self.balances]
@@ -242,7 +244,7 @@ class Fleet:
     def is_hopeless(self, subtask: Subtask, now_s: float) -> bool:
         """Whether it is expected to end after its budget, or somebody found that of another
         subtask of its task or query."""
-        if self.policy not in DEMOTING:
+        if self.policy not in DEMOTING or self.demotion == "never":
             return False
         trace, task = self.trace, subtask.task
         concerned = {"node": None, "task": task, "query": trace.task_query[task]}[self.demotion]
@@ -281,6 +283,7 @@ class Fleet:
             self.balances[scheduler].set_class(len(known), slo_s, 1.0 - percentile / 100.0)
             known.append((slo_s, percentile))
         advance_s = self.balances[scheduler].advance(known.index((slo_s, percentile)))
+        self.query_advance_s.append(advance_s * 1e3 / 1e3)
         for task in self.tasks_of(query):
             furthest_s = self.trace.task_budget_s[task] / 2
             self.advance_s[task] = min(max(advance_s * 1e3 / 1e3, -furthest_s), furthest_s)
