@@ -30,6 +30,8 @@ class Draw(Struct, frozen=True, eq=False):
     set_nodes: Ints
     unit_arrival: Floats  # [queries] for one query a second
     query_class: Ints  # [queries]
+    query_scheduler: Ints  # [queries] whose query scheduler it reaches: any IAD's
+    query_percentile: Floats  # [queries] p_q
     task_query: Ints  # [tasks] ascending
     task_set: Ints  # [tasks]
     budget_s: Floats  # [tasks] x_t
@@ -57,6 +59,8 @@ class Draw(Struct, frozen=True, eq=False):
             task_size=self.task_size.data,
             query_arrived_s=(self.unit_arrival / load_per_s).data,
             query_class=self.query_class.data,
+            query_scheduler=self.query_scheduler.data,
+            query_percentile=self.query_percentile.data,
             task_query=self.task_query.data,
             task_enqueued_s=self.enqueued_s(load_per_s).data,
             task_budget_s=self.budget_s.data,
@@ -102,6 +106,8 @@ def draw(
         set_nodes=np.concatenate(sets.nodes).astype(np.int32),
         unit_arrival=unit_arrival,
         query_class=query_class,
+        query_scheduler=random.integers(0, len(sizes), queries, dtype=np.int32),
+        query_percentile=np.array([kind.percentile for kind in classes])[query_class],
         task_query=by_query,
         task_set=np.concatenate(task_set)[order],
         budget_s=np.array([kind.slo_s for kind in classes])[task_class],
