@@ -27,10 +27,11 @@ def _policy(text: str) -> str:
 
 
 def _profile(text: str) -> str:
-    from agent.wire.emulation import PROFILES
+    from fleet.lab.plan import PROFILE_OF_HOT_SPOT, PROFILE_OF_IAD
 
-    if text not in PROFILES:
-        raise ValueError(f"{text!r} is not a profile; write {', '.join(PROFILES)}")
+    known = dict.fromkeys([*PROFILE_OF_IAD.values(), *PROFILE_OF_HOT_SPOT.values()])
+    if text not in known:
+        raise ValueError(f"{text!r} is not a profile; write {', '.join(known)}")
     return text
 
 
