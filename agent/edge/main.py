@@ -271,8 +271,9 @@ def _pod_socket(pods: Pods) -> PodSocket:
         fail(f"pods.containers: no socket for them in the history's folder: {error}", FAILED)
 
 
-def emulation_of(profile: str, node: str) -> Callable[[int | None], float] | None:
-    """The service time to emulate on `node` as a function of a subtask's seed; None for none.
+def emulation_of(profile: str, node: str) -> Callable[[int | None, float], float] | None:
+    """The service time to emulate on `node` as a function of a subtask's seed and the length of its
+    window, all in seconds; None for none.
 
     ConfigError for an unknown profile.
     """
@@ -284,7 +285,7 @@ def emulation_of(profile: str, node: str) -> Callable[[int | None], float] | Non
         raise config.ConfigError(
             f"pods.emulate: unknown hardware profile {profile}; {nearest(profile, PROFILES)}"
         )
-    return lambda seed: service_time_s(PROFILES[profile], node, seed)
+    return lambda seed, window_s: service_time_s(PROFILES[profile], node, seed, window_s)
 
 
 def main() -> None:

@@ -41,7 +41,8 @@ class Pods:
     """`count` pods over one history, until `resize`. `wake` is called, from a pod, when `take` has
     something new.
 
-    `service_time_s` gives the seconds to emulate for a subtask's seed; None emulates nothing.
+    `service_time_s` gives the seconds to emulate for a subtask's seed and the length (s) of its
+    window; None emulates nothing.
     Without `threads_follow` the threads stay `count`: the pods that are added work elsewhere.
     """
 
@@ -50,7 +51,7 @@ class Pods:
         history: History,
         count: int,
         wake: Callable[[], object],
-        service_time_s: Callable[[int | None], float] | None = None,
+        service_time_s: Callable[[int | None, float], float] | None = None,
         *,
         threads_follow: bool = True,
     ) -> None:
@@ -75,7 +76,9 @@ class Pods:
 
     def emulated_s(self, subtask: Subtask) -> float:
         """Seconds to wait on top of the real work; 0 where nothing is emulated."""
-        return self._service_time_s(subtask.emulation_seed) if self._service_time_s else 0.0
+        if self._service_time_s is None:
+            return 0.0
+        return self._service_time_s(subtask.emulation_seed, subtask.window.length_s)
 
     def resize(self, count: int) -> None:
         """Have `count` pods from now on; by the thread that submits.

@@ -107,7 +107,8 @@ class EdgePods(Section, frozen=True):
         str,
         Meta(
             description="Hardware profile whose service time is added to each subtask (pi4, "
-            "pi4-powersave, pi3, pi3-boxed); empty: none."
+            "pi4-powersave, pi3, pi3-boxed; with -sized after it the time grows with the window); "
+            "empty: none."
         ),
     ] = ""
 

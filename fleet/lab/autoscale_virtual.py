@@ -28,7 +28,7 @@ from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResul
 from agent.wire.records import SubtaskRecord
 from fleet.lab.autoscale_load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 from fleet.lab.plan import FleetPlan, NodePlan
-from fleet.lab.workload import PERCENTILE, Arrival
+from fleet.lab.workload import LONGEST_WINDOW_S, PERCENTILE, Arrival
 
 COMMUNICATION_S: Final = 0.00287
 WARM_SAMPLES: Final = 2_000
@@ -54,8 +54,11 @@ class VirtualSteps:
         for column, node in enumerate(plan.nodes):
             self._tasks.handle(NodeJoined(node.name, self._hello(node)), 0.0)
             draw = random.Random(f"warm {node.name}")
+            draw_window = random.Random(f"warm windows {node.name}")
             for _ in range(WARM_SAMPLES):
-                served_s = service_time_s(PROFILES[node.profile], node.name, draw.getrandbits(53))
+                profile = PROFILES[node.profile]
+                window_s = draw_window.uniform(1.0, LONGEST_WINDOW_S)
+                served_s = service_time_s(profile, node.name, draw.getrandbits(53), window_s)
                 estimator.observe(column, served_s + COMMUNICATION_S, 0.0)
 
     def _hello(self, node: NodePlan) -> Hello:
@@ -105,7 +108,8 @@ class VirtualSteps:
         match instruction:
             case SendToNode(peer=name, message=Subtask() as subtask):
                 profile = PROFILES[self._nodes[name].profile]
-                served_s = service_time_s(profile, name, subtask.emulation_seed)
+                seed, window_s = subtask.emulation_seed, subtask.window.length_s
+                served_s = service_time_s(profile, name, seed, window_s)
                 result = SubtaskResult(subtask.id, "ok", 0.0, served_s * 1e3, aggregate=NOTHING)
                 self._push(now + COMMUNICATION_S + served_s, SubtaskReturned(name, result))
             case SendToNode(peer=name, message=SetPods(count=count)):

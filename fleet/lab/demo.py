@@ -93,7 +93,11 @@ class Results(Struct, frozen=True):
 
 EMULATED: Final = (
     "the service time of every pod, lognormal, on top of the real retrieval: mean "
-    + ", ".join(f"{name} {profile.mean_s * 1e3:g} ms" for name, profile in PROFILES.items())
+    + ", ".join(
+        f"{name} {profile.mean_s * 1e3:g} ms"
+        for name, profile in PROFILES.items()
+        if not profile.by_size
+    )
     + f", σ = {PROFILES['pi4'].sigma:g}"
 )
 

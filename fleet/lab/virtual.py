@@ -38,7 +38,7 @@ from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, Subta
 from agent.wire.packed import Int64Column
 from fleet.lab.measures import Outcome
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan
-from fleet.lab.workload import Arrival
+from fleet.lab.workload import LONGEST_WINDOW_S, Arrival
 
 # Unloaded response times that each node's window holds before the first query.
 WARM_SAMPLES: Final = 10_000
@@ -49,8 +49,8 @@ NO_AGGREGATE: Final = Aggregate(0, 0, {})
 # No heartbeats here: no node falls silent.
 NEVER_LOST: Final = 10**12
 
-# (node, emulation seed) → seconds that its pod serves the subtask.
-ServiceTime = Callable[[NodePlan, int | None], float]
+# (node, emulation seed, length of the window in seconds) → seconds that its pod serves the subtask.
+ServiceTime = Callable[[NodePlan, int | None, float], float]
 
 
 class Delays(Struct, frozen=True):
@@ -66,9 +66,9 @@ TESTBED_DELAYS: Final = Delays()
 NO_DELAYS: Final = Delays(0.0, 0.0, 0.0, 0.0)
 
 
-def emulated(node: NodePlan, seed: int | None) -> float:
+def emulated(node: NodePlan, seed: int | None, window_s: float) -> float:
     """The service time that the real node's pod would draw, in seconds."""
-    return service_time_s(PROFILES[node.profile], node.name, seed)
+    return service_time_s(PROFILES[node.profile], node.name, seed, window_s)
 
 
 class _Plane:
@@ -127,9 +127,13 @@ class VirtualFleet:
             # The peer, opaque to the scheduler, is the node's name.
             scheduler.handle(NodeJoined(node.name, _hello(node)), 0.0)
             draw = random.Random(f"warm {node.name}")
+            draw_window = random.Random(f"warm windows {node.name}")
             for _ in range(warm_samples):
-                unloaded_s = self._service(node, draw.getrandbits(53))
-                estimator.observe(column, unloaded_s + self._delays.communication_s, 0.0)
+                window_s = draw_window.uniform(1.0, LONGEST_WINDOW_S)
+                unloaded_s = self._service(node, draw.getrandbits(53), window_s)
+                unloaded_s += self._delays.communication_s
+                estimator.observe(column, unloaded_s, 0.0)
+                estimator.observe_size(column, window_s, unloaded_s)
         return scheduler
 
     def run(
@@ -188,7 +192,8 @@ class VirtualFleet:
         for instruction in instructions:
             match instruction:
                 case SendToNode(peer=name, message=Subtask() as subtask):
-                    service_s = self._service(self._nodes[name], subtask.emulation_seed)
+                    node, seed = self._nodes[name], subtask.emulation_seed
+                    service_s = self._service(node, seed, subtask.window.length_s)
                     result = _found(subtask, service_s * 1e3)
                     at_s = now + delays.communication_s + service_s
                     self._push(at_s, plane, SubtaskReturned(name, result))

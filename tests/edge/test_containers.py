@@ -42,7 +42,7 @@ class Node:
     """Pods without a thread of their own: only containers serve."""
 
     def __init__(
-        self, folder: Path, service_time_s: Callable[[int | None], float] | None = None
+        self, folder: Path, service_time_s: Callable[[int | None, float], float] | None = None
     ) -> None:
         self.folder = folder
         self.history = History(
@@ -126,7 +126,7 @@ def test_what_a_killed_container_had_goes_to_another(
     asked = threading.Event()
     times_s = iter([3_600.0])
 
-    def service_time_s(_: int | None) -> float:
+    def service_time_s(_seed: int | None, _window_s: float) -> float:
         asked.set()
         return next(times_s, 0.0)
 

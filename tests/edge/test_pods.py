@@ -31,7 +31,7 @@ class Bench:
     """Pods over a small history; `wait` blocks until `n` results were woken for."""
 
     def __init__(
-        self, path: Path, count: int, service_time_s: Callable[[int | None], float] | None
+        self, path: Path, count: int, service_time_s: Callable[[int | None, float], float] | None
     ) -> None:
         self.history = History(
             path, ("temperature",), "boot", group_readings=30, commit_s=10.0, retention_s=1e6
@@ -77,7 +77,9 @@ class Bench:
 def make_bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     made: list[Bench] = []
 
-    def make(count: int = 1, service_time_s: Callable[[int | None], float] | None = None) -> Bench:
+    def make(
+        count: int = 1, service_time_s: Callable[[int | None, float], float] | None = None
+    ) -> Bench:
         made.append(Bench(tmp_path / f"{len(made)}.sqlite", count, service_time_s))
         return made[-1]
 
@@ -115,7 +117,7 @@ def test_a_short_window_in_memory_is_served_at_once(make_bench: Callable[..., Be
     bench.submit(3, last_s=11.0)
     assert bench.at_once == 2
     bench.wait(1)
-    emulating = make_bench(1, lambda _: 0.0)
+    emulating = make_bench(1, lambda _seed, _window_s: 0.0)
     emulating.submit(1, last_s=10.0)
     assert emulating.at_once == 0
     assert emulating.wait(1)[0].outcome == "ok"
@@ -154,12 +156,13 @@ def test_an_error_inside_is_told_and_the_pod_lives_on(
 def test_the_emulated_time_is_drawn_from_the_seed_and_waited_for(
     make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = emulation_of("pi4", "n1")
+    draw = emulation_of("pi4-sized", "n1")
     assert draw is not None
-    assert draw(3) == draw(3) != draw(4)
-    other = emulation_of("pi4", "n2")
+    assert draw(3, 50.0) == draw(3, 50.0) != draw(4, 50.0)
+    assert draw(3, 50.0) < draw(3, 5_000.0)
+    other = emulation_of("pi4-sized", "n2")
     assert other is not None
-    assert other(3) != draw(3)
+    assert other(3, 50.0) != draw(3, 50.0)
     bench = make_bench(1, draw)
     waited: list[float | None] = []
 
@@ -170,7 +173,7 @@ def test_the_emulated_time_is_drawn_from_the_seed_and_waited_for(
     monkeypatch.setattr(bench.pods._stopping, "wait", wait)
     bench.submit(1, seed=3)
     (result,) = bench.wait(1)
-    assert waited == [draw(3)]
+    assert waited == [draw(3, 50.0)]
     assert result.outcome == "ok"
 
 
@@ -178,7 +181,7 @@ def test_stop_does_not_wait_for_an_emulated_time(make_bench: Callable[..., Bench
     """It would take an hour, and the test with it."""
     started = threading.Event()
 
-    def hour(_: int | None) -> float:
+    def hour(_seed: int | None, _window_s: float) -> float:
         started.set()
         return 3600.0
 
@@ -209,7 +212,7 @@ class Gate:
         self.started = threading.Semaphore(0)
         self.through = threading.Semaphore(0)
 
-    def __call__(self, _seed: int | None) -> float:
+    def __call__(self, _seed: int | None, _window_s: float) -> float:
         self.started.release()
         assert self.through.acquire(timeout=30)
         return 0.0

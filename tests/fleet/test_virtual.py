@@ -28,7 +28,7 @@ def one_node(policy: Policy, service_s: float, delays: Delays = NO_DELAYS) -> Vi
     return VirtualFleet(
         ONE_NODE,
         policy,
-        service=lambda _node, _seed: service_s,
+        service=lambda _node, _seed, _window_s: service_s,
         delays=delays,
         warm_samples=100,
         check=True,
@@ -62,7 +62,7 @@ def test_a_query_of_two_nodes_ends_with_the_slower() -> None:
     fleet = VirtualFleet(
         plan,
         "edfq",
-        service=lambda node, _seed: service[node.name],
+        service=lambda node, _seed, _window_s: service[node.name],
         delays=NO_DELAYS,
         warm_samples=10,
         check=True,
@@ -74,7 +74,7 @@ def test_what_the_answer_timeout_cuts_off_is_partial() -> None:
     fleet = VirtualFleet(
         ONE_NODE,
         "edfq",
-        service=lambda _node, seed: 10.0 if seed == 1 else 0.1,
+        service=lambda _node, seed, _window_s: 10.0 if seed == 1 else 0.1,
         delays=NO_DELAYS,
         warm_samples=0,
         check=True,
@@ -105,7 +105,7 @@ def test_the_pod_works_whenever_there_is_work(
     fleet = VirtualFleet(
         ONE_NODE,
         policy,
-        service=lambda _node, seed: service_s.get(seed or 0, 0.05),
+        service=lambda _node, seed, _window_s: service_s.get(seed or 0, 0.05),
         delays=NO_DELAYS,
         warm_samples=0,
         check=True,
