@@ -8,6 +8,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from _core.orderstats import UnloadedModel
+from _core.sizes import SizeModel
 
 Arguments = dict[str, Any]
 
@@ -39,6 +40,10 @@ class Case:
                 )
             ],
         )
+
+    def sizes(self) -> list[SizeModel]:
+        """Empty models of sizes, one for each IAD."""
+        return [SizeModel(0.8) for _ in groupby(self.fleet["node_iad"])]
 
     def models(self) -> list[UnloadedModel]:
         """Empty models, one for each IAD."""
@@ -84,6 +89,9 @@ class Case:
             "task_budget_s": array("d"),
             "task_percentile": array("d"),
             "task_after_s": array("d"),
+            "task_window_s": array("d"),
+            "query_scheduler": array("i"),
+            "query_percentile": array("d"),
         }
         now_s = 0.0
         for query in range(queries):
@@ -91,6 +99,8 @@ class Case:
             kind = draw.randrange(3)
             load["query_arrived_s"].append(now_s)
             load["query_class"].append(kind)
+            load["query_scheduler"].append(query % 2)
+            load["query_percentile"].append((90.0, 99.0, 99.9)[kind])
             for _ in range(draw.randint(1, 3)):
                 chosen = draw.randrange(len(first) - 1)
                 load["task_query"].append(query)
@@ -100,4 +110,5 @@ class Case:
                 load["task_budget_s"].append((2.0, 4.0, 8.0)[kind])
                 load["task_percentile"].append((90.0, 99.0, 99.9)[kind])
                 load["task_after_s"].append(self._time(0.1))
+                load["task_window_s"].append((60.0, 600.0)[query % 2])
         return load

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from _core.policy import POLICIES
 from _core.simulation import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
+from _core.sizes import SizeModel
 from tests.core.simulation_traces import Case
 from tests.oracles import simulation as oracle
 
@@ -76,8 +77,8 @@ def test_random_traces_with_models(policy: str) -> None:
 
 
 SERVICES = (
-    ServiceTimes.exponential_sum([0.3, 0.4]),
-    ServiceTimes.lognormal(0.7, 0.6, 0.1),
+    ServiceTimes.exponential_sum([0.3, 0.4], known=0.7),
+    ServiceTimes.lognormal(0.7, 0.6, 0.1, known=0.7),
     ServiceTimes.quantiles(array("d", [0.2, 0.5, 1.5]), exponential_tail_s=0.75),
 )
 
@@ -89,6 +90,7 @@ def test_both_ways_draw_the_same_and_do_the_same(policy: str) -> None:
         trace = Trace(**case.trace)
         node_service = array("i", [node % len(SERVICES) for node in range(case.nodes)])
         known = {"policy": policy, "deadline_s": case.deadline_s, "seed": seed, "record": True}
+        known["advance_s"] = array("d", [case.draw.uniform(-1.0, 1.0) for _ in range(trace.tasks)])
         nodes = simulate_nodes(trace, SERVICES, node_service, **known)
         events = simulate_events(trace, SERVICES, node_service, demotion="node", **known)
         for field in Run.__dict__:
@@ -112,7 +114,8 @@ def test_policies_see_the_same_service_times_and_seeds_do_not() -> None:
         )
         return np.asarray(run.subtask_finished_s) - np.asarray(run.subtask_dispatched_s)
 
-    assert taken("fifo", 7) == pytest.approx(taken("edfq", 7))
+    for policy in POLICIES:
+        assert taken("fifo", 7) == pytest.approx(taken(policy, 7))
     assert not np.any(taken("fifo", 7) == taken("fifo", 8))
 
 
@@ -225,6 +228,98 @@ def test_quantiles_are_interpolated_and_extended_at_both_ends() -> None:
         assert within(times, t) == pytest.approx(share, abs=0.003)
 
 
+# What is known in advance shows in which subtasks are demoted by an idle node: those that are
+# expected to take longer than their budget.
+GRID_S = np.linspace(0.05, 8.0, 160)
+
+
+def times_and_expected(service: ServiceTimes, count: int = 40_000) -> tuple[Any, Any]:
+    """Service times, and what was expected of each: the least time of GRID_S not below it, else
+    infinity."""
+    arrived_s = np.arange(count) * 1e4
+    expected_s = np.full(count, np.inf)
+    for budget_s in GRID_S[::-1]:
+        trace = Trace(**one_node(1, arrived_s, budget_s))
+        run = simulate_nodes(
+            trace, [service], array("i", [0]), policy="sanderling", seed=3, record=True
+        )
+        expected_s[~np.asarray(run.subtask_demoted, dtype=bool)] = budget_s
+    return np.asarray(run.query_latency_s), expected_s
+
+
+def assert_calibrated(times: np.ndarray, expected_s: np.ndarray) -> None:
+    """Of those of which about t was expected the mean is about t."""
+    for low, high in ((0.05, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 4.0)):
+        some = (low < expected_s) & (expected_s <= high)
+        if some.sum() > 1_000:
+            error = times[some].std() / math.sqrt(some.sum())
+            # A grid's value is too high by up to its step.
+            off = (expected_s[some] - times[some]).mean()
+            assert -4 * error < off < GRID_S[1] - GRID_S[0] + 4 * error
+
+
+@pytest.mark.parametrize("known", [0.01, 0.5, 0.9])
+def test_the_known_part_of_an_exponential(known: float) -> None:
+    mean_s = 1.0
+    service = ServiceTimes.exponential_sum([0.25, mean_s], known=known)
+    times, expected_s = times_and_expected(service)
+    assert list(times) == list(drawn(ServiceTimes.exponential_sum([0.25, mean_s]), len(times)))
+    least_s = 0.25 + (1.0 - known) * mean_s
+    for t in GRID_S[least_s < GRID_S][::10]:
+        exact = gamma_cdf(known, (t - least_s) / mean_s)
+        assert within(expected_s, t) == pytest.approx(exact, abs=0.01)
+    assert within(expected_s, least_s) == 0.0
+    assert_calibrated(times, expected_s)
+
+
+def gamma_cdf(shape: float, t: float) -> float:
+    """Of scale 1, by its series."""
+    terms = [math.exp(-t) * t**shape / math.gamma(shape + 1.0)]
+    while terms[-1] > 1e-12:
+        terms.append(terms[-1] * t / (shape + len(terms)))
+    return sum(terms)
+
+
+@pytest.mark.parametrize("known", [0.2, 0.8])
+def test_the_known_part_of_a_lognormal(known: float) -> None:
+    sigma = 0.6
+    times, expected_s = times_and_expected(ServiceTimes.lognormal(1.0, sigma, 0.1, known=known))
+    assert list(times) == list(drawn(ServiceTimes.lognormal(1.0, sigma, 0.1), len(times)))
+    for t in GRID_S[5:60:10]:
+        z = (math.log(t - 0.1) + known * sigma**2 / 2) / (sigma * math.sqrt(known))
+        exact = 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))
+        assert within(expected_s, t) == pytest.approx(exact, abs=0.01)
+    assert_calibrated(times, expected_s)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda known: ServiceTimes.exponential_sum([0.25, 0.5, 0.5], known=known),
+        lambda known: ServiceTimes.exponential_sum([0.5], known=known),
+        lambda known: ServiceTimes.lognormal(1.0, 0.6, 0.1, known=known),
+    ],
+    ids=["a sum", "one exponential", "lognormal"],
+)
+def test_all_or_nothing_is_known(make: Callable[[float], ServiceTimes]) -> None:
+    times, expected_s = times_and_expected(make(0.0), 4_000)
+    assert len(set(expected_s)) == 1
+    assert expected_s[0] == pytest.approx(times.mean(), abs=0.1)
+    times, expected_s = times_and_expected(make(1.0), 4_000)
+    assert_calibrated(times, expected_s)
+    # The communication, of mean 0.75 s, stays unknown.
+    assert np.corrcoef(times, np.minimum(expected_s, 9.0))[0, 1] > 0.6
+
+
+def test_the_mean_is_expected_of_quantiles() -> None:
+    service = ServiceTimes.quantiles(array("d", [1.0, 2.0, 4.0]), exponential_tail_s=2.0)
+    mean_s = (0.75 + 1.5 + 3.0 + 6.0) / 4.0
+    for budget_s, demoted in ((mean_s - 1e-3, 50), (mean_s + 1e-3, 0)):
+        trace = Trace(**one_node(1, np.arange(50) * 1e3, budget_s))
+        run = simulate_nodes(trace, [service], array("i", [0]), policy="sanderling")
+        assert run.demoted_subtasks == demoted
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_pod_is_busy_whenever_there_is_work(policy: str) -> None:
     """Whatever the order, a node works for the same periods."""
@@ -282,14 +377,15 @@ def test_whatever_the_buffers_hold_is_refused_or_simulated(seed: int, data: st.D
     try:
         trace = Trace(**arguments)
         service_s = array("d", [0.5] * trace.subtasks)
-        for simulate in (simulate_nodes, simulate_events):
-            run = simulate(
-                trace,
-                [ServiceTimes.given(service_s, service_s)],
-                array("i", [0] * trace.nodes),
-                policy="fifo",
-                record=True,
-            )
+        services = [ServiceTimes.given(service_s, service_s)]
+        kinds = array("i", [0] * trace.nodes)
+        sizes = [SizeModel(0.5) for _ in range(trace.iads)]
+        for run in (
+            simulate_nodes(trace, services, kinds, policy="fifo", record=True),
+            simulate_events(trace, services, kinds, policy="fifo", record=True),
+            simulate_nodes(trace, services, kinds, policy="sanderling"),
+            simulate_events(trace, services, kinds, policy="sanderling", balance=True, sizes=sizes),
+        ):
             assert all(latency_s >= 0.5 for latency_s in run.query_latency_s)
     except ValueError as error:
         problem = str(error)
@@ -323,6 +419,9 @@ def changed(name: str, place: int, value: float) -> dict[str, Any]:
         ("task_budget_s", 1, 0.0, "task 1 has a budget of 0.0 s"),
         ("task_percentile", 1, 100.0, "task 1 has percentile 100.0"),
         ("task_after_s", 1, -0.1, "task 1 takes -0.1 s"),
+        ("task_window_s", 1, math.inf, "task 1 asks for a window of inf s"),
+        ("query_scheduler", 1, -1, "query 1 has scheduler -1"),
+        ("query_percentile", 1, 0.0, "query 1 has percentile 0.0"),
     ],
 )
 def test_a_wrong_value_in_a_trace(name: str, place: int, value: float, message: str) -> None:
@@ -342,7 +441,9 @@ def test_sets_are_distinct_nodes_of_one_iad() -> None:
 def test_a_last_query_without_tasks() -> None:
     arguments = Case(4).trace
     arguments["query_arrived_s"].append(1e6)
-    arguments["query_class"].append(0)
+    for name in ("query_class", "query_scheduler"):
+        arguments[name].append(0)
+    arguments["query_percentile"].append(99.0)
     with pytest.raises(ValueError, match="query 60 has no task"):
         Trace(**arguments)
 
@@ -368,6 +469,17 @@ def test_wrong_arguments_of_a_simulation(simulate: Simulate) -> None:
             known | {"deadline_s": array("d", [math.nan] * trace.tasks)},
         ),
         "seed = -1": (services, kinds, known | {"seed": -1}),
+        "advance_s has 1 values": (services, kinds, known | {"advance_s": array("d", [1.0])}),
+        "task 0 is advanced by nan s": (
+            services,
+            kinds,
+            known | {"advance_s": array("d", [math.nan] * trace.tasks)},
+        ),
+        "give `expected`": (
+            [ServiceTimes.given(case.service_s)],
+            kinds,
+            {"policy": "sanderling"},
+        ),
         "finish after 1e\\+12 s": ([eternal], kinds, known),
     }.items():
         positional, more = arguments[:2], arguments[2]
@@ -395,6 +507,52 @@ def test_wrong_models() -> None:
             )
 
 
+def test_what_does_not_go_together() -> None:
+    case = Case(6)
+    trace = Trace(**case.trace)
+    del case.trace["task_window_s"]
+    for of, more, message in (
+        (trace, {"sizes": []}, "sizes needs one model"),
+        (trace, {"sizes": case.models()}, "is not a SizeModel"),
+        (Trace(**case.trace), {"sizes": case.sizes()}, "sizes need a trace with task_window_s"),
+        (trace, {"balance": True, "advance_s": array("d", [0.0])}, "advance_s has 1 values"),
+        (
+            trace,
+            {"balance": True, "advance_s": array("d", [0.0] * trace.tasks)},
+            "give one of them",
+        ),
+        (trace, {"demotion": "fleet"}, "no demotion 'fleet'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            simulate_events(
+                of,
+                [ServiceTimes.given(case.service_s, case.expected_s)],
+                case.node_service,
+                policy="sanderling",
+                **more,
+            )
+
+
+def test_a_scheduler_knows_so_many_classes() -> None:
+    for schedulers, classes in ((1, 64), (2, 128), (1, 65), (2, 130)):
+        arguments = one_node(1, np.arange(classes, dtype=float))
+        arguments["query_percentile"] = np.linspace(50.0, 99.0, classes)
+        arguments["query_scheduler"] = np.arange(classes, dtype=np.int32) % schedulers
+
+        def simulated(arguments: dict[str, Any] = arguments) -> Run:
+            trace = Trace(**arguments)
+            return simulate_events(
+                trace, SERVICES[:1], array("i", [0]), policy="sanderling", balance=True
+            )
+
+        if classes <= 64 * schedulers:
+            advances = simulated().class_advance_s
+            assert [len(own) for own in advances or ()] == [64] * schedulers
+        else:
+            with pytest.raises(ValueError, match="more than 64 classes"):
+                simulated()
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -407,6 +565,10 @@ def test_wrong_models() -> None:
         lambda: ServiceTimes.quantiles(array("d"), exponential_tail_s=1.0),
         lambda: ServiceTimes.quantiles(array("d", [2.0, 1.0]), exponential_tail_s=1.0),
         lambda: ServiceTimes.quantiles(array("d", [1.0]), exponential_tail_s=-1.0),
+        lambda: ServiceTimes.exponential_sum([1.0], known=-0.1),
+        lambda: ServiceTimes.lognormal(1.0, 1.0, known=math.nan),
+        lambda: ServiceTimes.given(array("d", [1.0]), array("d")),
+        lambda: ServiceTimes.given(array("d", [1.0]), array("d", [-1.0])),
         lambda: ServiceTimes.given(array("d", [math.nan])),
         lambda: ServiceTimes.given(array("i", [1])),
     ],
