@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from typing import Literal
 
 from typing_extensions import Buffer
 
@@ -14,6 +15,7 @@ def simulate_nodes(
     policy: str,
     deadline_s: Buffer | None = None,
     advance_s: Buffer | None = None,
+    demotion: Literal["never", "node"] = "node",
     seed: int = 0,
     record: bool = False,
 ) -> Run: ...

@@ -396,6 +396,7 @@ def simulate_nodes(
     policy,
     deadline_s=None,
     advance_s=None,
+    demotion="node",
     seed=0,
     bint record=False,
 ):
@@ -409,7 +410,8 @@ def simulate_nodes(
 
     A policy that demotes (`_core.policy.DEMOTING`) orders by `advance_s` (float64 a task, 0 if left
     out) too. Here each node looks for itself whether a subtask is hopeless, when its turn comes: that
-    its task is late elsewhere it does not know, as `simulate_events` with demotion="node".
+    its task is late elsewhere it does not know, as `simulate_events` with `demotion` "node"; "never"
+    leaves every subtask in its place.
 
     At one instant results come before what is enqueued, and that is taken in the order of tasks.
 
@@ -422,6 +424,10 @@ def simulate_nodes(
     cdef int ending
     if setup.reads_deadlines and setup.deadline_s == NULL:
         raise ValueError(f"policy {policy} needs deadline_s")
+    if demotion not in ("never", "node"):
+        raise ValueError(f"no demotion {demotion!r} node by node; known: never, node")
+    if demotion == "never":
+        setup.demotes = False
     if setup.demotes:
         check_expected(setup)
     with nogil:

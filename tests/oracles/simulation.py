@@ -352,10 +352,13 @@ def simulate_nodes(
     policy: str,
     deadline_s: Sequence[float] | None = None,
     advance_s: Sequence[float] | None = None,
+    demotion: str = "node",
 ) -> Run:
     """Deadlines are given: the nodes have nothing to do with each other, but one clock does no
     harm."""
-    fleet = Fleet(trace, services, node_service, policy, deadline_s, advance_s=advance_s)
+    fleet = Fleet(
+        trace, services, node_service, policy, deadline_s, advance_s=advance_s, demotion=demotion
+    )
     return fleet.run()
 
 
