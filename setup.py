@@ -32,6 +32,8 @@ MODULES = (
     "trace",
     "service_times",
     "simulation_run",
+    "simulation_queries",
+    "simulation_learning",
     "simulation_nodes",
     "simulation_events",
     "_bench",

@@ -2,21 +2,18 @@
 
 Two sources of events: tasks, in order of enqueueing, and results, in a heap (an `Edf` by time).
 What happens at an event is what `agent.scheduling` does, in its order: a task gets its deadline,
-then each of its nodes takes a subtask into its queue and serves; a result is observed, then its node
-serves, then its query hears of it. Where classes of queries are balanced there are two more:
-queries, in order of arrival, and the ends of queries, in another heap.
+then each of its nodes takes a subtask into its queue and serves; a result is observed, then its
+node serves, then its query hears of it. Where classes of queries are balanced there are two more
+(`_core.simulation_queries`): queries, in order of arrival, and the ends of queries, in another heap.
 """
 
-from cpython cimport array as c_array
 from libc.math cimport INFINITY, floor
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from _core.balance cimport CLASSES, Balance, balance_finished, balance_init, balance_set_class
 from _core.edf cimport Edf, edf_free, edf_head, edf_init, edf_pop, edf_push, edf_rekey_head
 from _core.histogram cimport bucket_index
-from _core.orderstats cimport NodeSet, UnloadedModel
 from _core.policy cimport DEMOTED_S, hopeless_c, policy_key_c
 from _core.service_times cimport (
     SERVICE_GIVEN,
@@ -39,15 +36,26 @@ from _core.simulation_run cimport (
     empty_run,
     finished_run,
 )
-from _core.sizes cimport SizeModel, Sizes, sizes_expected, sizes_observe
-from _core.trace cimport (
-    DEFAULT_PERCENTILE,
-    LATEST_S,
-    Trace,
-    TraceData,
-    sort_by_enqueueing,
-    task_nodes,
+from _core.simulation_learning cimport (
+    Learning,
+    Learnt,
+    set_place,
+    take_models,
+    take_queries,
+    take_sizes,
 )
+from _core.simulation_queries cimport (
+    Queries,
+    queries_advance_s,
+    queries_arrival_s,
+    queries_arrive,
+    queries_end_first,
+    queries_end_s,
+    queries_hear,
+    queries_init,
+)
+from _core.sizes cimport Sizes, sizes_expected, sizes_observe
+from _core.trace cimport LATEST_S, Trace, TraceData, sort_by_enqueueing, task_nodes
 from _core.unloaded cimport ColumnSet, Model, model_advance, model_observe, model_quantile
 
 cdef extern from "check.h":
@@ -63,11 +71,7 @@ cdef enum Demotion:
     BY_TASK
     BY_QUERY
 
-cdef c_array.array _DOUBLES = c_array.array("d")
 cdef dict DEMOTIONS = {"never": NEVER, "node": BY_NODE, "task": BY_TASK, "query": BY_QUERY}
-
-# As agent.scheduling.task_entry: how far a task may be advanced or held back, of its budget.
-cdef double FURTHEST_ADVANCE = 0.5
 
 cdef struct Subtask:              # queued or dispatched; or a free place
     int64_t number                # in the trace; in a free place the next free one, -1 if none is
@@ -89,22 +93,6 @@ cdef struct Task:
     double key
     double deadline_s             # infinity if none is known
 
-cdef struct Query:                # where classes are balanced
-    int64_t pending               # subtasks without a result
-    double advance_s
-    int32_t scheduler
-    int32_t number                # of its class
-
-cdef struct World:                # what couples the nodes
-    Model **models                # [iads], NULL if there are none
-    ColumnSet **sets              # [set_nodes] the same
-    Sizes **sizes                 # [iads], NULL if there are none
-    Demotion demotion
-    bint balance
-    Balance *balances             # afterwards
-    int32_t schedulers            # afterwards
-    double *query_advance_s       # [queries] afterwards, where classes are balanced
-
 cdef struct Fleet:
     const TraceData *t
     const Distribution **service  # [nodes]
@@ -118,10 +106,7 @@ cdef struct Fleet:
     ColumnSet **sets              # what a task asks its model for (`_set_place`); NULL: no models
     Demotion demotion
     uint8_t *hopeless             # [tasks] or [queries] whether known to be; NULL by node
-    Balance *balances             # [schedulers]; NULL if nothing is balanced, as the next two
-    int32_t schedulers
-    Query *queries
-    Edf ends                      # of queries, by the time of their end
+    Queries *queries              # NULL if no classes are balanced
     Edf returns                   # of places in `subtasks`, by the time of the result
     Subtask *subtasks
     int64_t capacity              # places
@@ -243,29 +228,21 @@ cdef inline int64_t _milliseconds(double now_s) noexcept nogil:
     return <int64_t>floor(now_s * 1000.0)
 
 
-cdef inline int64_t _set_place(const TraceData *t, int64_t task) noexcept nogil:
-    """One for each set and size of a task."""
-    return t.set_first[t.task_set[task]] + t.task_size[task] - 1
-
-
 cdef void _decide_deadline(Fleet *f, int32_t task, Model *model) noexcept nogil:
     """t_D = t_0 + t_Q (DSSP Eqs. 3-6)."""
     cdef const TraceData *t = f.t
     cdef double now_s = t.task_enqueued_s[task]
     cdef double unloaded_s
     model_advance(model, now_s, _milliseconds(now_s))
-    unloaded_s = model_quantile(model, f.sets[_set_place(t, task)], t.task_percentile[task])
+    unloaded_s = model_quantile(model, f.sets[set_place(t, task)], t.task_percentile[task])
     f.tasks[task].deadline_s = now_s + (t.task_budget_s[task] - unloaded_s)
 
 
 cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
     """Where the subtasks of a task stand in a queue."""
     cdef double advance_s = 0.0
-    cdef double furthest_s
     if f.queries != NULL:
-        furthest_s = FURTHEST_ADVANCE * f.t.task_budget_s[task]
-        advance_s = f.queries[f.t.task_query[task]].advance_s
-        advance_s = min(max(advance_s, -furthest_s), furthest_s)
+        advance_s = queries_advance_s(f.queries, task)
     elif f.advance_s != NULL:
         advance_s = f.advance_s[task]
     return policy_key_c(
@@ -347,10 +324,8 @@ cdef inline int _hear(Fleet *f, int32_t task, double now_s) noexcept nogil:
     cdef int32_t query = f.t.task_query[task]
     cdef double *done_s = &f.results.query_done_s[query]
     done_s[0] = max(done_s[0], now_s + f.t.task_after_s[task])
-    if f.queries != NULL:
-        f.queries[query].pending -= 1
-        if f.queries[query].pending == 0 and edf_push(&f.ends, done_s[0], _item(query)) == 0:
-            return NO_MEMORY
+    if f.queries != NULL and queries_hear(f.queries, query, done_s[0]) != 0:
+        return NO_MEMORY
     return ENDED
 
 
@@ -373,70 +348,27 @@ cdef int _return_first(Fleet *f) noexcept nogil:
     return ending
 
 
-cdef int _class_of(Balance *b, double slo_s, double allowed) noexcept nogil:
-    """The number of a class, which may be new; -1 if there are too many."""
-    cdef int c
-    for c in range(b.count):
-        if b.classes[c].slo_s == slo_s and b.classes[c].allowed == allowed:
-            return c
-    if b.count == CLASSES:
-        return -1
-    balance_set_class(b, b.count, slo_s, allowed)
-    return b.count - 1
-
-
-cdef int _arrive(Fleet *f, int64_t query, int64_t first_task) noexcept nogil:
-    """A query gets the advance that its class has now."""
-    cdef const TraceData *t = f.t
-    cdef Query *q = &f.queries[query]
-    cdef Balance *b = &f.balances[q.scheduler]
-    cdef double percentile = DEFAULT_PERCENTILE
-    if t.query_percentile != NULL:
-        percentile = t.query_percentile[query]
-    q.number = _class_of(b, t.task_budget_s[first_task], 1.0 - percentile / 100.0)
-    if q.number < 0:
-        return TOO_MANY_CLASSES
-    # By way of the milliseconds that a task carries, which rounds.
-    q.advance_s = b.classes[q.number].advance_s * 1e3 / 1e3
-    return ENDED
-
-
-cdef void _end_first(Fleet *f) noexcept nogil:
-    """The query that is done first tells its class whether it missed its SLO."""
-    cdef int64_t query = _place(edf_pop(&f.ends))
-    cdef const Query *q = &f.queries[query]
-    cdef Balance *b = &f.balances[q.scheduler]
-    cdef double latency_s = f.results.query_done_s[query] - f.t.query_arrived_s[query]
-    balance_finished(b, q.number, latency_s > b.classes[q.number].slo_s)
-
-
-cdef inline double _first_s(const Edf *queue) noexcept nogil:
-    return queue.heap[0].key if queue.count > 0 else INFINITY
-
-
 cdef int _run(Fleet *f) noexcept nogil:
     """All events; at one instant results before ends, arrivals and what is enqueued."""
     cdef const TraceData *t = f.t
     cdef int ending = ENDED
     cdef int64_t i = 0
-    cdef int64_t query = 0 if f.queries != NULL else t.queries
-    cdef int64_t first_task = 0
-    cdef double arrived_s
-    cdef double enqueued_s
+    cdef double end_s = INFINITY
+    cdef double arrival_s = INFINITY
+    cdef double enqueueing_s
     while ending == ENDED:
-        arrived_s = t.query_arrived_s[query] if query < t.queries else INFINITY
-        enqueued_s = t.task_enqueued_s[f.order[i]] if i < t.tasks else INFINITY
-        if f.returns.count > 0 and _first_s(&f.returns) <= min(
-            _first_s(&f.ends), min(arrived_s, enqueued_s)
+        if f.queries != NULL:
+            end_s = queries_end_s(f.queries)
+            arrival_s = queries_arrival_s(f.queries)
+        enqueueing_s = t.task_enqueued_s[f.order[i]] if i < t.tasks else INFINITY
+        if f.returns.count > 0 and f.returns.heap[0].key <= min(
+            end_s, min(arrival_s, enqueueing_s)
         ):
             ending = _return_first(f)
-        elif f.ends.count > 0 and _first_s(&f.ends) <= min(arrived_s, enqueued_s):
-            _end_first(f)
-        elif query < t.queries and arrived_s <= enqueued_s:
-            while t.task_query[first_task] < query:
-                first_task += 1
-            ending = _arrive(f, query, first_task)
-            query += 1
+        elif end_s < INFINITY and end_s <= min(arrival_s, enqueueing_s):
+            queries_end_first(f.queries)
+        elif arrival_s < INFINITY and arrival_s <= enqueueing_s:
+            ending = ENDED if queries_arrive(f.queries) == 0 else TOO_MANY_CLASSES
         elif i < t.tasks:
             ending = _enqueue_task(f, f.order[i])
             i += 1
@@ -447,30 +379,7 @@ cdef int _run(Fleet *f) noexcept nogil:
 
 # The fleet.
 
-cdef int _make_queries(Fleet *f) noexcept nogil:
-    """Queries and balances that know of none."""
-    cdef const TraceData *t = f.t
-    cdef int32_t schedulers = 1
-    cdef int64_t i
-    f.queries = <Query *>calloc(t.queries, sizeof(Query))
-    if f.queries == NULL:
-        return NO_MEMORY
-    for i in range(t.tasks):
-        f.queries[t.task_query[i]].pending += t.task_size[i]
-    if t.query_scheduler != NULL:
-        for i in range(t.queries):
-            f.queries[i].scheduler = t.query_scheduler[i]
-            schedulers = max(schedulers, t.query_scheduler[i] + 1)
-    f.balances = <Balance *>malloc(schedulers * sizeof(Balance))
-    if f.balances == NULL:
-        return NO_MEMORY
-    for i in range(schedulers):
-        balance_init(&f.balances[i])
-    f.schedulers = schedulers
-    return ENDED
-
-
-cdef int _make_fleet(Fleet *f, Setup setup, const World *world) noexcept nogil:
+cdef int _make_fleet(Fleet *f, Setup setup, const Learnt *learnt) noexcept nogil:
     """Idle nodes, and nothing enqueued."""
     cdef const TraceData *t = f.t
     cdef Node *node
@@ -487,8 +396,8 @@ cdef int _make_fleet(Fleet *f, Setup setup, const World *world) noexcept nogil:
         stream_seed(&node.stream, setup.seed, i)
         node.idle_pods = t.node_pods[i]
         node.column = i - t.iad_first[t.node_iad[i]]
-        node.model = NULL if world.models == NULL else world.models[t.node_iad[i]]
-        node.sizes = NULL if world.sizes == NULL else world.sizes[t.node_iad[i]]
+        node.model = NULL if learnt.models == NULL else learnt.models[t.node_iad[i]]
+        node.sizes = NULL if learnt.sizes == NULL else learnt.sizes[t.node_iad[i]]
     for task in range(t.tasks):
         f.order[task] = <int32_t>task
         f.tasks[task].deadline_s = INFINITY if setup.deadline_s == NULL else setup.deadline_s[task]
@@ -496,7 +405,7 @@ cdef int _make_fleet(Fleet *f, Setup setup, const World *world) noexcept nogil:
         f.hopeless = <uint8_t *>calloc(t.queries if f.demotion == BY_QUERY else t.tasks, 1)
         if f.hopeless == NULL:
             return NO_MEMORY
-    if world.balance and _make_queries(f) != ENDED:
+    if f.queries != NULL and queries_init(f.queries, t) != 0:
         return NO_MEMORY
     return ENDED if sort_by_enqueueing(t, f.order, t.tasks) == 0 else NO_MEMORY
 
@@ -507,129 +416,39 @@ cdef void _free_fleet(Fleet *f) noexcept nogil:
         for i in range(f.t.nodes):
             edf_free(&f.nodes[i].queue)
     edf_free(&f.returns)
-    edf_free(&f.ends)
     free(f.order)
     free(f.tasks)
     free(f.nodes)
     free(f.subtasks)
     free(f.hopeless)
-    free(f.queries)
 
 
-cdef int _simulate(Setup setup, Results *results, World *world) noexcept nogil:
+cdef int _simulate(
+    Setup setup, Results *results, Learnt *learnt, Demotion demotion, bint balance
+) noexcept nogil:
     cdef Fleet f
     cdef int ending
     cdef int64_t task
     memset(&f, 0, sizeof(Fleet))
     edf_init(&f.returns)
-    edf_init(&f.ends)
     f.t = &setup.trace.data
     f.service = setup.service
     f.advance_s = setup.advance_s
     f.policy = setup.policy
-    f.demotes = setup.demotes and world.demotion != NEVER
-    f.demotion = world.demotion
+    f.demotes = setup.demotes and demotion != NEVER
+    f.demotion = demotion
     f.results = results
-    f.sets = world.sets
+    f.sets = learnt.sets
+    f.queries = &learnt.queries if balance else NULL
     f.free_place = -1
-    ending = _make_fleet(&f, setup, world)
+    ending = _make_fleet(&f, setup, learnt)
     if ending == ENDED:
         ending = _run(&f)
-    if ending == ENDED and world.models != NULL and results.deadline_s != NULL:
+    if ending == ENDED and learnt.models != NULL and results.deadline_s != NULL:
         for task in range(f.t.tasks):
             results.deadline_s[task] = f.tasks[task].deadline_s
-    if f.queries != NULL:
-        for task in range(f.t.queries):
-            world.query_advance_s[task] = f.queries[task].advance_s
-    world.balances = f.balances
-    world.schedulers = f.schedulers
     _free_fleet(&f)
     return ending
-
-
-cdef class _Learning:
-    """What a run learns from, checked, and in `world.balances` what it learnt."""
-
-    cdef World world
-    cdef list kept                # whose memory `world` points into
-
-    def __cinit__(self):
-        self.kept = []
-
-    def __dealloc__(self):
-        free(self.world.models)
-        free(self.world.sets)
-        free(self.world.sizes)
-        free(self.world.balances)
-
-
-cdef list _one_an_iad(const TraceData *t, str name, object given, type kind):
-    made = list(given)
-    if len(made) != t.iads or len({id(model) for model in made}) != t.iads:
-        raise ValueError(f"{name} needs one model for each of the {t.iads} IADs")
-    for iad, model in enumerate(made):
-        if not isinstance(model, kind):
-            raise ValueError(f"{name}: {iad} is not a {kind.__name__}")
-    return made
-
-
-cdef int _take_models(_Learning l, const TraceData *t, object given) except -1:
-    cdef World *world = &l.world
-    cdef list models = _one_an_iad(t, "models", given, UnloadedModel)
-    cdef NodeSet nodes
-    cdef int64_t place
-    cdef int64_t task
-    cdef int32_t iad
-    l.kept += models
-    world.models = <Model **>malloc(t.iads * sizeof(Model *))
-    world.sets = <ColumnSet **>calloc(t.set_first[t.sets], sizeof(ColumnSet *))
-    if world.models == NULL or world.sets == NULL:
-        raise MemoryError
-    for iad in range(t.iads):
-        world.models[iad] = &(<UnloadedModel>models[iad]).m
-    for task in range(t.tasks):
-        place = _set_place(t, task)
-        if world.sets[place] == NULL:
-            iad = t.node_iad[task_nodes(t, task)[0]]
-            nodes = (<UnloadedModel>models[iad]).node_set(_columns(t, task, t.iad_first[iad]))
-            l.kept.append(nodes)
-            world.sets[place] = &nodes.s
-    return 0
-
-
-cdef int _take_sizes(_Learning l, const TraceData *t, object given) except -1:
-    cdef list models = _one_an_iad(t, "sizes", given, SizeModel)
-    cdef int32_t iad
-    if t.task_window_s == NULL:
-        raise ValueError("sizes need a trace with task_window_s")
-    l.kept += models
-    l.world.sizes = <Sizes **>malloc(t.iads * sizeof(Sizes *))
-    if l.world.sizes == NULL:
-        raise MemoryError
-    for iad in range(t.iads):
-        l.world.sizes[iad] = &(<SizeModel>models[iad]).s
-    return 0
-
-
-cdef list _advances(const World *world):
-    """Of each scheduler's classes."""
-    cdef const Balance *b = world.balances
-    return [
-        [b[i].classes[c].advance_s for c in range(b[i].count)] for i in range(world.schedulers)
-    ]
-
-
-cdef c_array.array _per_query(const TraceData *t, World *world):
-    """Room for the advance that every query got."""
-    cdef c_array.array made = c_array.clone(_DOUBLES, t.queries, zero=True)
-    world.query_advance_s = made.data.as_doubles
-    return made
-
-
-cdef list _columns(const TraceData *t, int64_t task, int32_t first_node):
-    cdef const int32_t *nodes = task_nodes(t, task)
-    cdef int32_t j
-    return [nodes[j] - first_node for j in range(t.task_size[task])]
 
 
 def simulate_events(
@@ -661,9 +480,11 @@ def simulate_events(
     from every result how long a task's window takes; otherwise the service times. `demotion` says
     whom it concerns that one of them is hopeless: all subtasks of its "task", as in
     `agent.scheduling`; the "node" alone, as in `simulate_nodes`; or all of its "query", which would
-    take that all IADs know at once; "never" leaves every subtask in its place. With `balance` every query scheduler learns by how much each
-    class of its queries (percentile, and SLO: the budget of a query's first task) is advanced, from
-    the latency of the queries that have ended; otherwise `advance_s` says it, float64 a task.
+    take that all IADs know at once; "never" leaves every subtask in its place.
+
+    With `balance` every query scheduler learns by how much each class of its queries (percentile,
+    and SLO: the budget of a query's first task) is advanced, from the latency of the queries that
+    have ended; otherwise `advance_s` says it, float64 a task.
 
     Without the GIL; threads may share a trace and services. ValueError for arguments that do not
     fit. Memory: 40 bytes a task, a `NodeSet` for each set and size asked for where there are
@@ -673,29 +494,27 @@ def simulate_events(
         trace, services, node_service, policy, deadline_s, advance_s, seed
     )
     cdef Run run = empty_run(setup, record)
-    cdef _Learning learning = _Learning()
+    cdef Learning learning = Learning()
+    cdef Demotion found
     cdef int ending
     if models is not None:
         if deadline_s is not None:
             raise ValueError("models and deadline_s both tell deadlines; give one of them")
-        _take_models(learning, &trace.data, models)
+        take_models(learning, &trace.data, models)
     elif setup.reads_deadlines and setup.deadline_s == NULL:
         raise ValueError(f"policy {policy} needs models or deadline_s")
+    if demotion not in DEMOTIONS:
+        raise ValueError(f"no demotion {demotion!r}; known: {', '.join(DEMOTIONS)}")
+    found = DEMOTIONS[demotion]
     if sizes is not None:
-        _take_sizes(learning, &trace.data, sizes)
-    elif setup.demotes:
+        take_sizes(learning, &trace.data, sizes)
+    elif setup.demotes and found != NEVER:
         check_expected(setup)
     if balance and advance_s is not None:
         raise ValueError("balance and advance_s both tell advances; give one of them")
-    if demotion not in DEMOTIONS:
-        raise ValueError(f"no demotion {demotion!r}; known: {', '.join(DEMOTIONS)}")
-    learning.world.balance = balance
-    learning.world.demotion = DEMOTIONS[demotion]
-    if balance:
-        run.query_advance_s = _per_query(&trace.data, &learning.world)
     with nogil:
-        ending = _simulate(setup, &run.results, &learning.world)
+        ending = _simulate(setup, &run.results, &learning.l, found, balance)
     finished_run(run, trace, ending)
     if balance:
-        run.class_advance_s = _advances(&learning.world)
+        take_queries(run, learning)
     return run

@@ -409,9 +409,9 @@ def simulate_nodes(
     where the policy does not read it. `seed` chooses the service times: the same for every policy.
 
     A policy that demotes (`_core.policy.DEMOTING`) orders by `advance_s` (float64 a task, 0 if left
-    out) too. Here each node looks for itself whether a subtask is hopeless, when its turn comes: that
-    its task is late elsewhere it does not know, as `simulate_events` with `demotion` "node"; "never"
-    leaves every subtask in its place.
+    out) too. Here each node looks for itself whether a subtask is hopeless, when its turn comes:
+    that its task is late elsewhere it does not know, as in `simulate_events` with `demotion`
+    "node"; "never" leaves every subtask in its place.
 
     At one instant results come before what is enqueued, and that is taken in the order of tasks.
 
@@ -419,7 +419,9 @@ def simulate_nodes(
     fit. Memory: 12 to 24 bytes a subtask of the IAD that has the most, 16 more each subtask of all
     with `record`. O(log queued) a subtask.
     """
-    cdef Setup setup = checked_setup(trace, services, node_service, policy, deadline_s, advance_s, seed)
+    cdef Setup setup = checked_setup(
+        trace, services, node_service, policy, deadline_s, advance_s, seed
+    )
     cdef Run run = empty_run(setup, record)
     cdef int ending
     if setup.reads_deadlines and setup.deadline_s == NULL:

@@ -125,8 +125,8 @@ cdef class Run:
     `subtasks`: how many were served; `late_subtasks`: how many of them were dispatched after t_D
     (0 where no deadlines are known); `demoted_subtasks`: how many were found hopeless or belonged
     to what was. `busy_s`: a value a node, what its pods worked in sum. Where advances are learnt,
-    else None: `query_advance_s`, a value a query, what it was given; `class_advance_s`, those at the
-    end: a list a query scheduler, of its classes in the order of their first queries.
+    else None: `query_advance_s`, a value a query, what it was given; `class_advance_s`, those at
+    the end: a list a query scheduler, of its classes in the order of their first queries.
 
     Recorded on demand, else None: `subtask_dispatched_s`, `subtask_finished_s` and
     `subtask_demoted` (int8), a value a subtask, task by task in the order of the task's set;
