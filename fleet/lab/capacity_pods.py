@@ -22,6 +22,10 @@ from fleet.lab.capacity_search import Highest, binding, highest_rate, mean_ratio
 SEARCH_SEEDS: Final = 3
 # Nodes with at least this part of the longest waiting get a pod in the same step.
 NEARLY: Final = 0.5
+# The smallest part of the nodes that is tried with a pod less, in the search and at its end: single
+# nodes in fleets of usual size, and no more runs in those of thousands.
+PARTS: Final = 32
+LAST_PARTS: Final = 16
 
 
 class PodPlan(Struct, frozen=True):
@@ -47,7 +51,13 @@ class _Search:
         self._policy = policy
         self._rate_per_s = rate_per_s
         self._most = most
-        self.least: Ints = 1 + np.floor(rate_per_s * cases[0].model.work_s).astype(np.int32)
+        model = cases[0].model
+        self.least: Ints = 1 + np.floor(rate_per_s * model.work_s).astype(np.int32)
+        # What the load tells nodes apart by: their hardware, their work, and an IAD that a class
+        # always asks.
+        named = {kind.iad for kind in model.classes}
+        spot = [iad if iad in named else -1 for iad in cases[0].draw.node_iad.tolist()]
+        self._place = np.column_stack([spot, model.times.kind, np.round(model.work_s, 9)])
 
     def run(self) -> tuple[Ints, str]:
         """Pods, and what kept from adding more (empty if they are enough)."""
@@ -65,10 +75,10 @@ class _Search:
         pods, obstacle = self._add(self.least.copy(), self._cases)
         if obstacle:
             return pods, obstacle
-        fewer = self._remove(pods, self.least, self._cases)
+        fewer = self._remove(pods, self.least, self._cases, PARTS)
         # What suits the few seeds may be a little short for all.
         pods, obstacle = self._add(fewer, self._all)
-        return self._remove(pods, fewer, self._all), obstacle
+        return self._remove(pods, fewer, self._all, LAST_PARTS), obstacle
 
     def _late_when_idle(self) -> str | None:
         ratios = mean_ratios(
@@ -99,19 +109,26 @@ class _Search:
         return pods, ""
 
     def _waiting_s(self, pods: Ints) -> Floats:
+        """[nodes] Waiting of late queries, the mean over nodes that the load cannot tell apart: in
+        large fleets there are fewer late queries than nodes."""
         total: Floats = np.zeros(len(pods))
         for case in self._cases:
             total += case.with_pods(pods.tolist()).waiting_s(self._policy, self._rate_per_s)
-        return total
+        _, alike = np.unique(np.column_stack([self._place, pods]), axis=0, return_inverse=True)
+        alike = alike.ravel()
+        mean: Floats = np.bincount(alike, weights=total) / np.bincount(alike)
+        return mean[alike]
 
-    def _remove(self, pods: Ints, least: Ints, cases: Sequence[Case]) -> Ints:
+    def _remove(self, pods: Ints, least: Ints, cases: Sequence[Case], parts: int) -> Ints:
         """Take a pod from as many of the nodes with more than `least` as can spare one."""
         extra = np.flatnonzero(pods > least)
         use = self._all[0].model.work_s / pods
         idle_first = extra[np.argsort(use[extra], kind="stable")]
-        return self._remove_of(pods, idle_first.tolist(), cases)
+        return self._remove_of(pods, idle_first.tolist(), cases, max(1, len(extra) // parts))
 
-    def _remove_of(self, pods: Ints, nodes: list[int], cases: Sequence[Case]) -> Ints:
+    def _remove_of(
+        self, pods: Ints, nodes: list[int], cases: Sequence[Case], smallest: int
+    ) -> Ints:
         """From all of `nodes`, else from what each half of them can spare."""
         if not nodes:
             return pods
@@ -119,11 +136,11 @@ class _Search:
         fewer[nodes] -= 1
         if self._sustained(fewer, cases):
             return fewer
-        if len(nodes) == 1:
+        if len(nodes) <= smallest:
             return pods
         middle = len(nodes) // 2
-        pods = self._remove_of(pods, nodes[:middle], cases)
-        return self._remove_of(pods, nodes[middle:], cases)
+        pods = self._remove_of(pods, nodes[:middle], cases, smallest)
+        return self._remove_of(pods, nodes[middle:], cases, smallest)
 
 
 def plan_pods(cases: Sequence[Case], policy: Policy, rate_per_s: float, most: int) -> PodPlan:
