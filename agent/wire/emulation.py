@@ -32,8 +32,8 @@ class HardwareProfile(NamedTuple):
 
 LONGEST_WINDOW_S: Final = 10_800.0
 SIGMA: Final = 0.66
-# Of the noise around the size, which leaves the whole about as unequal.
-SIGMA_SIZED: Final = 0.46
+# Of the noise around the size: FIFO sustains the same load as under SIGMA.
+SIGMA_SIZED: Final = 0.53
 BY_SIZE: Final = 0.8
 SIZED: Final = "-sized"
 _BLIND: Final = {

@@ -138,21 +138,24 @@ def _policy(text: str) -> str:
     "around_percent",
     type=click.FloatRange(-90, 200),
     multiple=True,
-    default=(-10.0, 0.0, 10.0),
+    default=(-8.0, 8.0),
     show_default=True,
     help="Rates of the real runs, in percent off the highest in virtual time.",
 )
 @click.option(
     "--seconds",
     type=click.IntRange(1, 36_000),
-    help="Length of each real run; 75 by default, 20 with --quick.",
+    help="Length of each real run; 140 by default, 20 with --quick.",
 )
 @SEED
 @click.option(
     "--virtual",
     "virtual_queries",
     type=click.IntRange(1, 10_000_000),
-    help="Queries of each run in virtual time; 60000 by default, 10000 with --quick.",
+    help="Queries of each run in virtual time; 240000 by default, 60000 with --quick.",
+)
+@click.option(
+    "--sized", is_flag=True, help="Service times that grow with the length of the request's window."
 )
 @click.option("--quick", is_flag=True, help="A look in minutes: short runs, one rate a policy.")
 @click.option(
@@ -166,7 +169,7 @@ def _policy(text: str) -> str:
     help="Processes for virtual time; by default one a processor.",
 )
 @run_directory("var/testbed")
-@results_folder("testbed.csv, .svg and .md go")
+@results_folder("testbed.csv, .svg and .md (with --sized testbed-sized) go")
 def testbed(
     policies: tuple[str, ...],
     rates_per_s: tuple[float, ...],
@@ -174,6 +177,7 @@ def testbed(
     seconds: int | None,
     seed: int,
     virtual_queries: int | None,
+    sized: bool,
     quick: bool,
     calibrate: bool,
     processes: int | None,
@@ -199,6 +203,7 @@ def testbed(
             seed,
             virtual_queries,
             quick,
+            sized,
             processes,
             directory,
             results,
@@ -243,8 +248,9 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 @click.option(
     "--queries",
     type=click.IntRange(1_000, 1_000_000),
-    help="Queries of a run. [default: 100000]",
+    help="Queries of a run. [default: 100000 with up to 1000 nodes, 50000 with 4000, else 30000]",
 )
+@click.option("--parts", is_flag=True, help="What each part of sanderling brings, too.")
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -269,6 +275,7 @@ def simulate(
     policies: tuple[str, ...],
     seeds: int | None,
     queries: int | None,
+    parts: bool,
     jobs: int,
     quick: bool,
     seed: int,
@@ -291,8 +298,9 @@ def simulate(
             reading=reading,
             out_of_range=out_of_range,
             policies=policies,
+            parts=parts,
             seeds=seeds or (3 if quick else 10),
-            queries=queries or (10_000 if quick else 100_000),
+            queries=queries or (10_000 if quick else None),
             seed=seed,
             jobs=jobs,
         )

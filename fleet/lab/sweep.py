@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.wire.base import Policy
 from fleet import exits, screen
@@ -21,8 +22,9 @@ from fleet.lab.policies import policy_name
 from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.run_records import read_records
 from fleet.lab.sweep_calibration import CalibrationError, Trial, calibrated, trial
+from fleet.lab.sweep_loads import Again, Load, Turn, perform_again, turns_of
 from fleet.lab.sweep_measures import Pair, Run, crossing
-from fleet.lab.sweep_real import Load, Measured, RealFleet, lead_s, loads_of
+from fleet.lab.sweep_real import RealFleet
 from fleet.lab.sweep_results import (
     TABLE_III_POLICY,
     TABLE_III_RATE_PER_S,
@@ -33,11 +35,12 @@ from fleet.lab.sweep_results import (
     table_iii,
     table_iv,
     table_runs,
-    verdict,
+    verdicts,
     write,
 )
 from fleet.lab.sweep_steps import Steps, steps_of
-from fleet.lab.sweep_virtual import Effort, Shape, Sweep, Workers, workers, worst_ratio
+from fleet.lab.sweep_trace import Shape
+from fleet.lab.sweep_virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
 from fleet.lab.tables import Table
 from fleet.lab.testbed import Testbed, TestbedError
 
@@ -58,10 +61,12 @@ class Options(Struct, frozen=True):
     rates_per_s: tuple[float, ...]
     around_percent: tuple[float, ...]
     seconds: float
+    learning_s: float
     seed: int
     effort: Effort
     processes: int
     command: str
+    name: str = "testbed"
 
 
 def run(options: Options) -> int:
@@ -77,23 +82,29 @@ def run(options: Options) -> int:
 def _run(options: Options, show: DemoScreen) -> None:
     origin = provenance.now(options.command)
     show.heading("1  Virtual time: the same schedulers, no measurement")
-    with workers(options.processes) as perform_all:
+    with workers(options.processes, perform) as perform_all:
         curves = {p: _curve(options, p, perform_all, show) for p in options.policies}
-    loads = list(loads_of(options.policies, rates_of(options, curves), options.seed))
-    loads += _of_table_iii(options, loads)
+    rates = rates_of(options, curves)
+    turns = [
+        _with_table_iii(turn)
+        for turn in turns_of(rates, options.seed, options.seconds, options.learning_s)
+    ]
     show.heading("2  Real processes")
-    made, steps = _measure(options, loads, show)
-    with workers(options.processes) as perform_all:
-        again = list(perform_all([each.again for each in made]))
-    pairs = [Pair(each.run, virtual) for each, virtual in zip(made, again, strict=True)]
+    made, steps = _measure(options, turns, show)
+    with workers(options.processes, perform_again) as repeat_all:
+        again = list(repeat_all([Again(options.plan, turn) for turn in turns]))
+    pairs = {
+        turn.policy: [Pair(*pair) for pair in zip(real, virtual, strict=True)]
+        for turn, real, virtual in zip(turns, made, again, strict=True)
+    }
     experiment = Experiment(
         origin,
+        options.name,
         options.seconds,
+        options.learning_s,
         options.seed,
-        [
-            PolicyRuns(p, curve, [pair for pair in pairs if pair.real.policy == p])
-            for p, curve in curves.items()
-        ],
+        options.effort,
+        [PolicyRuns(policy, curve, pairs[policy]) for policy, curve in curves.items()],
         steps,
     )
     show.heading("3  Results")
@@ -153,25 +164,25 @@ def rates_of(
 # --- real processes -------------------------------------------------------------------------------
 
 
-def _of_table_iii(options: Options, loads: Sequence[Load]) -> list[Load]:
-    """The run of Table III, unless its policy is not asked for or it is among the others."""
-    if TABLE_III_POLICY not in options.policies:
-        return []
-    number = sum(load.policy == TABLE_III_POLICY for load in loads)
-    wanted = Load(TABLE_III_POLICY, TABLE_III_RATE_PER_S, options.seed * 1_000 + number)
-    return [] if wanted.name in {load.name for load in loads} else [wanted]
+def _with_table_iii(turn: Turn) -> Turn:
+    """With the run of Table III, if it is of this policy and not among the others."""
+    seed = turn.learning.seed + 1
+    wanted = Load(turn.policy, TABLE_III_RATE_PER_S, seed, turn.loads[0].seconds)
+    if turn.policy != TABLE_III_POLICY or wanted.name in {load.name for load in turn.loads}:
+        return turn
+    return replace(turn, loads=(*turn.loads, wanted))
 
 
 def _measure(
-    options: Options, loads: Sequence[Load], show: DemoScreen
-) -> tuple[list[Measured], Steps | None]:
+    options: Options, turns: Sequence[Turn], show: DemoScreen
+) -> tuple[list[list[Run]], Steps | None]:
     plan = options.plan
-    total_s = START_S + len(loads) * (lead_s(options.seconds) + options.seconds + BETWEEN_S)
+    loads = [load for turn in turns for load in (turn.learning, *turn.loads)]
+    left = _Left(sum(load.takes_s + BETWEEN_S for load in loads))
     show.say(
-        f"{len(plan.iads)} masters and {len(plan.nodes)} edge nodes; {len(loads)} runs of "
-        f"{options.seconds:g} s, {math.ceil(total_s / 60)} minutes."
+        f"{len(plan.iads)} masters and {len(plan.nodes)} edge nodes; {len(loads)} runs, "
+        f"{math.ceil((START_S + left.seconds) / 60)} minutes."
     )
-    made = []
     with (
         Testbed(plan, options.directory / "fleet") as bed,
         LoadGenerator({iad.name: bed.public(iad.name) for iad in plan.iads}) as generator,
@@ -181,14 +192,7 @@ def _measure(
                 advance(progress.nodes_live, f"{progress.nodes_live}/{progress.nodes} nodes")
             fleet = RealFleet(bed, generator, options.directory / "runs")
             fleet.warm_up(min(LONGEST_WARM_UP_S, options.seconds), options.seed)
-        for number, load in enumerate(loads, start=1):
-            text = f"{number}/{len(loads)}  {policy_name(load.policy)} at {load.rate_per_s:g}/s"
-            with show.progress(text, lead_s(options.seconds) + options.seconds) as advance:
-                made.append(
-                    fleet.measure(
-                        load, options.seconds, lambda now, n: advance(now, f"{n} answers")
-                    )
-                )
+        made = [_take_turn(fleet, turn, left, show) for turn in turns]
         iads = [iad.name for iad in plan.iads]
         folders = {iad: bed.records(iad) for iad in iads}
     # Masters that have ended have written all of their records.
@@ -198,6 +202,29 @@ def _measure(
         run_name = f"{TABLE_III_POLICY}@{TABLE_III_RATE_PER_S:g}"
         steps = steps_of(records, iads[-1], run_name)
     return made, steps
+
+
+class _Left:
+    """How long the real runs still take."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def text(self, load: Load) -> str:
+        """What is run now and what comes after it."""
+        minutes = math.ceil(self.seconds / 60)
+        self.seconds -= load.takes_s + BETWEEN_S
+        return f"{policy_name(load.policy)} at {load.rate_per_s:g}/s, {minutes} min left"
+
+
+def _take_turn(fleet: RealFleet, turn: Turn, left: _Left, show: DemoScreen) -> list[Run]:
+    with show.progress(f"learning: {left.text(turn.learning)}", turn.learning.takes_s) as advance:
+        fleet.learn(turn.learning, lambda now, n: advance(now, f"{n} answers"))
+    runs = []
+    for load in turn.loads:
+        with show.progress(left.text(load), load.takes_s) as advance:
+            runs.append(fleet.measure(load, lambda now, n: advance(now, f"{n} answers")))
+    return runs
 
 
 # --- what came of it ------------------------------------------------------------------------------
@@ -211,7 +238,8 @@ def _show(experiment: Experiment, options: Options, show: DemoScreen) -> None:
     for table in tables:
         table.show(show.console)
         show.say("")
-    show.say(verdict(analysis))
+    for sentence in verdicts(analysis):
+        show.say(sentence)
     for path in write(experiment, analysis, options.results):
         screen.line(show.console, f"wrote {path}")
 
@@ -219,9 +247,11 @@ def _show(experiment: Experiment, options: Options, show: DemoScreen) -> None:
 # --- calibration ----------------------------------------------------------------------------------
 
 
-def calibrate(options: Options, shapes: Sequence[Shape]) -> int:
-    """Fit each family's shape to FIFO's rate, and print what all policies reach under it and under
-    `shapes`; the exit status."""
+def calibrate(
+    options: Options, shapes: Sequence[Shape], families: Sequence[Literal["lognormal", "gamma"]]
+) -> int:
+    """Fit a shape of each of `families` to FIFO's rate, and print what all policies reach under it
+    and under `shapes`; the exit status."""
     console = screen.console()
 
     def told(text: str) -> None:
@@ -229,9 +259,9 @@ def calibrate(options: Options, shapes: Sequence[Shape]) -> int:
 
     arguments = (options.plan, options.policies, options.effort)
     try:
-        with workers(options.processes) as perform_all:
+        with workers(options.processes, perform) as perform_all:
             trials = [_trial(arguments, shape, perform_all, told) for shape in shapes]
-            for family in ("lognormal", "gamma"):
+            for family in families:
                 shape = calibrated(options.plan, family, options.effort, perform_all, told)
                 trials.append(_trial(arguments, shape, perform_all, told, fitted=True))
     except CalibrationError as error:

@@ -25,8 +25,10 @@ Source = Literal["real", "virtual"]
 # Classes 1.1 and 1.2 count as one, as in the paper.
 SLO_MS: Final = {kind.name.partition(".")[0]: kind.slo_ms for kind in TABLE_II}
 CLASSES: Final = tuple(SLO_MS)
-# About four seconds of the load: many times as long as a node's busy period.
+# About four seconds of the load: many times as long as a node's busy period. Long runs have longer
+# blocks, and no more of them than tell their spread well.
 BLOCK_QUERIES: Final = 64
+MOST_BLOCKS: Final = 1_000
 RESAMPLES: Final = 1_000
 # Of log p99 per query/s: less than any load that queues.
 LEAST_SLOPE: Final = 0.005
@@ -92,10 +94,12 @@ def p99_ms(latencies_ms: Floats) -> float:
 
 
 class Blocks:
-    """The same blocks for every run: `resample` r takes block b `counts[r, b]` times. Row 0 takes
-    each once: the run as it was."""
+    """The same blocks for every run of up to `queries` queries: resample r takes block b
+    `counts[r, b]` times. Row 0 takes each once: the run as it was."""
 
-    def __init__(self, blocks: int, seed: int, resamples: int = RESAMPLES) -> None:
+    def __init__(self, queries: int, seed: int, resamples: int = RESAMPLES) -> None:
+        self.length = max(BLOCK_QUERIES, -(-queries // MOST_BLOCKS))
+        blocks = -(-queries // self.length)
         draw = np.random.default_rng(seed)
         drawn = draw.multinomial(blocks, np.full(blocks, 1 / blocks), size=resamples)
         self.counts = np.vstack([np.ones(blocks, np.int64), drawn])
@@ -103,17 +107,21 @@ class Blocks:
     def p99_ms(self, run: Run, kind: str) -> Floats:
         """The p99 of one class in each resample; NaN where the class is not in it.
 
-        O(resamples · queries of the class in the tail).
+        O(resamples · queries of the class near its p99).
         """
         chosen = np.flatnonzero(run.kinds == CLASSES.index(kind))
-        latencies, block = run.latencies_ms[chosen], chosen // BLOCK_QUERIES
-        in_block = np.bincount(block, minlength=self.counts.shape[1])
-        allowed = ((1 - PERCENTILE / 100) * (self.counts @ in_block)).astype(np.float64)
+        latencies, block = run.latencies_ms[chosen], chosen // self.length
+        blocks = self.counts.shape[1]
+        in_block = np.bincount(block, minlength=blocks)
+        allowed = (1 - PERCENTILE / 100) * (self.counts @ in_block).astype(np.float64)
         # From the slowest down: p99 is the first with more than the allowed number at or above it.
         order = np.argsort(latencies)[::-1]
-        tail = min(len(order), 64 + len(order) // 20)
-        found = self._walk(latencies, block, order[:tail], allowed)
-        if tail < len(order) and np.isnan(found).any():
+        rank = len(order) // 100
+        near = 16 + 8 * int(np.sqrt(rank)) + rank // 10
+        first, last = max(0, rank - near), min(len(order), rank + near)
+        above = self.counts @ np.bincount(block[order[:first]], minlength=blocks)
+        found = self._walk(latencies, block, order[first:last], allowed - above)
+        if np.isnan(found).any():
             found = self._walk(latencies, block, order, allowed)
         return found
 
@@ -124,19 +132,21 @@ class Blocks:
         order: npt.NDArray[np.int64],
         allowed: Floats,
     ) -> Floats:
+        """NaN where the first of `order` is beyond the allowed number already, or the last is not
+        yet."""
         found = np.full(len(allowed), np.nan)
         for row, counts in enumerate(self.counts):
             above = np.cumsum(counts[block[order]])
-            place = int(np.searchsorted(above, round(float(allowed[row]), 9), side="right"))
-            if place < len(order):
+            most = round(float(allowed[row]), 9)
+            place = int(np.searchsorted(above, most, side="right"))
+            if place < len(order) and most >= 0:
                 found[row] = latencies[order[place]]
         return found
 
 
 def blocks_of(runs: Iterable[Run], seed: int, resamples: int = RESAMPLES) -> Blocks:
     """Blocks enough for the longest of the runs."""
-    longest = max(len(run.kinds) for run in runs)
-    return Blocks(-(-longest // BLOCK_QUERIES), seed, resamples)
+    return Blocks(max(len(run.kinds) for run in runs), seed, resamples)
 
 
 # --- crossings ------------------------------------------------------------------------------------

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from agent.wire.emulation import PROFILES
+from agent.wire.emulation import SIGMA, SIGMA_SIZED, SIZED
 from fleet.lab import sweep
-from fleet.lab.plan import building_fleet
+from fleet.lab.plan import FleetPlan, building_fleet
 from fleet.lab.policies import POLICIES
-from fleet.lab.sweep_virtual import Effort, Shape
+from fleet.lab.sweep_trace import Shape
+from fleet.lab.sweep_virtual import Effort
 
-AROUND_PERCENT: Final = (-10.0, 0.0, 10.0)
+AROUND_PERCENT: Final = (-8.0, 8.0)
+# Beside what is fitted: the first guess, and what the profiles have.
+SHAPES: Final = (Shape("lognormal", 0.6), Shape("lognormal", SIGMA))
 
 
 class Asked(Struct, frozen=True):
@@ -27,6 +31,7 @@ class Asked(Struct, frozen=True):
     seed: int = 1
     virtual_queries: int | None = None
     quick: bool = False
+    sized: bool = False
     processes: int | None = None
     directory: Path = Path("var/testbed")
     results: Path | None = None
@@ -35,33 +40,50 @@ class Asked(Struct, frozen=True):
 def run(asked: Asked, *, calibrate: bool) -> int:
     """Run the experiment, or only the calibration; the exit status."""
     options = options_of(asked)
+    if calibrate and asked.sized:
+        return sweep.calibrate(options, [Shape("lognormal", SIGMA_SIZED)], ["lognormal"])
     if calibrate:
-        return sweep.calibrate(options, [Shape("lognormal", PROFILES["pi4"].sigma)])
+        return sweep.calibrate(options, SHAPES, ["lognormal", "gamma"])
     return sweep.run(options)
 
 
 def options_of(asked: Asked) -> sweep.Options:
     """Defaults, and what --quick makes of them."""
-    seconds = asked.seconds or (20 if asked.quick else 75)
-    queries = asked.virtual_queries or (10_000 if asked.quick else 60_000)
-    seeds, more_seeds = (1, 1) if asked.quick else (2, 4)
+    seconds = asked.seconds or (20 if asked.quick else 140)
+    queries = asked.virtual_queries or (60_000 if asked.quick else 240_000)
+    seeds, more_seeds = (1, 1) if asked.quick else (2, 6)
     around = asked.around_percent
     if asked.quick and around == AROUND_PERCENT:
         around = (0.0,)
     # In the order of the results, each once.
     policies = tuple(p for p in POLICIES if not asked.policies or p in asked.policies)
     return sweep.Options(
-        plan=building_fleet(),
+        plan=sized(building_fleet()) if asked.sized else building_fleet(),
         directory=asked.directory,
         results=asked.results or asked.directory,
         policies=policies,
         rates_per_s=tuple(sorted(set(asked.rates_per_s))),
         around_percent=tuple(sorted(set(around))),
         seconds=float(seconds),
+        learning_s=float(min(seconds, 15 if asked.quick else 60)),
         seed=asked.seed,
         effort=Effort(queries, seeds, more_seeds, asked.seed),
         processes=asked.processes or os.cpu_count() or 1,
         command=command_line(asked),
+        name="testbed-sized" if asked.sized else "testbed",
+    )
+
+
+def sized(plan: FleetPlan) -> FleetPlan:
+    """The same fleet, of nodes whose service times grow with the request."""
+    return FleetPlan(
+        tuple(
+            replace(
+                iad,
+                nodes=tuple(replace(node, profile=f"{node.profile}{SIZED}") for node in iad.nodes),
+            )
+            for iad in plan.iads
+        )
     )
 
 
@@ -72,6 +94,7 @@ def command_line(asked: Asked) -> str:
     words += [f"--rate {rate:g}" for rate in asked.rates_per_s]
     if asked.around_percent != AROUND_PERCENT:
         words += [f"--around {percent:g}" for percent in asked.around_percent]
+    words += ["--sized"] * asked.sized
     words += ["--quick"] * asked.quick
     if asked.seconds is not None:
         words.append(f"--seconds {asked.seconds}")

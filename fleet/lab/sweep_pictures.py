@@ -9,7 +9,7 @@ from typing import Any
 from fleet.lab.pictures import COLOURS, pyplot, save
 from fleet.lab.policies import policy_name
 from fleet.lab.sweep_measures import CLASSES, SLO_MS, interval, p99_ms
-from fleet.lab.sweep_results import NAME, SOURCES, Analysis, Experiment, Found, PolicyRuns
+from fleet.lab.sweep_results import SOURCES, Analysis, Experiment, Found, PolicyRuns
 
 PANELS_A_ROW = 3
 HIGHEST_MS = 1_700.0
@@ -20,7 +20,7 @@ def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
     count = len(experiment.policies)
     columns = min(PANELS_A_ROW, count)
     lines = math.ceil(count / columns)
-    figure, grid = pyplot(NAME).subplots(
+    figure, grid = pyplot(experiment.name).subplots(
         lines,
         columns,
         sharex=True,

@@ -1,4 +1,9 @@
-"""The sweep in virtual time: runs in worker processes, and the rates that are worth a run."""
+"""The sweep in virtual time: the simulator's runs in worker processes, and the rates that are worth
+a run.
+
+`_core.simulation` decides as `agent.scheduling` does, event by event (tests compare them), and
+takes a second where the schedulers themselves take half a minute.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +11,40 @@ import itertools
 import math
 import multiprocessing
 import os
-import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.pool import Pool
-from typing import Final, Literal, Protocol
+from typing import Final, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
+from _core.policy import DEMOTING
+from _core.simulation import simulate_events
 from agent.wire.base import Policy
-from agent.wire.emulation import PROFILES
-from fleet.lab.plan import FleetPlan, NodePlan
-from fleet.lab.sweep_measures import (
-    CLASSES,
-    SLO_MS,
-    Run,
-    crossing,
-    joined,
-    p99_ms,
-    run_of,
-)
-from fleet.lab.virtual import WARM_SAMPLES, ServiceTime, VirtualFleet, emulated
-from fleet.lab.workload import arrivals
+from fleet.lab.plan import FleetPlan
+from fleet.lab.sweep_measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
+from fleet.lab.sweep_trace import Shape, drawn, known, services_of, trace_of
+from fleet.lab.virtual import TESTBED_DELAYS
 
 # The paper's sweep is around 12 to 22/s; a grid of 2/s there, continued as far as needed.
 FIRST_RATES: Final = (12.0, 16.0, 20.0)
 GRID: Final = 2.0
 LEAST_RATE: Final = 2.0
 MOST_RATE: Final = 60.0
+# Unloaded response times of each node that its master holds before the first query.
+WARM_SAMPLES: Final = 1_000
+# Of a run's queries, not counted: queues fill, histograms too, and classes get their advances.
+LEARNING: Final = 1 / 3
 NICENESS: Final = 19
 
-
-class Shape(Struct, frozen=True):
-    """A service time's shape around the profiles' means: σ of a lognormal, k of a gamma."""
-
-    family: Literal["lognormal", "gamma"]
-    value: float
-
-    def service_time(self) -> ServiceTime:
-        """Draws as reproducible as those of `agent.wire.emulation`, and the same for lognormals."""
-        value = self.value
-        lognormal = self.family == "lognormal"
-
-        def draw_s(node: NodePlan, seed: int | None) -> float:
-            draw = random.Random(f"{node.name}/{seed}")
-            mean_s = PROFILES[node.profile].mean_s
-            if lognormal:
-                return draw.lognormvariate(math.log(mean_s) - value**2 / 2, value)
-            return draw.gammavariate(value, mean_s / value)
-
-        return draw_s
+J = TypeVar("J")
+R = TypeVar("R")
 
 
 class Job(Struct, frozen=True):
-    """One run in virtual time; without a `shape` the nodes draw what the real ones do. Queries
-    before number `first` are not counted."""
+    """One run in virtual time; without a `shape` service times scatter as the nodes' profiles say.
+    Of its queries the first `LEARNING` are not counted."""
 
     plan: FleetPlan
     policy: Policy
@@ -70,44 +53,52 @@ class Job(Struct, frozen=True):
     queries: int
     shape: Shape | None = None
     warm_samples: int = WARM_SAMPLES
-    first: int = 0
+
+    @property
+    def first(self) -> int:
+        """The first query that counts."""
+        return int(self.queries * LEARNING)
 
 
 def perform(job: Job) -> Run:
     """Run it."""
-    endless = arrivals(job.plan, rate_per_s=job.rate_per_s, seed=job.seed)
-    trace = itertools.islice(endless, job.queries)
-    service = emulated if job.shape is None else job.shape.service_time()
-    fleet = VirtualFleet(job.plan, job.policy, service=service, warm_samples=job.warm_samples)
-    return run_of("virtual", job.policy, job.rate_per_s, fleet.run(trace), first=job.first)
+    load = drawn(
+        job.plan, rate_per_s=job.rate_per_s, seed=job.seed, queries=job.queries, shape=job.shape
+    )
+    models, sizes = known(job.plan, job.warm_samples, job.seed, job.shape)
+    learns = job.policy in DEMOTING
+    run = simulate_events(
+        trace_of(load),
+        [services_of(load)],
+        np.zeros(len(job.plan.nodes), np.int32),
+        policy=job.policy,
+        models=models,
+        sizes=sizes if learns else None,
+        balance=learns,
+    )
+    latencies_ms = (np.array(run.query_latency_s) + TESTBED_DELAYS.query_evaluation_s) * 1e3
+    first = job.first
+    return Run("virtual", job.policy, job.rate_per_s, load.kinds[first:], latencies_ms[first:])
 
 
-class Workers(Protocol):
-    """What performs many jobs; results in the order of the jobs."""
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Run]: ...
+Workers = Callable[[Sequence[Job]], Iterator[Run]]
+"""What performs many jobs; results in the order of the jobs."""
 
 
 @contextmanager
-def workers(processes: int) -> Iterator[Workers]:
-    """Processes of the least priority; leaving the block ends them, done or not."""
+def workers(
+    processes: int, perform: Callable[[J], R]
+) -> Iterator[Callable[[Sequence[J]], Iterator[R]]]:
+    """Processes of the least priority that `perform`; leaving the block ends them, done or not."""
     # Spawned, not forked: a progress bar has a thread.
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, _begin) as pool:
-        yield _PoolOf(pool)
+        yield lambda jobs: pool.imap(perform, jobs)
 
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the starter ends the others
     os.nice(NICENESS)
-
-
-class _PoolOf:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Run]:
-        return self._pool.imap(perform, jobs)
 
 
 def worst_ratio(run: Run, kinds: Sequence[str] = CLASSES) -> float:

@@ -195,7 +195,7 @@ def test_stop_does_not_wait_for_an_emulated_time(make_bench: Callable[..., Bench
 def test_as_many_subtasks_run_at_once_as_there_are_pods(make_bench: Callable[..., Bench]) -> None:
     together = threading.Barrier(3, timeout=30)
 
-    def meet(_: int | None) -> float:
+    def meet(_seed: int | None, _window_s: float) -> float:
         together.wait()
         return 0.0
 

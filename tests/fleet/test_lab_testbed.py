@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from agent.wire.base import Policy
-from agent.wire.emulation import PROFILES
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord
 from fleet.commands import run as fleet
-from fleet.lab import sweep, sweep_calibration
+from fleet.lab import sweep, sweep_calibration, sweep_trace
 from fleet.lab.measures import Outcome, percentile
-from fleet.lab.plan import building_fleet, part_of
+from fleet.lab.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.lab.provenance import Provenance
 from fleet.lab.sweep_calibration import CalibrationError, calibrated, root, trial
+from fleet.lab.sweep_loads import Again, Load, Turn, perform_again, turns_of
 from fleet.lab.sweep_measures import (
     BLOCK_QUERIES,
     CLASSES,
@@ -41,8 +45,7 @@ from fleet.lab.sweep_measures import (
     p99_ms,
     run_of,
 )
-from fleet.lab.sweep_options import Asked, options_of
-from fleet.lab.sweep_real import loads_of
+from fleet.lab.sweep_options import Asked, options_of, sized
 from fleet.lab.sweep_results import (
     Analysis,
     Experiment,
@@ -53,8 +56,10 @@ from fleet.lab.sweep_results import (
     write,
 )
 from fleet.lab.sweep_steps import steps_of
-from fleet.lab.sweep_virtual import Effort, Job, Shape, Sweep, perform
-from fleet.lab.virtual import emulated
+from fleet.lab.sweep_trace import Drawn, Shape, drawn, known
+from fleet.lab.sweep_virtual import Effort, Job, Sweep, perform
+from fleet.lab.virtual import TESTBED_DELAYS, VirtualFleet, emulated
+from fleet.lab.workload import TABLE_II, Arrival
 
 PLAN = part_of(building_fleet(), 2, 2)
 
@@ -100,13 +105,18 @@ def test_p99_is_the_nearest_rank_everywhere(n: int) -> None:
     assert blocks_of([run], seed=1, resamples=3).p99_ms(run, "1")[0] == expected
 
 
-def test_a_resample_repeats_whole_blocks() -> None:
-    run = made("fifo", 1.0, 1.0, n=10 * BLOCK_QUERIES)
-    blocks = Blocks(10, seed=3, resamples=50)
+@pytest.mark.parametrize(
+    ("n", "length"), [(10 * BLOCK_QUERIES, BLOCK_QUERIES), (200_000, 200), (70_001, 71)]
+)
+def test_a_resample_repeats_whole_blocks(n: int, length: int) -> None:
+    run = made("fifo", 1.0, 1.0, n=n)
+    blocks = Blocks(n, seed=3, resamples=50)
+    assert blocks.counts.shape == (51, -(-n // length))
     for row, counts in enumerate(blocks.counts):
         repeated = np.concatenate(
-            [np.repeat(np.arange(10), counts)[:, None] * BLOCK_QUERIES + np.arange(BLOCK_QUERIES)]
+            [np.repeat(np.arange(len(counts)), counts)[:, None] * length + np.arange(length)]
         ).ravel()
+        repeated = repeated[repeated < n]
         chosen = run.latencies_ms[repeated][run.kinds[repeated] == 1]
         assert blocks.p99_ms(run, "2")[row] == percentile(sorted(chosen), 99)
 
@@ -229,19 +239,50 @@ def test_the_search_surrounds_every_crossing(highest: dict[str, float]) -> None:
     assert told
 
 
-def test_real_rates_surround_the_virtual_ones_and_take_turns() -> None:
+def test_real_rates_surround_the_virtual_ones() -> None:
     curve = list(
         analytic({"1": 13.24, "2": 20.0, "3": 20.0})(
             [Job(PLAN, "fifo", rate, 1, 1) for rate in (12.0, 14.0)]
         )
     )
     options = options_of(Asked())
-    assert sweep.rates_of(options, {"fifo": curve}) == {"fifo": (11.9, 13.2, 14.6)}
+    assert sweep.rates_of(options, {"fifo": curve}) == {"fifo": (12.2, 14.3)}
     fixed = replace(options, rates_per_s=(8.0, 9.0))
     rates = sweep.rates_of(fixed, {"fifo": curve, "spr": curve})
-    loads = list(loads_of(("fifo", "spr"), rates, seed=2))
-    assert [load.name for load in loads] == ["fifo@8", "spr@8", "fifo@9", "spr@9"]
-    assert [load.seed for load in loads] == [2_000, 2_000, 2_001, 2_001]
+    assert rates == {"fifo": (8.0, 9.0), "spr": (8.0, 9.0)}
+
+
+def test_a_policy_learns_before_its_turn() -> None:
+    first, last = turns_of({"fifo": (8.0, 9.0), "edfq": (10.0,)}, 2, seconds=75.0, learning_s=60.0)
+    assert first == Turn(
+        "edfq", Load("edfq", 10.0, 2_999, 60.0), (Load("edfq", 10.0, 2_000, 75.0),)
+    )
+    assert last.learning == Load("fifo", 8.0, 2_999, 60.0)
+    assert [(load.name, load.seed) for load in last.loads] == [("fifo@8", 2_000), ("fifo@9", 2_001)]
+    load = last.loads[0]
+    assert (load.lead_s, load.takes_s) == (3.0, 78.0)
+    trace = load.trace(PLAN)
+    assert trace[-1].at_s < 78.0
+    assert [a.number for a in trace if a.at_s >= 3.0] == list(
+        range(load.first(trace), len(trace) + 1)
+    )
+
+
+def test_the_same_queries_again_in_virtual_time() -> None:
+    loads = Load("edfq", 9.0, 1_000, 20.0), Load("edfq", 12.0, 1_001, 20.0)
+    turn = Turn("edfq", Load("edfq", 9.0, 1_999, 10.0), loads)
+    made = perform_again(Again(PLAN, turn, warm_samples=200))
+    assert [run.rate_per_s for run in made] == [9.0, 12.0]
+    for load, run in zip(loads, made, strict=True):
+        trace = load.trace(PLAN)
+        counted = [a for a in trace if a.number >= load.first(trace)]
+        assert [CLASSES[k] for k in run.kinds] == [a.kind.partition(".")[0] for a in counted]
+    # Under FIFO nothing of a run depends on what came before it.
+    turn = Turn("fifo", Load("fifo", 9.0, 1_999, 10.0), (replace(loads[1], policy="fifo"),))
+    [after] = perform_again(Again(PLAN, turn, warm_samples=0))
+    alone = VirtualFleet(PLAN, "fifo", warm_samples=0).run(trace := loads[1].trace(PLAN))
+    expected = run_of("virtual", "fifo", 12.0, alone, first=loads[1].first(trace))
+    assert list(after.latencies_ms) == pytest.approx(list(expected.latencies_ms))
 
 
 def test_the_command_repeats_the_run() -> None:
@@ -252,6 +293,12 @@ def test_the_command_repeats_the_run() -> None:
         "fleet lab testbed --policy edfq --policy fifo --rate 13 --quick --seconds 9 --seed 3"
     )
     assert options_of(Asked()).command == "fleet lab testbed --seed 1"
+    grown = options_of(Asked(sized=True))
+    assert grown.command == "fleet lab testbed --sized --seed 1"
+    assert grown.name == "testbed-sized"
+    assert {node.profile for node in grown.plan.nodes} == {
+        f"{node.profile}-sized" for node in options.plan.nodes
+    }
 
 
 # --- calibration ----------------------------------------------------------------------------------
@@ -287,20 +334,131 @@ def test_calibration_puts_fifo_to_the_papers_rate() -> None:
     assert sweep_calibration.FIFO_RATE_PER_S == 13.23
 
 
-def test_a_lognormal_shape_draws_what_the_nodes_draw() -> None:
-    node = PLAN.nodes[0]
-    same = Shape("lognormal", PROFILES[node.profile].sigma).service_time()
-    assert [same(node, seed) for seed in range(5)] == [emulated(node, seed) for seed in range(5)]
-    gamma = Shape("gamma", 2.0).service_time()
-    draws = [gamma(node, seed) for seed in range(4_000)]
-    assert np.mean(draws) == pytest.approx(PROFILES[node.profile].mean_s, rel=0.05)
-    assert np.std(draws) == pytest.approx(PROFILES[node.profile].mean_s / 2**0.5, rel=0.05)
+# --- the simulator --------------------------------------------------------------------------------
+
+
+def asked(plan: FleetPlan, load: Drawn) -> list[Arrival]:
+    """What the simulator is given, as queries to be asked one after the other."""
+    trace = load.trace
+    nodes = iter(load.subtask_node)
+    areas: dict[int, list[str]] = {}
+    for query, size in zip(trace["task_query"], trace["task_size"], strict=True):
+        chosen = [plan.nodes[next(nodes)].area for _ in range(size)]
+        areas.setdefault(int(query), []).extend(chosen)
+    return [
+        Arrival(
+            number=number,
+            at_s=float(trace["query_arrived_s"][number]),
+            scheduler=plan.iads[trace["query_scheduler"][number]].name,
+            kind=TABLE_II[kind].name,
+            areas=tuple(areas[number]),
+            last_s=float(trace["task_window_s"][np.searchsorted(trace["task_query"], number)]),
+            ago_s=0.0,
+            slo_ms=TABLE_II[kind].slo_ms,
+            emulation_seed=number,
+        )
+        for number, kind in enumerate(load.table_ii)
+    ]
+
+
+@pytest.mark.parametrize("policy", get_args(Policy))
+def test_the_simulator_does_what_the_schedulers_do(policy: Policy) -> None:
+    """The whole Table II on sized nodes, every latency."""
+    plan = sized(building_fleet())
+    job = Job(plan, policy, 21.0, seed=4, queries=2_000, warm_samples=0)
+    load = drawn(plan, rate_per_s=job.rate_per_s, seed=job.seed, queries=job.queries)
+    queries = asked(plan, load)
+    service_s = {
+        (area, query.number): seconds
+        for (query, area), seconds in zip(
+            ((query, area) for query in queries for area in query.areas),
+            load.service_s,
+            strict=True,
+        )
+    }
+    # Queries arrive where they are received; communication is in the service times.
+    fleet = VirtualFleet(
+        plan,
+        policy,
+        service=lambda node, seed, _window_s: service_s[node.area, seed or 0],
+        delays=replace(TESTBED_DELAYS, query_evaluation_s=0.0, communication_s=0.0),
+        warm_samples=0,
+    )
+    for plane in fleet._queries.values():
+        plane.scheduler._timeout_factor = LONGEST_TIMEOUT_MS  # the simulator knows no timeouts
+    outcomes = fleet.run(queries)
+    expected = run_of("virtual", policy, 21.0, outcomes, first=job.first)
+    run = perform(job)
+    assert list(run.kinds) == list(expected.kinds)
+    evaluation_ms = TESTBED_DELAYS.query_evaluation_s * 1e3
+    assert list(run.latencies_ms - evaluation_ms) == pytest.approx(
+        list(expected.latencies_ms), abs=1e-6
+    )
 
 
 def test_queries_before_the_first_one_counted_are_run_and_left_out() -> None:
-    job = Job(PLAN, "edfq", 5.0, 1, 50, warm_samples=10)
-    whole, part = perform(job), perform(replace(job, first=11))
-    assert list(part.latencies_ms) == list(whole.latencies_ms[10:])
+    job = Job(PLAN, "edfq", 5.0, 1, 60, warm_samples=10)
+    assert len(perform(job).kinds) == 40
+
+
+def test_a_trace_is_table_ii_at_any_rate() -> None:
+    plan = building_fleet()
+    slow, fast = (drawn(plan, rate_per_s=rate, seed=1, queries=20_000) for rate in (10.0, 20.0))
+    arrived_s = slow.trace["query_arrived_s"] - TESTBED_DELAYS.query_evaluation_s
+    assert arrived_s[-1] == pytest.approx(2_000, rel=0.03)
+    assert list(arrived_s) == pytest.approx(
+        list(2 * (fast.trace["query_arrived_s"] - TESTBED_DELAYS.query_evaluation_s))
+    )
+    for name in ("task_query", "task_set", "task_size", "query_scheduler", "task_window_s"):
+        assert list(slow.trace[name]) == list(fast.trace[name])
+    assert list(slow.service_s) == list(fast.service_s)
+    shares = np.bincount(slow.table_ii) / 20_000
+    assert shares == pytest.approx([kind.share for kind in TABLE_II], abs=0.01)
+    for query in asked(plan, slow)[:500]:
+        [kind] = [kind for kind in TABLE_II if kind.name == query.kind]
+        nodes = {area: iad.name for iad in plan.iads for area in iad.areas}
+        by_iad = Counter(nodes[area] for area in query.areas)
+        assert len(set(query.areas)) == len(query.areas) == kind.iads * kind.nodes
+        assert set(by_iad.values()) == {kind.nodes}
+        assert not kind.hot_spot or set(by_iad) == {plan.iads[-1].name}
+    single = slow.subtask_node[np.repeat(slow.trace["task_size"] == 1, slow.trace["task_size"])]
+    assert np.bincount(single).min() > 0
+
+
+@pytest.mark.parametrize("profile", ["pi3", "pi3-sized"])
+def test_service_times_are_those_that_the_nodes_draw(profile: str) -> None:
+    """Mean and tail, within what so many draws scatter."""
+    node = NodePlan("n", "a", "413", profile)
+    plan = FleetPlan((IadPlan("iad1", (node,)),))
+    n = 40_000
+    load = drawn(plan, rate_per_s=1.0, seed=2, queries=n)
+    window_s = load.trace["task_window_s"]
+    nodes_s = np.array([emulated(node, seed, window_s[seed]) for seed in range(n)])
+    ours_s = load.service_s - TESTBED_DELAYS.communication_s
+    for share in (0.1, 0.5, 0.9, 0.99):
+        assert np.quantile(ours_s, share) == pytest.approx(np.quantile(nodes_s, share), rel=0.04)
+    assert np.mean(ours_s) == pytest.approx(np.mean(nodes_s), rel=0.02)
+    slope = np.polyfit(window_s, ours_s, 1)[0], np.polyfit(window_s, nodes_s, 1)[0]
+    assert slope[0] == pytest.approx(slope[1], abs=2e-7)
+
+
+@pytest.mark.parametrize("shape", [Shape("lognormal", 0.5), Shape("gamma", 2.0)])
+def test_a_shape_has_mean_one(shape: Shape) -> None:
+    noise = shape.noise(np.random.default_rng(1), 100_000)
+    spread = math.sqrt(math.expm1(0.25)) if shape.family == "lognormal" else 0.5**0.5
+    assert np.mean(noise) == pytest.approx(1, abs=0.01)
+    assert np.std(noise) == pytest.approx(spread, rel=0.02)
+
+
+def test_what_is_known_before_the_first_query() -> None:
+    models, sizes = known(sized(building_fleet()), 500, seed=1)
+    assert [model.node_count(7) for model in models] == [500] * 4
+    short, long = sizes[3].expected(0, 60.0), sizes[3].expected(0, 10_000.0)
+    assert long > 3 * short
+    ours = inspect.signature(DeadlineEstimator).parameters
+    assert ours["window_samples"].default == sweep_trace.WINDOW_SAMPLES
+    assert ours["window_s"].default == sweep_trace.WINDOW_S
+    assert ours["cold_start_s"].default == sweep_trace.COLD_START_S
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -361,7 +519,7 @@ def experiment_of(*highest: tuple[Policy, float]) -> Experiment:
         pairs = [Pair(virtual._replace(source="real"), virtual)]
         policies.append(PolicyRuns(policy, curve, pairs))
     origin = Provenance("fleet lab testbed", 0.5, "2026-01-01")
-    return Experiment(origin, 60.0, 1, policies, None)
+    return Experiment(origin, "testbed", 60.0, 30.0, 1, Effort(9_000, 1, 1, 1), policies, None)
 
 
 def test_tables_files_and_picture_of_an_experiment(tmp_path: Path) -> None:
@@ -399,6 +557,7 @@ def test_tables_files_and_picture_of_an_experiment(tmp_path: Path) -> None:
 def test_a_short_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = replace(
         options_of(Asked(policies=("fifo", "edfq"), rates_per_s=(15.6,), seconds=2, processes=1)),
+        learning_s=0.5,
         plan=PLAN,
         directory=tmp_path / "run",
         results=tmp_path / "results",
@@ -407,7 +566,7 @@ def test_a_short_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert sweep.run(options) == 0
     said = capsys.readouterr()
     assert said.err == ""
-    for words in ("Table III", "Table IV", "EDFQ over FIFO", "virtual", "1/2  FIFO at 15.6/s"):
+    for words in ("Table III", "Table IV", "EDFQ over FIFO", "virtual", "learning: FIFO at 15.6/s"):
         assert words in said.out
     rows = list(csv.DictReader((tmp_path / "results" / "testbed.csv").read_text().splitlines()))
     real = [row for row in rows if row["source"] == "real"]
