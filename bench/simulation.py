@@ -200,9 +200,9 @@ def table_v_point() -> dict[str, float]:
     }
 
 
-def table_v_service() -> ServiceTimes:
-    """Communication and execution, exponential both."""
-    return ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S])
+def table_v_service(known: float = 0.0) -> ServiceTimes:
+    """Communication and execution, exponential both; `known`: the latter's share that is."""
+    return ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S], known=known)
 
 
 def deadlines(load: Draw) -> Any:
@@ -230,7 +230,27 @@ def table_v_event_results() -> list[Result]:
     return [
         rate("simulate-18000-events", trace.subtasks, events_s),
         rate("simulate-18000-histograms", trace.subtasks, models_s),
+        *table_v_sanderling_results(trace),
     ]
+
+
+def table_v_sanderling_results(trace: Trace) -> list[Result]:
+    """What it costs to look for what is hopeless, a share of the execution being known in advance,
+    and to learn advances."""
+    kinds = one_kind(trace.nodes)
+    found = []
+    for known in (0.0, 0.5, 1.0):
+        services = [table_v_service(known)]
+        taken_s = seconds(
+            lambda services=services: simulate_nodes(trace, services, kinds, policy="sanderling")
+        )
+        found.append(rate(f"simulate-18000-sanderling-{known:g}", trace.subtasks, taken_s))
+    events_s = seconds(
+        lambda: simulate_events(
+            trace, [table_v_service(1.0)], kinds, policy="sanderling", balance=True
+        )
+    )
+    return [*found, rate("simulate-18000-sanderling-events", trace.subtasks, events_s)]
 
 
 def warm_model(nodes: int, seed: int) -> UnloadedModel:
