@@ -210,7 +210,7 @@ def trace_of(load: Drawn) -> Trace:
 
 def services_of(load: Drawn) -> ServiceTimes:
     """The service times, in the order of the trace's subtasks."""
-    return ServiceTimes.given(load.service_s)
+    return ServiceTimes.given(load.service_s.data)
 
 
 def known(

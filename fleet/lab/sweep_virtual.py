@@ -12,6 +12,7 @@ import math
 import multiprocessing
 import os
 import signal
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
@@ -70,7 +71,7 @@ def perform(job: Job) -> Run:
     run = simulate_events(
         trace_of(load),
         [services_of(load)],
-        np.zeros(len(job.plan.nodes), np.int32),
+        array("i", [0] * len(job.plan.nodes)),
         policy=job.policy,
         models=models,
         sizes=sizes if learns else None,
