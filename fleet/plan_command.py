@@ -139,7 +139,7 @@ def plan(
         return status
     if picture is not None and not picture.parent.is_dir():
         return exits.fail(f"{picture}: there is no folder {picture.parent}", exits.USAGE)
-    from fleet.lab import capacity as command
+    from fleet.lab.capacity import command
     from fleet.lab.policies import POLICIES
 
     return command.run(

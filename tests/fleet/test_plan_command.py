@@ -8,8 +8,8 @@ import pytest
 
 from fleet.commands import run
 from fleet.lab import lab_commands
-from fleet.lab.capacity_report import CapacityReport, PodsReport
-from fleet.lab.capacity_screen import pods_text, rate_text
+from fleet.lab.capacity.report import CapacityReport, PodsReport
+from fleet.lab.capacity.screen import pods_text, rate_text
 from fleet.lab.policies import POLICIES
 from tests.fleet.test_plan_inputs import records_of_a_task, written
 

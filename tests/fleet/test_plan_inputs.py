@@ -13,10 +13,10 @@ import pytest
 from agent.wire.config import ConfigError
 from agent.wire.emulation import PROFILES, HardwareProfile
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord
-from fleet.lab.capacity_classes import LoadClass, read_classes
-from fleet.lab.capacity_fleet import places, pods_of, read_fleet, with_named_nodes
-from fleet.lab.capacity_records import NOTHING, Measured, read_measured
-from fleet.lab.capacity_times import (
+from fleet.lab.capacity.classes import LoadClass, read_classes
+from fleet.lab.capacity.fleet import places, pods_of, read_fleet, with_named_nodes
+from fleet.lab.capacity.records import NOTHING, Measured, read_measured
+from fleet.lab.capacity.times import (
     COMMUNICATION_S,
     LEAST_SAMPLES,
     assumed_times,

@@ -9,14 +9,14 @@ from _core.orderstats import UnloadedModel, task_percentile
 from _core.policy import DEMOTING, POLICIES
 from agent.wire.base import Policy
 from fleet.lab import policies
-from fleet.lab.capacity_case import Case, Model, make_cases
-from fleet.lab.capacity_classes import LoadClass
-from fleet.lab.capacity_draw import draw, visits
-from fleet.lab.capacity_pods import PodPlan, plan_pods
-from fleet.lab.capacity_records import Overheads
-from fleet.lab.capacity_search import highest_rate
-from fleet.lab.capacity_times import NodeTimes, Times
-from fleet.lab.capacity_unloaded import Unloaded
+from fleet.lab.capacity.case import Case, Model, make_cases
+from fleet.lab.capacity.classes import LoadClass
+from fleet.lab.capacity.draw import draw, visits
+from fleet.lab.capacity.pods import PodPlan, plan_pods
+from fleet.lab.capacity.records import Overheads
+from fleet.lab.capacity.search import highest_rate
+from fleet.lab.capacity.times import NodeTimes, Times
+from fleet.lab.capacity.unloaded import Unloaded
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan
 
 NO_OVERHEADS = Overheads(0.0, 0.0)

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from _core.simulation import ServiceTimes
 from agent.wire.emulation import HardwareProfile
-from fleet.lab.capacity_fleet import places
-from fleet.lab.capacity_records import Measured
+from fleet.lab.capacity.fleet import places
+from fleet.lab.capacity.records import Measured
 from fleet.lab.plan import FleetPlan
 from fleet.lab.virtual import TESTBED_DELAYS
 

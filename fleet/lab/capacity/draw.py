@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from _core.orderstats import task_percentile
 from _core.simulation import Trace
-from fleet.lab.capacity_classes import LoadClass
-from fleet.lab.capacity_records import Overheads
+from fleet.lab.capacity.classes import LoadClass
+from fleet.lab.capacity.records import Overheads
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]

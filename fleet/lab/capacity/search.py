@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from agent.wire.base import Policy
-from fleet.lab.capacity_case import NEXT_GUESS, Case, Point
+from fleet.lab.capacity.case import NEXT_GUESS, Case, Point
 from fleet.lab.simulate_statistics import Interval, interval
 
 CURVE_POINTS: Final = 12

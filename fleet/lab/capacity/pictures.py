@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from fleet.lab.capacity_report import CapacityReport
+from fleet.lab.capacity.report import CapacityReport
 from fleet.lab.pictures import pyplot, save
 from fleet.lab.policies import policy_colour, policy_name
 

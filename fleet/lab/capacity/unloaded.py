@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from _core.orderstats import UnloadedModel
-from fleet.lab.capacity_draw import Draw, Floats
-from fleet.lab.capacity_times import MOST_QUANTILES, Times
+from fleet.lab.capacity.draw import Draw, Floats
+from fleet.lab.capacity.times import MOST_QUANTILES, Times
 
 # By then every column may be looked at again, a few with each question.
 LATER_S: Final = 10.0

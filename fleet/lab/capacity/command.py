@@ -17,21 +17,21 @@ from agent.wire.base import Policy
 from agent.wire.config import ConfigError
 from agent.wire.emulation import PROFILES, HardwareProfile
 from fleet import exits, screen
-from fleet.lab.capacity_case import Case, Model, make_cases
-from fleet.lab.capacity_classes import read_classes
-from fleet.lab.capacity_fleet import places, pods_of, read_fleet, with_named_nodes
-from fleet.lab.capacity_pods import plan_pods
-from fleet.lab.capacity_records import ASSUMED_OVERHEADS, NOTHING, Measured, read_measured
-from fleet.lab.capacity_report import (
+from fleet.lab.capacity.case import Case, Model, make_cases
+from fleet.lab.capacity.classes import read_classes
+from fleet.lab.capacity.fleet import places, pods_of, read_fleet, with_named_nodes
+from fleet.lab.capacity.pods import plan_pods
+from fleet.lab.capacity.records import ASSUMED_OVERHEADS, NOTHING, Measured, read_measured
+from fleet.lab.capacity.report import (
     CapacityReport,
     Namer,
     PolicyReport,
     cautions,
     class_reports,
 )
-from fleet.lab.capacity_screen import show
-from fleet.lab.capacity_search import curve, highest_rate
-from fleet.lab.capacity_times import LEAST_SAMPLES, NodeTimes, node_times
+from fleet.lab.capacity.screen import show
+from fleet.lab.capacity.search import curve, highest_rate
+from fleet.lab.capacity.times import LEAST_SAMPLES, NodeTimes, node_times
 from fleet.lab.demo_screen import DemoScreen
 from fleet.lab.plan import FleetPlan
 from fleet.lab.policies import policy_name
@@ -85,7 +85,7 @@ def run(options: Options) -> int:
         return exits.fail(str(error), exits.USAGE)
     report = _report(options, inputs, cases)
     if options.picture is not None:
-        from fleet.lab.capacity_pictures import draw_capacity  # needs matplotlib
+        from fleet.lab.capacity.pictures import draw_capacity  # needs matplotlib
 
         try:
             draw_capacity(report, options.picture)

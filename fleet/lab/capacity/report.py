@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from agent.wire.base import Policy
-from fleet.lab.capacity_case import Case, Model
-from fleet.lab.capacity_fleet import places
-from fleet.lab.capacity_pods import PodPlan
-from fleet.lab.capacity_search import Curve, Highest
+from fleet.lab.capacity.case import Case, Model
+from fleet.lab.capacity.fleet import places
+from fleet.lab.capacity.pods import PodPlan
+from fleet.lab.capacity.search import Curve, Highest
 
 # Queries beyond the percentile, in a run of a class, below which it says little.
 FEW_BEYOND: Final = 20

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from fleet import screen
-from fleet.lab.capacity_report import CapacityReport, HighestReport, PodsReport
+from fleet.lab.capacity.report import CapacityReport, HighestReport, PodsReport
 from fleet.lab.policies import policy_name
 from fleet.lab.tables import Table
 

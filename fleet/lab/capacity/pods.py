@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from agent.wire.base import Policy
-from fleet.lab.capacity_case import IDLE, Case
-from fleet.lab.capacity_draw import Floats, Ints
-from fleet.lab.capacity_search import Highest, binding, highest_rate, mean_ratios
+from fleet.lab.capacity.case import IDLE, Case
+from fleet.lab.capacity.draw import Floats, Ints
+from fleet.lab.capacity.search import Highest, binding, highest_rate, mean_ratios
 
 # Of all seeds, those that the search is made with; all of them confirm its end.
 SEARCH_SEEDS: Final = 3

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from _core.policy import DEMOTING
 from _core.simulation import Run, ServiceTimes, simulate_events
-from fleet.lab.capacity_classes import LoadClass
-from fleet.lab.capacity_draw import Draw, Floats, Ints, draw, visits
-from fleet.lab.capacity_records import Overheads
-from fleet.lab.capacity_times import NodeTimes
-from fleet.lab.capacity_unloaded import Unloaded
+from fleet.lab.capacity.classes import LoadClass
+from fleet.lab.capacity.draw import Draw, Floats, Ints, draw, visits
+from fleet.lab.capacity.records import Overheads
+from fleet.lab.capacity.times import NodeTimes
+from fleet.lab.capacity.unloaded import Unloaded
 from fleet.lab.plan import FleetPlan
 from fleet.lab.simulate_run import WARM_UP_SHARE, run_policy
 from fleet.lab.simulate_search import highest_load

@@ -1,0 +1,1 @@
+"""Capacity planning by simulation: `fleet plan`."""
