@@ -4,7 +4,8 @@ Two sources of events: tasks, in order of enqueueing, and results, in a heap (an
 What happens at an event is what `agent.scheduling` does, in its order: a task gets its deadline,
 then each of its nodes takes a subtask into its queue and serves; a result is observed, then its
 node serves, then its query hears of it. Where classes of queries are balanced there are two more
-(`_core.simulation_queries`): queries, in order of arrival, and the ends of queries, in another heap.
+(`_core.simulation_queries`): queries, in order of arrival, and the ends of queries, in another
+heap.
 """
 
 from libc.math cimport INFINITY, floor
