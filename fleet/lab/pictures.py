@@ -20,10 +20,10 @@ def pyplot(salt: str) -> Any:
     return plt
 
 
-def save(figure: Any, path: Path) -> None:
-    """Write a figure and let go of it."""
+def save(figure: Any, path: Path, *, bottom: float = 0.0) -> None:
+    """Write a figure, with the share `bottom` of its height left free, and let go of it."""
     from matplotlib import pyplot as plt
 
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, bottom, 1, 1))
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
     plt.close(figure)

@@ -8,9 +8,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from agent.wire.base import Policy
 from fleet import exits, screen
-from fleet.lab.policies import POLICIES
+from fleet.lab.contenders import CONTENDERS, MAIN, PARTS, trainings
 from fleet.lab.provenance import now
 from fleet.lab.run_folder import RunFolderError
 from fleet.lab.simulate_points import KeptResults, Key, Result
@@ -18,13 +17,18 @@ from fleet.lab.simulate_report import Report
 from fleet.lab.simulate_results import paper_gains, sustained_loads, write
 from fleet.lab.simulate_run import Setting
 from fleet.lab.simulate_screen import SimulationScreen
+from fleet.lab.simulate_training import training_of
 from fleet.lab.simulate_units import Begun, Campaign, Unit, work
 from fleet.lab.simulate_workers import Done, WorkerError, Workers
 from fleet.lab.table_v import SIZES, OutOfRange, Reading, Size
 
+# Queries of a run by nodes: fewer where each has more subtasks.
+QUERIES: Final = {100: 100_000, 1_000: 100_000, 4_000: 50_000, 12_000: 30_000, 18_000: 30_000}
 # Loads of Fig. 10, queries/s, at the largest fleet, for some of the seeds.
-CURVE_LOADS_PER_S: Final = tuple(load / 2 for load in range(2, 15))
-CURVE_SEEDS: Final = 5
+CURVE_LOADS_PER_S: Final = (1.0, 2.0, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5)
+CURVE_SEEDS: Final = 2
+# Seeds of sanderling's parts by nodes: of those that the fast simulator can do, and of the others.
+PART_SEEDS: Final = {100: (10, 10), 1_000: (10, 5), 4_000: (10, 3)}
 
 
 class Options(Struct, frozen=True):
@@ -36,9 +40,9 @@ class Options(Struct, frozen=True):
     sizes: tuple[Size, ...]
     readings: tuple[Reading, ...]
     rules: tuple[OutOfRange, ...]
-    policies: tuple[Policy, ...]
+    contenders: tuple[str, ...]
     seeds: tuple[int, ...]
-    queries: int
+    queries: dict[int, int]
     jobs: int
 
 
@@ -50,18 +54,22 @@ def options(
     reading: Reading | Literal["both"],
     out_of_range: OutOfRange | Literal["both"],
     policies: tuple[str, ...],
+    parts: bool,
     seeds: int,
-    queries: int,
+    queries: int | None,
     seed: int,
     jobs: int,
 ) -> Options:
-    """What a command line means: `seeds` traces from `seed` on, all policies if it names none."""
+    """What a command line means: `seeds` traces from `seed` on, all policies if it names none, with
+    sanderling's `parts` or without; `queries` None is `QUERIES`."""
     words = ["fleet lab simulate"]
     if set(nodes) != {size.nodes for size in SIZES}:
         words += [f"--nodes {count}" for count in sorted(set(nodes))]
     words += [f"--reading {reading}", f"--out-of-range {out_of_range}"]
     words += [f"--policy {policy}" for policy in policies]
-    words += [f"--seeds {seeds}", f"--queries {queries}", f"--seed {seed}"]
+    words += ["--parts"] if parts else []
+    words += [f"--seeds {seeds}"] + ([f"--queries {queries}"] if queries else [])
+    words += [f"--seed {seed}"]
     return Options(
         command=" ".join(words),
         directory=directory,
@@ -69,9 +77,13 @@ def options(
         sizes=tuple(size for size in SIZES if size.nodes in nodes),
         readings=("query", "task") if reading == "both" else (reading,),
         rules=("clip", "resample") if out_of_range == "both" else (out_of_range,),
-        policies=tuple(policy for policy in POLICIES if policy in (policies or POLICIES)),
+        contenders=tuple(
+            name
+            for name in (*MAIN, *PARTS)
+            if (not policies or CONTENDERS[name].policy in policies) and (parts or name in MAIN)
+        ),
         seeds=tuple(range(seed, seed + seeds)),
-        queries=queries,
+        queries={nodes: queries or count for nodes, count in QUERIES.items()},
         jobs=jobs,
     )
 
@@ -114,13 +126,30 @@ def _run(options: Options, kept: KeptResults) -> None:
 
 
 def keys_of(options: Options) -> list[Key]:
-    """All results that are asked for: searches, and at the largest fleet curves."""
+    """All results that are asked for: training runs, searches, and at the largest fleet curves.
+
+    Curves and sanderling's parts are for the first reading only.
+    """
     keys = []
-    for size in options.sizes:
-        for seed in options.seeds:
-            for reading, rule in itertools.product(options.readings, options.rules):
-                setting = Setting(size, reading, rule, options.queries, seed)
-                keys += [Key(setting, policy, None) for policy in options.policies]
-                if size == options.sizes[-1] and seed in options.seeds[:CURVE_SEEDS]:
-                    keys += [Key(setting, policy, CURVE_LOADS_PER_S) for policy in options.policies]
+    for size, seed in itertools.product(options.sizes, options.seeds):
+        for reading, rule in itertools.product(options.readings, options.rules):
+            setting = Setting(size, reading, rule, options.queries[size.nodes], seed)
+            first = (reading, rule) == (options.readings[0], options.rules[0])
+            place = seed - options.seeds[0]
+            names = [
+                name
+                for name in options.contenders
+                if name in MAIN or (first and place < _part_seeds(name, size))
+            ]
+            if place == 0:
+                keys += [Key(training_of(setting), name, None) for name in trainings(names)]
+            keys += [Key(setting, name, None) for name in names]
+            if first and size == options.sizes[-1] and place < CURVE_SEEDS:
+                keys += [Key(setting, name, CURVE_LOADS_PER_S) for name in names if name in MAIN]
     return keys
+
+
+def _part_seeds(name: str, size: Size) -> int:
+    """For how many seeds a part of sanderling is measured."""
+    fast, slow = PART_SEEDS.get(size.nodes, (0, 0))
+    return slow if CONTENDERS[name].one_clock else fast

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any, Final
 
-from agent.wire.base import Policy
+from fleet.lab.contenders import colour, title
 from fleet.lab.pictures import COLOURS, pyplot, save
-from fleet.lab.policies import policy_colour, policy_name
 from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
 from fleet.lab.table_v import CLASSES
 
+# Panels of gains in a row.
+COLUMNS: Final = 3
 # Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
 TOP: Final = 1.6
 SALT: Final = "simulation"
@@ -19,14 +22,15 @@ SALT: Final = "simulation"
 def draw_latencies(report: Report, path: Path) -> None:
     """p99 of every class against the load, a row per variant and a line per policy."""
     plt = pyplot(SALT)
-    rows = len(report.variants)
+    variants = [variant for variant in report.variants if report.curve(variant, report.names[0])]
+    rows = len(variants)
     figure, grid = plt.subplots(
         rows, len(CLASSES), sharex=True, squeeze=False, figsize=(11, 0.6 + 2.7 * rows)
     )
-    for axes, variant in zip(grid, report.variants, strict=True):
+    for axes, variant in zip(grid, variants, strict=True):
         for k, (axis, kind) in enumerate(zip(axes, CLASSES, strict=True)):
-            for policy in report.policies:
-                _draw_curve(axis, report, variant, policy, k)
+            for name in report.names:
+                _draw_curve(axis, report, variant, name, k)
             axis.axhline(kind.slo_s, color="black", linewidth=0.9, linestyle=":")
             axis.set_ylim(0, TOP * kind.slo_s)
             axis.set_title(f"class {k + 1}, SLO {kind.slo_s:g} s", loc="left")
@@ -34,7 +38,8 @@ def draw_latencies(report: Report, path: Path) -> None:
         axes[0].set_ylabel(f"p99 latency, s\n({variant.name})")
     for axis in grid[-1]:
         axis.set_xlabel("queries per second")
-    grid[0, 0].legend(loc="upper left", frameon=False)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
     size = report.sizes[-1]
     figure.suptitle(
         f"Latency against load, {size.iads} IADs × {size.nodes_per_iad} nodes "
@@ -42,40 +47,45 @@ def draw_latencies(report: Report, path: Path) -> None:
         x=0.01,
         ha="left",
     )
-    save(figure, path)
+    save(figure, path, bottom=0.09 / rows)
 
 
-def _draw_curve(axis: Any, report: Report, variant: Variant, policy: Policy, k: int) -> None:
-    curve = report.curve(variant, policy)
+def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) -> None:
+    curve = report.curve(variant, name)
     loads = sorted(curve)
     means = [curve[load][k].mean for load in loads]
     halves = [curve[load][k].half_width or 0.0 for load in loads]
-    colour = policy_colour(policy)
-    axis.plot(loads, means, color=colour, linewidth=1.2, label=policy_name(policy))
+    axis.plot(loads, means, color=colour(name), linewidth=1.2, label=title(name))
     low = [mean - half for mean, half in zip(means, halves, strict=True)]
     high = [mean + half for mean, half in zip(means, halves, strict=True)]
-    axis.fill_between(loads, low, high, color=colour, alpha=0.2, linewidth=0)
+    axis.fill_between(loads, low, high, color=colour(name), alpha=0.2, linewidth=0)
 
 
 def draw_gains(report: Report, path: Path) -> None:
     """How much more EDFQ sustains than FIFO and SPR, and the others than EDFQ, by fleet."""
     plt = pyplot(SALT)
-    base: Policy = "edfq"
-    others = [policy for policy in report.policies if policy not in (*PAPER_GAINS, base)]
+    base = "edfq"
+    others = [name for name in report.names if name not in (*PAPER_GAINS, base)]
     pairs = [(base, theirs) for theirs in PAPER_GAINS] + [(ours, base) for ours in others]
-    figure, axes = plt.subplots(1, len(pairs), squeeze=False, figsize=(3.6 * len(pairs), 3.2))
-    for axis, (ours, theirs) in zip(axes[0], pairs, strict=True):
-        _draw_gain(axis, report, ours, theirs)
-        axis.set_title(f"{policy_name(ours)} over {policy_name(theirs)}", loc="left")
-        axis.set_xlabel("nodes")
+    rows = math.ceil(len(pairs) / COLUMNS)
+    figure, grid = plt.subplots(rows, COLUMNS, squeeze=False, figsize=(3.6 * COLUMNS, 3.1 * rows))
+    for axis, pair in itertools.zip_longest(grid.flat, pairs):
+        if pair is None:
+            axis.set_axis_off()
+            continue
+        _draw_gain(axis, report, *pair)
+        axis.set_title(" over ".join(map(title, pair)), loc="left")
         axis.spines[["top", "right"]].set_visible(False)
         axis.axhline(0, color="#999999", linewidth=0.6)
-    axes[0, 0].set_ylabel("more sustained load, %")
-    axes[0, 0].legend(loc="upper left", frameon=False)
+    for axes in grid:
+        axes[0].set_ylabel("more sustained load, %")
+    for axis in grid[-1]:
+        axis.set_xlabel("nodes")
+    grid[0, 0].legend(loc="upper left", frameon=False)
     save(figure, path)
 
 
-def _draw_gain(axis: Any, report: Report, ours: Policy, theirs: Policy) -> None:
+def _draw_gain(axis: Any, report: Report, ours: str, theirs: str) -> None:
     places = range(len(report.sizes))
     for n, variant in enumerate(report.variants):
         shift = 0.08 * (n - (len(report.variants) - 1) / 2)

@@ -12,7 +12,6 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct
 
-from agent.wire.base import Policy
 from fleet.lab.run_folder import RunFolderError
 from fleet.lab.simulate_run import VERSION, Point, Setting
 
@@ -22,20 +21,23 @@ LINE_BEGINS: Final = b'{"key":{'
 
 
 class Key(Struct, frozen=True):
-    """What a result depends on. `loads_per_s` are those of a curve; None for a search."""
+    """What a result depends on. `loads_per_s` are those of a curve; None for a search. With the
+    training's seed it is a training run."""
 
     setting: Setting
-    policy: Policy
+    contender: str = msgspec.field(name="policy")
     loads_per_s: tuple[float, ...] | None
     version: int = VERSION
 
 
 class Result(Struct, frozen=True):
-    """The points of a search with the load that it found, or those of a curve."""
+    """The points of a search with the load that it found, or those of a curve. Of a training run
+    also what it learnt: the advance of each class in s."""
 
     key: Key
     load_per_s: float | None
     points: tuple[Point, ...]
+    advance_s: tuple[float, ...] = ()
 
     @property
     def nearest(self) -> Point:

@@ -9,17 +9,15 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
-from agent.wire.base import Policy
-from fleet.lab.policies import POLICIES
+from fleet.lab.contenders import MAIN, OWN, PARTS
 from fleet.lab.simulate_points import Result
 from fleet.lab.simulate_run import Setting
 from fleet.lab.simulate_statistics import Interval, gain_percent, interval
+from fleet.lab.simulate_training import is_training
 from fleet.lab.table_v import CLASSES, SIZES, OutOfRange, Reading, Size
 
-# The policies of the literature; further ones are this project's.
-KNOWN: Final[tuple[Policy, ...]] = ("fifo", "spr", "tedfq", "edfq")
 # Table VI: EDFQ's gain in percent by nodes of the fleet.
-PAPER_GAINS: Final[dict[Policy, dict[int, float]]] = {
+PAPER_GAINS: Final[dict[str, dict[int, float]]] = {
     "fifo": {100: 31.25, 1_000: 53.36, 4_000: 79.89, 12_000: 110.19, 18_000: 144.51},
     "spr": {100: 38.68, 1_000: 43.38, 4_000: 43.25, 12_000: 22.37, 18_000: 28.61},
 }
@@ -50,20 +48,24 @@ def variant_of(setting: Setting) -> Variant:
 
 
 class Report:
-    """Results by fleet, variant and policy, in the order of the seeds."""
+    """Results by fleet, variant and contender, seed by seed."""
 
     def __init__(self, results: Sequence[Result]) -> None:
         self.results = results
-        self._searches: dict[tuple[Size, Variant, str], list[Result]] = {}
+        self.measured = [result for result in results if not is_training(result.key.setting)]
+        self._searches: dict[tuple[Size, Variant, str], dict[int, Result]] = {}
         self._curves: dict[tuple[Variant, str], list[Result]] = {}
+        self._trainings: dict[tuple[Size, Variant, str], Result] = {}
         for result in sorted(results, key=lambda result: result.key.setting.seed):
-            setting, policy = result.key.setting, result.key.policy
+            setting, name = result.key.setting, result.key.contender
             variant = variant_of(setting)
-            if result.key.loads_per_s is None:
-                at = (setting.size, variant, policy)
-                self._searches.setdefault(at, []).append(result)
+            at = (setting.size, variant, name)
+            if is_training(setting):
+                self._trainings[at] = result
+            elif result.key.loads_per_s is None:
+                self._searches.setdefault(at, {})[setting.seed] = result
             else:
-                self._curves.setdefault((variant, policy), []).append(result)
+                self._curves.setdefault((variant, name), []).append(result)
 
     @cached_property
     def sizes(self) -> list[Size]:
@@ -76,57 +78,81 @@ class Report:
         return [variant for variant in VARIANTS if any(at[1] == variant for at in self._searches)]
 
     @cached_property
-    def policies(self) -> list[Policy]:
-        """The policies in the order of results."""
-        return [policy for policy in POLICIES if any(at[2] == policy for at in self._searches)]
+    def names(self) -> list[str]:
+        """The main contenders in the order of results."""
+        return [name for name in MAIN if any(at[2] == name for at in self._searches)]
 
     @cached_property
-    def own(self) -> list[Policy]:
-        """This project's policies among them."""
-        return [policy for policy in self.policies if policy not in KNOWN]
+    def own(self) -> list[str]:
+        """This project's among them."""
+        return [name for name in self.names if name in OWN]
+
+    @cached_property
+    def part_sizes(self) -> list[Size]:
+        """The fleets where sanderling's parts were measured."""
+        return [
+            size
+            for size in self.sizes
+            if any(at[0] == size and at[2] in PARTS for at in self._searches)
+        ]
 
     @cached_property
     def seeds(self) -> list[int]:
-        """All seeds."""
-        return sorted({result.key.setting.seed for result in self.results})
+        """All seeds that were measured."""
+        return sorted({result.key.setting.seed for result in self.measured})
 
-    def loads(self, size: Size, variant: Variant, policy: Policy) -> list[float]:
-        """The highest sustained load of every seed, queries/s."""
-        return [found.load_per_s or 0.0 for found in self._searches[size, variant, policy]]
+    def queries(self, size: Size) -> int:
+        """Of a run."""
+        return next(r.key.setting.queries for r in self.measured if r.key.setting.size == size)
 
-    def load(self, size: Size, variant: Variant, policy: Policy) -> Interval:
+    def loads(self, size: Size, variant: Variant, name: str) -> dict[int, float]:
+        """The highest sustained load by seed, queries/s; empty where it was not measured."""
+        found = self._searches.get((size, variant, name), {})
+        return {seed: result.load_per_s or 0.0 for seed, result in found.items()}
+
+    def load(self, size: Size, variant: Variant, name: str) -> Interval:
         """The highest sustained load, queries/s."""
-        return interval(self.loads(size, variant, policy))
+        return interval(list(self.loads(size, variant, name).values()))
 
-    def gain(self, size: Size, variant: Variant, ours: Policy, theirs: Policy) -> Interval | None:
+    def gain(self, size: Size, variant: Variant, ours: str, theirs: str) -> Interval | None:
         """By how many percent `ours` sustains more, from pairs of the same seed; None if one of
         them is missing or sustains nothing."""
-        if not {ours, theirs} <= set(self.policies):
-            return None
-        base = self.loads(size, variant, theirs)
-        return gain_percent(self.loads(size, variant, ours), base) if all(base) else None
+        our_loads = self.loads(size, variant, ours)
+        their_loads = self.loads(size, variant, theirs)
+        seeds = [seed for seed in our_loads if seed in their_loads]
+        base = [their_loads[seed] for seed in seeds]
+        return (
+            gain_percent([our_loads[seed] for seed in seeds], base) if seeds and all(base) else None
+        )
 
-    def better(self, size: Size, variant: Variant) -> Policy | None:
+    def advances(self, size: Size, variant: Variant, name: str) -> tuple[float, ...] | None:
+        """What the training run of a contender learnt, in s by class."""
+        found = self._trainings.get((size, variant, name))
+        return None if found is None else found.advance_s
+
+    def better(self, size: Size, variant: Variant) -> str | None:
         """EDFQ or T-EDFQ, whichever sustains more on average; None unless both are there."""
-        rivals: tuple[Policy, ...] = ("edfq", "tedfq")
-        if not set(rivals) <= set(self.policies):
+        rivals = [self.loads(size, variant, name) for name in ("edfq", "tedfq")]
+        if not all(rivals):
             return None
-        return max(rivals, key=lambda policy: fmean(self.loads(size, variant, policy)))
+        edfq, tedfq = (fmean(loads.values()) for loads in rivals)
+        return "edfq" if edfq >= tedfq else "tedfq"
 
-    def ratios(self, size: Size, variant: Variant, policy: Policy) -> list[float]:
+    def ratios(self, size: Size, variant: Variant, name: str) -> list[float]:
         """p99 / SLO of each class at the point nearest to the sustained load, mean over seeds."""
-        nearest = [found.nearest.ratios for found in self._searches[size, variant, policy]]
+        found = self._searches[size, variant, name].values()
+        nearest = [result.nearest.ratios for result in found]
         return [fmean(of_class) for of_class in zip(*nearest, strict=True)]
 
-    def utilisation(self, size: Size, variant: Variant, policy: Policy) -> float:
+    def utilisation(self, size: Size, variant: Variant, name: str) -> float:
         """Of the busiest node at the point nearest to the sustained load, mean over seeds."""
-        found = self._searches[size, variant, policy]
+        found = self._searches[size, variant, name].values()
         return fmean(result.nearest.busiest_utilisation for result in found)
 
-    def curve(self, variant: Variant, policy: Policy) -> dict[float, list[Interval]]:
+    def curve(self, variant: Variant, name: str) -> dict[float, list[Interval]]:
         """p99 in s of each class by load, at the largest fleet."""
         by_load: dict[float, list[tuple[float, ...]]] = {}
-        for result in self._curves.get((variant, policy), []):
+        for result in self._curves.get((variant, name), []):
             for point in result.points:
                 by_load.setdefault(point.load_per_s, []).append(point.p99_s)
         return {

@@ -10,21 +10,23 @@ from typing import Final
 
 import numpy as np
 
-from agent.wire.base import Policy
-from fleet.lab.policies import policy_name
+from fleet.lab.contenders import title
 from fleet.lab.provenance import Provenance
+from fleet.lab.simulate_parts import advances, parts
 from fleet.lab.simulate_pictures import draw_gains, draw_latencies
 from fleet.lab.simulate_report import PAPER_GAINS, Report
 from fleet.lab.simulate_run import WARM_SAMPLES, WARM_UP_SHARE
 from fleet.lab.simulate_search import TOLERANCE
-from fleet.lab.simulate_statistics import Interval
-from fleet.lab.simulate_text import PAGE, differences
+from fleet.lab.simulate_text import PAGE, PARTS_PAGE, differences, gain_text, goals, load_text
+from fleet.lab.simulate_training import is_training
 from fleet.lab.table_v import CLASSES, Size, draw
 from fleet.lab.tables import Table
 
 NAME: Final = "simulation"
 # For the realised fanouts, which need no precision.
 FANOUT_QUERIES: Final = 20_000
+# What sanderling is compared with.
+BASES: Final = ("edfq", "tedfq")
 COLUMNS: Final = (
     "nodes",
     "iads",
@@ -65,13 +67,14 @@ def _rows(report: Report) -> Iterable[list[str]]:
         setting = result.key.setting
         size = setting.size
         run = "search" if result.key.loads_per_s is None else "curve"
+        run = "training" if is_training(setting) else run
         found = "" if result.load_per_s is None else f"{result.load_per_s:.4f}"
         for point in sorted(result.points, key=lambda point: point.load_per_s):
             yield [
                 *map(str, (size.nodes, size.iads, size.nodes_per_iad)),
                 setting.reading,
                 setting.out_of_range,
-                result.key.policy,
+                result.key.contender,
                 *map(str, (setting.seed, setting.queries)),
                 run,
                 f"{point.load_per_s:.4f}",
@@ -92,8 +95,13 @@ def page_of(report: Report, provenance: Provenance, processes: int) -> str:
     named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
     lasted = (
         f"{report.seconds / 60:.0f} min of one processor for {len(report.results)} results, "
-        f"{report.subtasks:.3g} subtasks; {processes} processes"
+        f"{report.subtasks:.3g} subtasks; {processes} process{'' if processes == 1 else 'es'}"
     )
+    of_parts = ""
+    if report.part_sizes:
+        tables = [parts(report, size) for size in report.part_sizes]
+        each = [f"**{table.title}**\n\n{table.markdown()}" for table in tables]
+        of_parts = PARTS_PAGE.format(parts="\n\n".join(each))
     return PAGE.format(
         name=NAME,
         provenance=provenance.table(
@@ -104,14 +112,30 @@ def page_of(report: Report, provenance: Provenance, processes: int) -> str:
         table_v=fanouts(report).markdown(),
         table_vi=paper_gains(report).markdown(),
         loads=sustained_loads(report).markdown(),
-        gains=all_gains(report).markdown(),
+        gains=own_gains(report).markdown(),
+        goals=goals(report),
+        advances=advances(report).markdown(),
+        parts=of_parts,
         binding=binding_classes(report).markdown(),
         differences=differences(report),
-        queries=f"{report.results[0].key.setting.queries:,}",
+        queries=_queries(report),
         warm_up=f"{100 * WARM_UP_SHARE:g}",
         samples=f"{WARM_SAMPLES:,}",
         tolerance=f"{100 * TOLERANCE:g}",
     )
+
+
+def _queries(report: Report) -> str:
+    """``100,000 queries a run at 100 and 1,000 nodes, 50,000 at 4,000``."""
+    fleets: dict[int, list[str]] = {}
+    for size in report.sizes:
+        fleets.setdefault(report.queries(size), []).append(f"{size.nodes:,}")
+    first, *others = (
+        (f"{count:,}", " and ".join(filter(None, [", ".join(nodes[:-1]), nodes[-1]])))
+        for count, nodes in fleets.items()
+    )
+    said = [f"{first[0]} queries a run at {first[1]} nodes"]
+    return ", ".join(said + [f"{count} at {nodes}" for count, nodes in others])
 
 
 def _fleet(size: Size) -> str:
@@ -159,7 +183,7 @@ def paper_gains(report: Report) -> Table:
 
     headings = ["fanouts", "nodes (IADs × nodes)"]
     for theirs in PAPER_GAINS:
-        headings += [f"over {policy_name(theirs)}", "paper"]
+        headings += [f"over {title(theirs)}", "paper"]
     return Table("EDFQ's gain beside the paper's", tuple(headings), list(rows()), left=2)
 
 
@@ -169,34 +193,30 @@ def sustained_loads(report: Report) -> Table:
     def rows() -> Iterable[Sequence[str]]:
         for variant in report.variants:
             for size in report.sizes:
-                loads = [report.load(size, variant, policy) for policy in report.policies]
+                loads = [report.load(size, variant, name) for name in report.names]
                 yield variant.name, _fleet(size), *(load_text(load) for load in loads)
 
-    names = [policy_name(policy) for policy in report.policies]
-    headings = ("fanouts", "nodes (IADs × nodes)", *names)
+    headings = ("fanouts", "nodes (IADs × nodes)", *map(title, report.names))
     return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
 
 
-def all_gains(report: Report) -> Table:
-    """Every comparison, this project's policies included."""
-
-    pairs: list[tuple[Policy, Policy]] = [("edfq", "fifo"), ("edfq", "spr"), ("edfq", "tedfq")]
-    pairs += [(ours, theirs) for ours in report.own for theirs in ("fifo", "edfq", "tedfq")]
+def own_gains(report: Report) -> Table:
+    """What this project's policy gains over EDFQ, T-EDFQ and the better of the two."""
 
     def rows() -> Iterable[Sequence[str]]:
         for variant in report.variants:
             for size in report.sizes:
-                cells = [gain_text(report.gain(size, variant, *pair)) for pair in pairs]
+                cells = [gain_text(report.gain(size, variant, "tedfq", "edfq"))]
+                better = report.better(size, variant)
                 for ours in report.own:
-                    better = report.better(size, variant)
-                    gain = better and report.gain(size, variant, ours, better)
-                    cells.append(gain_text(gain or None))
-                yield variant.name, _fleet(size), *cells
+                    cells += [gain_text(report.gain(size, variant, ours, base)) for base in BASES]
+                yield variant.name, _fleet(size), *cells, title(better) if better else "–"
 
-    headings = [f"{policy_name(ours)} over {policy_name(theirs)}" for ours, theirs in pairs]
-    headings += [f"{policy_name(ours)} over the better of the two" for ours in report.own]
-    headings = ["fanouts", "nodes (IADs × nodes)", *headings]
-    return Table("Gains in sustained load", tuple(headings), list(rows()), left=2)
+    headings = ["T-EDFQ over EDFQ"]
+    for ours in report.own:
+        headings += [f"{title(ours)}: over {title(base)}" for base in BASES]
+    headings = ["fanouts", "nodes (IADs × nodes)", *headings, "better of the two"]
+    return Table("Sanderling's gains in sustained load", tuple(headings), list(rows()), left=2)
 
 
 def binding_classes(report: Report) -> Table:
@@ -206,30 +226,16 @@ def binding_classes(report: Report) -> Table:
         for variant in report.variants:
             for size in report.sizes:
                 cells = []
-                for policy in report.policies:
-                    ratios = report.ratios(size, variant, policy)
+                for name in report.names:
+                    ratios = report.ratios(size, variant, name)
                     most = max(ratios)
                     cells.append(
                         " ".join(f"**{r:.2f}**" if r == most else f"{r:.2f}" for r in ratios)
                     )
-                busiest = report.utilisation(size, variant, report.policies[-1])
+                busiest = report.utilisation(size, variant, report.names[-1])
                 yield variant.name, _fleet(size), *cells, f"{100 * busiest:.0f} %"
 
-    names = [policy_name(policy) for policy in report.policies]
+    names = [title(name) for name in report.names]
     last = f"busiest node, {names[-1]}"
     headings = ("fanouts", "nodes (IADs × nodes)", *names, last)
     return Table("p99 / SLO by class", headings, list(rows()), left=2)
-
-
-def load_text(load: Interval) -> str:
-    """``7.19 ± 0.05``."""
-    half = "" if load.half_width is None else f" ± {load.half_width:.2f}"
-    return f"{load.mean:.2f}{half}"
-
-
-def gain_text(gain: Interval | None) -> str:
-    """``+31.2 ± 1.4 %``; a dash for none."""
-    if gain is None:
-        return "–"
-    half = "" if gain.half_width is None else f" ± {gain.half_width:.1f}"
-    return f"{gain.mean:+.1f}{half} %".replace("-", "−")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from msgspec import Struct
 
 from _core.orderstats import UnloadedModel
-from _core.simulation import Run, ServiceTimes, Trace, simulate_nodes
+from _core.simulation import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
+from fleet.lab.contenders import CONTENDERS, Contender
 from fleet.lab.simulate_search import highest_load
 from fleet.lab.table_v import (
     CAPACITY_PER_S,
@@ -81,15 +82,37 @@ class World:
             queries=setting.queries,
             seed=setting.seed,
         )
-        self.services = [ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S])]
+        self.services = services(known=0.0)
         self.node_service = np.zeros(setting.size.nodes, dtype=np.int32)
         self.unloaded_s = unloaded_s(self.draw, setting.seed)
         self.counted = np.arange(setting.queries) >= WARM_UP_SHARE * setting.queries
 
-    def point(self, policy: str, load_per_s: float) -> Point:
-        """Run the trace at a load. ValueError if a class has no query that counts."""
+    def run(self, contender: Contender, load_per_s: float, advance_s: Sequence[float] = ()) -> Run:
+        """Run the trace at a load. `advance_s` is by class; none are advanced where it is empty."""
+        draw = self.draw
+        self.services = services(contender.known)
+        advances = np.array(advance_s)[draw.query_class[draw.task_query]] if advance_s else None
+        if not contender.one_clock:
+            assert contender.demotion in ("never", "node")
+            return run_policy(
+                self, contender.policy, load_per_s, advance_s=advances, demotion=contender.demotion
+            )
+        return simulate_events(
+            draw.trace(load_per_s),
+            self.services,
+            self.node_service.data,
+            policy=contender.policy,
+            deadline_s=_deadline_s(self, load_per_s).data,
+            advance_s=None if advances is None else advances.data,
+            balance=contender.online,
+            demotion=contender.demotion,
+            seed=self.seed,
+        )
+
+    def point(self, name: str, load_per_s: float, advance_s: Sequence[float] = ()) -> Point:
+        """How contender `name` does at a load. ValueError if a class has no query that counts."""
         started_s = time.process_time()
-        run = run_policy(self, policy, load_per_s)
+        run = self.run(CONTENDERS[name], load_per_s, advance_s)
         latency_s = np.asarray(run.query_latency_s)
         of_class = [self.counted & (self.draw.query_class == k) for k in range(len(CLASSES))]
         if not all(chosen.any() for chosen in of_class):
@@ -109,12 +132,14 @@ class World:
             seconds=time.process_time() - started_s,
         )
 
-    def search(self, policy: str, start_per_s: float) -> tuple[float, list[Point]]:
-        """The highest load that `policy` sustains, queries/s, and the points that show it."""
+    def search(
+        self, name: str, start_per_s: float, advance_s: Sequence[float] = ()
+    ) -> tuple[float, list[Point]]:
+        """The highest load that `name` sustains, queries/s, and the points that show it."""
         points: list[Point] = []
 
         def ratio(load_per_s: float) -> float:
-            points.append(self.point(policy, load_per_s))
+            points.append(self.point(name, load_per_s, advance_s))
             return points[-1].worst
 
         # No trace is so lucky that it serves more than this.
@@ -160,19 +185,39 @@ class Scene(Protocol):
         """Of the service times."""
 
 
-def run_policy(scene: Scene, policy: str, load_per_s: float, *, record: bool = False) -> Run:
-    """Run the trace at a load under a policy: the one place that knows what a policy needs."""
-    draw = scene.draw
-    deadline_s = draw.enqueued_s(load_per_s) + draw.budget_s - scene.unloaded_s
+def run_policy(
+    scene: Scene,
+    policy: str,
+    load_per_s: float,
+    *,
+    advance_s: Floats | None = None,
+    demotion: Literal["never", "node"] = "node",
+    record: bool = False,
+) -> Run:
+    """Run the trace at a load under a policy, node by node: the one place that knows what a policy
+    needs. `advance_s`: by how much each task is advanced, where the policy asks."""
     return simulate_nodes(
-        draw.trace(load_per_s),
+        scene.draw.trace(load_per_s),
         scene.services,
         scene.node_service.data,
         policy=policy,
-        deadline_s=deadline_s.data,
+        deadline_s=_deadline_s(scene, load_per_s).data,
+        advance_s=None if advance_s is None else advance_s.data,
+        demotion=demotion,
         seed=scene.seed,
         record=record,
     )
+
+
+def _deadline_s(scene: Scene, load_per_s: float) -> Floats:
+    """[tasks] t_D."""
+    draw = scene.draw
+    return draw.enqueued_s(load_per_s) + draw.budget_s - scene.unloaded_s
+
+
+def services(known: float) -> list[ServiceTimes]:
+    """Table III's; a request's size tells `known` of the execution, as a share."""
+    return [ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S], known=known)]
 
 
 def unloaded_s(draw: Draw, seed: int) -> Floats:

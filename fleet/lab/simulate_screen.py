@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleet import screen
-from fleet.lab.policies import policy_name
+from fleet.lab.contenders import CONTENDERS, title
 from fleet.lab.simulate_points import Key, Result
 from fleet.lab.simulate_report import variant_of
+from fleet.lab.simulate_training import is_training
 
 # Points that a search takes, about.
 SEARCH_POINTS: Final = 4.5
+# How much longer a subtask takes where nodes have to do with each other, about.
+ONE_CLOCK: Final = 8.0
 
 
 class SimulationScreen:
@@ -76,14 +79,16 @@ class SimulationScreen:
 def weight(key: Key) -> float:
     """Work in a result, about: its runs times their subtasks."""
     runs = SEARCH_POINTS if key.loads_per_s is None else len(key.loads_per_s)
-    return runs * key.setting.queries * key.setting.size.nodes
+    cost = ONE_CLOCK if CONTENDERS[key.contender].one_clock else 1.0
+    return cost * runs * key.setting.queries * key.setting.size.nodes
 
 
 def describe(key: Key) -> str:
     """``18,000 nodes, one k_t a query, clipped, seed 3, EDFQ``."""
     setting = key.setting
     what = "" if key.loads_per_s is None else " curve"
+    seed = "training" if is_training(setting) else f"seed {setting.seed}"
     return (
-        f"{setting.size.nodes:,} nodes, {variant_of(setting).name}, seed {setting.seed}, "
-        f"{policy_name(key.policy)}{what}"
+        f"{setting.size.nodes:,} nodes, {variant_of(setting).name}, {seed}, "
+        f"{title(key.contender)}{what}"
     )

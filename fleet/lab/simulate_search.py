@@ -9,10 +9,12 @@ from typing import Final
 from msgspec import Struct
 
 # The bracket around the answer, as a share of the load.
-TOLERANCE: Final = 0.01
+TOLERANCE: Final = 0.02
 MOST_MEASUREMENTS: Final = 24
-# So often in a row a step may fall short; then the bracket is halved.
-MOST_SHORT: Final = 2
+# So often in a row a step within two measured loads may fall short; then the bracket is halved.
+MOST_SHORT: Final = 1
+# How much longer than one that fell short the next step is.
+STRETCH: Final = 3
 # How far beyond the expected answer to measure, as a share of the way to it.
 BEYOND: Final = 0.3
 # A load below this share of the limit is taken to be none.
@@ -38,7 +40,8 @@ def highest_load(
     `limit` is a load at which it surely is above 1, `start` a first guess below. The answer is
     interpolated between two measured loads (or one and the limit) at most `tolerance` apart.
     Queueing times go about as 1 / (limit - load), so 1 / ratio is about linear in the load: false
-    position on it takes three to five measurements; a step after one that fell short is doubled.
+    position on it takes three to five measurements. A policy that demotes keeps the ratio just
+    below 1 and then loses hold: there it is steps, each longer than the last, and then halves.
     """
     low: _End | None = None
     high = _End(limit, -1.0)
@@ -56,15 +59,15 @@ def highest_load(
         if low is None:
             if guess < LEAST_SHARE * limit:
                 return 0.0
-            guess = _below(end, limit, tolerance * 2**short)
+            guess = _below(end, limit, tolerance * STRETCH**short)
             continue
         root = _crossing(low, high)
         if high.load - low.load <= tolerance * root:
             return root
-        if short > MOST_SHORT:
+        if short > MOST_SHORT and high.load < limit:
             guess = (low.load + high.load) / 2.0
         else:
-            guess = _beyond(low, high, tolerance, 2**short)
+            guess = _beyond(low, high, tolerance, STRETCH**short)
     return 0.0 if low is None else _crossing(low, high)
 
 
@@ -87,4 +90,4 @@ def _below(end: _End, limit: float, margin: float) -> float:
     """A load that should be sustained where `end` is not: along the line to the limit, with slack
     -1 there; a little further down, at most by half."""
     rise = max(1.0 + end.slack, 1e-9) / (limit - end.load)
-    return max((end.load + end.slack / rise) * (1.0 - margin / 3.0), end.load / 2.0)
+    return max((end.load + end.slack / rise) * max(1.0 - margin / 3.0, 0.0), end.load / 2.0)

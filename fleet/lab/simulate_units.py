@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.wire.base import Policy
+from fleet.lab.contenders import CONTENDERS
 from fleet.lab.simulate_points import KeptResults, Key, Result
 from fleet.lab.simulate_run import FIRST_GUESS_PER_S, Setting, World
+from fleet.lab.simulate_training import is_training, train, training_of
 from fleet.lab.simulate_workers import Say
 
 
 class Unit(Struct, frozen=True):
-    """What is left to do with one trace. `starts_per_s`: first guesses of searches, by policy."""
+    """What is left to do with one trace. `starts_per_s`: first guesses of searches, by contender;
+    `advances_s`: those of each class, by training run."""
 
     setting: Setting
     keys: tuple[Key, ...]
-    starts_per_s: dict[Policy, float]
+    starts_per_s: dict[str, float]
+    advances_s: dict[str, tuple[float, ...]]
 
 
 class Begun(Struct, frozen=True):
@@ -34,19 +37,25 @@ def work(unit: Unit, say: Say) -> None:
     world = World(unit.setting)
     for key in unit.keys:
         say(Begun(key))
-        if key.loads_per_s is None:
-            start_per_s = unit.starts_per_s.get(key.policy, FIRST_GUESS_PER_S)
-            load_per_s, points = world.search(key.policy, start_per_s)
-            say(Result(key, load_per_s, tuple(points)))
-        else:
-            curve = tuple(world.point(key.policy, load) for load in key.loads_per_s)
-            say(Result(key, None, curve))
+        say(train(world, key) if is_training(unit.setting) else _measure(world, key, unit))
+
+
+def _measure(world: World, key: Key, unit: Unit) -> Result:
+    name = key.contender
+    advance_s = unit.advances_s.get(CONTENDERS[name].trained_as or "", ())
+    if key.loads_per_s is not None:
+        curve = tuple(world.point(name, load, advance_s) for load in key.loads_per_s)
+        return Result(key, None, curve)
+    start_per_s = unit.starts_per_s.get(name, FIRST_GUESS_PER_S)
+    load_per_s, points = world.search(name, start_per_s, advance_s)
+    return Result(key, load_per_s, tuple(points))
 
 
 class Campaign:
     """All results that are asked for, and those among them that are still to be made.
 
-    `first_seed` of a fleet goes before its other seeds: their searches start from its answers.
+    The training run of a fleet goes before its seeds, and `first_seed` before the others: their
+    searches start from its answers.
     """
 
     def __init__(self, keys: Sequence[Key], kept: KeptResults, first_seed: int) -> None:
@@ -70,11 +79,14 @@ class Campaign:
         """A unit that can be begun now; None if there is none."""
         for setting, keys in self._waiting.items():
             first = replace(setting, seed=self._first_seed)
-            if first != setting and (first in self._waiting or first in self._under_way):
+            training = training_of(setting)
+            before = set() if is_training(setting) else {training, first} - {setting}
+            if any(other in self._waiting or other in self._under_way for other in before):
                 continue
             del self._waiting[setting]
             self._under_way.add(setting)
-            return Unit(setting, tuple(keys), self._answers(first))
+            advances = self._advances(training)
+            return Unit(setting, tuple(keys), self._answers(first), advances)
         return None
 
     def done(self, unit: Unit) -> None:
@@ -85,10 +97,19 @@ class Campaign:
         """Keep a result."""
         self._kept.add(result)
 
-    def _answers(self, setting: Setting) -> dict[Policy, float]:
-        answers: dict[Policy, float] = {}
-        for key in self.keys:
-            result = self._kept.get(key) if key.setting == setting else None
-            if result is not None and result.load_per_s:
-                answers[key.policy] = result.load_per_s
-        return answers
+    def _answers(self, setting: Setting) -> dict[str, float]:
+        return {
+            result.key.contender: result.load_per_s
+            for result in self._results_of(setting)
+            if result.load_per_s
+        }
+
+    def _advances(self, training: Setting) -> dict[str, tuple[float, ...]]:
+        return {result.key.contender: result.advance_s for result in self._results_of(training)}
+
+    def _results_of(self, setting: Setting) -> list[Result]:
+        return [
+            result
+            for key in self.keys
+            if key.setting == setting and (result := self._kept.get(key)) is not None
+        ]

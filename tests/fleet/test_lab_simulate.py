@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fleet.commands import run
 from fleet.lab import lab_commands, simulate
-from fleet.lab.policies import POLICIES
+from fleet.lab.contenders import CONTENDERS, MAIN, OWN, PARTS
 from fleet.lab.run_folder import RunFolderError
 from fleet.lab.simulate_points import NAME, KeptResults, Key, Result
 from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
@@ -38,7 +38,7 @@ def command(folder: Path, *more: str) -> list[str]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small run."""
     folder = tmp_path_factory.mktemp("simulate")
-    assert run(command(folder)) == 0
+    assert run(command(folder, "--parts")) == 0
     return folder
 
 
@@ -50,10 +50,14 @@ def test_a_run_writes_data_pictures_and_a_page(done: Path) -> None:
         for row in rows
         if row["run"] == "search"
     }
-    assert len(searches) == 2 * 2 * len(POLICIES) * 2
+    parts = {100: 2 * len(PARTS), 1_000: 2 * len(PARTS)}
+    assert len(searches) == 2 * 2 * len(MAIN) * 2 + sum(parts.values())
     curves = [row for row in rows if row["run"] == "curve"]
     assert {row["nodes"] for row in curves} == {"1000"}
-    assert len(curves) == 2 * len(POLICIES) * 2 * len(simulate.CURVE_LOADS_PER_S)
+    assert len(curves) == len(MAIN) * 2 * len(simulate.CURVE_LOADS_PER_S)
+    trainings = {(r["nodes"], r["reading"], r["policy"]) for r in rows if r["run"] == "training"}
+    learners = {CONTENDERS[name].trained_as for name in CONTENDERS} - {None}
+    assert len(trainings) == 2 * len(learners) + 2 * len(OWN)
     for name in ("simulation.svg", "simulation_gains.svg"):
         assert ET.parse(done / name).getroot().tag.endswith("svg")
     page = (done / "simulation.md").read_text()
@@ -67,7 +71,7 @@ def test_a_second_run_makes_nothing_again_and_writes_the_same(
     done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = (done / NAME).read_bytes()
-    assert run(command(done, "--results", str(tmp_path))) == 0
+    assert run(command(done, "--parts", "--results", str(tmp_path))) == 0
     out = capsys.readouterr().out
     count = len(kept.splitlines())
     assert f"{count} results, {count} of them from before" in out
@@ -80,7 +84,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_answers(done: Path, tmp_path
     lines = (done / NAME).read_bytes().splitlines(keepends=True)
     # By a crash: in the middle of a line.
     (tmp_path / NAME).write_bytes(b"".join(lines[: len(lines) // 2])[:-7])
-    assert run(command(tmp_path)) == 0
+    assert run(command(tmp_path, "--parts")) == 0
     assert (tmp_path / "simulation.csv").read_bytes() == (done / "simulation.csv").read_bytes()
     with KeptResults(tmp_path) as kept:
         assert len(list(kept)) == len(lines)
@@ -130,7 +134,7 @@ def test_gains_are_taken_seed_by_seed() -> None:
     ]
     report = Report(results)
     assert report.variants == [CLIPPED]
-    assert report.loads(SIZES[0], CLIPPED, "edfq") == [6.0, 7.0, 9.0]
+    assert report.loads(SIZES[0], CLIPPED, "edfq") == {1: 6.0, 2: 7.0, 3: 9.0}
     gain = report.gain(SIZES[0], CLIPPED, "edfq", "fifo")
     assert gain == gain_percent(loads["edfq"], loads["fifo"])
     assert report.gain(SIZES[0], CLIPPED, "edfq", "spr") is None
@@ -227,6 +231,7 @@ def test_the_command_on_the_page_asks_the_same_again(tmp_path: Path) -> None:
         reading="task",
         out_of_range="resample",
         policies=("edfq", "fifo"),
+        parts=True,
         seeds=3,
         queries=5_000,
         seed=7,
@@ -234,8 +239,9 @@ def test_the_command_on_the_page_asks_the_same_again(tmp_path: Path) -> None:
     )
     assert asked.command == (
         "fleet lab simulate --nodes 100 --nodes 4000 --reading task --out-of-range resample "
-        "--policy edfq --policy fifo --seeds 3 --queries 5000 --seed 7"
+        "--policy edfq --policy fifo --parts --seeds 3 --queries 5000 --seed 7"
     )
     assert (asked.sizes, asked.readings) == ((SIZES[0], SIZES[2]), ("task",))
     assert asked.rules == ("resample",)
-    assert (asked.policies, asked.seeds) == (("fifo", "edfq"), (7, 8, 9))
+    assert (asked.contenders, asked.seeds) == (("fifo", "edfq"), (7, 8, 9))
+    assert set(asked.queries.values()) == {5_000}
