@@ -57,8 +57,9 @@ def test_after_a_step_violations_are_back_and_pods_do_not_flap(seed: int) -> Non
             assert row.missed_until_settled_percent is not None
             assert row.missed_until_settled_percent > RULES.above_percent
         for row in (first, up, top, down, last):
-            # A number that fails, and is tried once more when patience is over.
             assert row.reversals <= 2
+    # Slow requests in a row may look like a step up: a pod comes, and goes when they are over.
+    assert sum(row.reversals == 2 for row in rows) <= 1
     settling_s = WINDOWS_TO_SETTLE * RULES.window_s
     for number in range(len(STEPS)):
         start_s = number * STEP_S + settling_s
