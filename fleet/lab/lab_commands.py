@@ -126,6 +126,14 @@ def _policy(text: str) -> str:
     help="Only this policy; give it again for more.",
 )
 @click.option(
+    "--real",
+    "real",
+    type=Parsed("policy", _policy),
+    multiple=True,
+    help="Only this policy on real processes, the others in virtual time only; give it again for "
+    "more.",
+)
+@click.option(
     "--rate",
     "rates_per_s",
     type=click.FloatRange(0, 1_000, min_open=True),
@@ -172,6 +180,7 @@ def _policy(text: str) -> str:
 @results_folder("testbed.csv, .svg and .md (with --sized testbed-sized) go")
 def testbed(
     policies: tuple[str, ...],
+    real: tuple[str, ...],
     rates_per_s: tuple[float, ...],
     around_percent: tuple[float, ...],
     seconds: int | None,
@@ -197,6 +206,7 @@ def testbed(
     return sweep_options.run(
         sweep_options.Asked(
             policies,
+            real,
             rates_per_s,
             around_percent,
             seconds,

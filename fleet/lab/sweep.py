@@ -52,12 +52,13 @@ BETWEEN_S: Final = 2.0
 
 class Options(Struct, frozen=True):
     """What the command was asked. Without `rates_per_s` each policy is run at `around_percent` of
-    its own highest rate in virtual time."""
+    its own highest rate in virtual time. Only those in `real` are run on real processes."""
 
     plan: FleetPlan
     directory: Path
     results: Path
     policies: tuple[Policy, ...]
+    real: tuple[Policy, ...]
     rates_per_s: tuple[float, ...]
     around_percent: tuple[float, ...]
     seconds: float
@@ -84,7 +85,7 @@ def _run(options: Options, show: DemoScreen) -> None:
     show.heading("1  Virtual time: the same schedulers, no measurement")
     with workers(options.processes, perform) as perform_all:
         curves = {p: _curve(options, p, perform_all, show) for p in options.policies}
-    rates = rates_of(options, curves)
+    rates = rates_of(options, {policy: curves[policy] for policy in options.real})
     turns = [
         _with_table_iii(turn)
         for turn in turns_of(rates, options.seed, options.seconds, options.learning_s)
@@ -104,7 +105,7 @@ def _run(options: Options, show: DemoScreen) -> None:
         options.learning_s,
         options.seed,
         options.effort,
-        [PolicyRuns(policy, curve, pairs[policy]) for policy, curve in curves.items()],
+        [PolicyRuns(policy, curve, pairs.get(policy, [])) for policy, curve in curves.items()],
         steps,
     )
     show.heading("3  Results")
@@ -197,7 +198,7 @@ def _measure(
         folders = {iad: bed.records(iad) for iad in iads}
     # Masters that have ended have written all of their records.
     steps = None
-    if TABLE_III_POLICY in options.policies:
+    if TABLE_III_POLICY in options.real:
         records = {iad: read_records(folder) for iad, folder in folders.items()}
         run_name = f"{TABLE_III_POLICY}@{TABLE_III_RATE_PER_S:g}"
         steps = steps_of(records, iads[-1], run_name)

@@ -25,6 +25,7 @@ class Asked(Struct, frozen=True):
     """The options as they were given; None and () stand for defaults."""
 
     policies: tuple[str, ...] = ()
+    real: tuple[str, ...] = ()
     rates_per_s: tuple[float, ...] = ()
     around_percent: tuple[float, ...] = AROUND_PERCENT
     seconds: int | None = None
@@ -56,12 +57,14 @@ def options_of(asked: Asked) -> sweep.Options:
     if asked.quick and around == AROUND_PERCENT:
         around = (0.0,)
     # In the order of the results, each once.
-    policies = tuple(p for p in POLICIES if not asked.policies or p in asked.policies)
+    chosen = {*asked.policies, *asked.real} if asked.policies else set(POLICIES)
+    policies = tuple(p for p in POLICIES if p in chosen)
     return sweep.Options(
         plan=sized(building_fleet()) if asked.sized else building_fleet(),
         directory=asked.directory,
         results=asked.results or asked.directory,
         policies=policies,
+        real=tuple(p for p in policies if not asked.real or p in asked.real),
         rates_per_s=tuple(sorted(set(asked.rates_per_s))),
         around_percent=tuple(sorted(set(around))),
         seconds=float(seconds),
@@ -91,6 +94,7 @@ def command_line(asked: Asked) -> str:
     """The command that repeats the run."""
     words = ["fleet lab testbed"]
     words += [f"--policy {policy}" for policy in asked.policies]
+    words += [f"--real {policy}" for policy in asked.real]
     words += [f"--rate {rate:g}" for rate in asked.rates_per_s]
     if asked.around_percent != AROUND_PERCENT:
         words += [f"--around {percent:g}" for percent in asked.around_percent]

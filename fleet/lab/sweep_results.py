@@ -92,23 +92,24 @@ class Analysis:
 
     def _found(self, each: PolicyRuns) -> Found:
         real, removed, virtual, _ = SOURCES
-        return Found(
-            each.policy,
-            {
-                real: measured([pair.real for pair in each.pairs], self.blocks),
-                removed: corrected(each.curve, self.curve_blocks, each.pairs, self.blocks),
-                virtual: measured(each.curve, self.curve_blocks),
-            },
-        )
+        sources = {}
+        if each.pairs:
+            sources[real] = measured([pair.real for pair in each.pairs], self.blocks)
+            sources[removed] = corrected(each.curve, self.curve_blocks, each.pairs, self.blocks)
+        sources[virtual] = measured(each.curve, self.curve_blocks)
+        return Found(each.policy, sources)
 
     def blocks_for(self, run: Run) -> Blocks:
         """The blocks of its kind of run."""
         return self.blocks if run.source == "real" else self.curve_blocks
 
     def gain(self, over: Policy, base: Policy, source: str) -> Interval | None:
-        """How much more `over` sustains, in percent; None if one of them was not run."""
+        """How much more `over` sustains, in percent; None if one of them was not run
+        so."""
         rates: dict[Policy, Floats] = {
-            each.policy: each.sources[source].overall for each in self.found
+            each.policy: each.sources[source].overall
+            for each in self.found
+            if source in each.sources
         }
         if over not in rates or base not in rates:
             return None
@@ -186,7 +187,7 @@ def verdicts(analysis: Analysis) -> Iterator[str]:
     """Each goal beside what came out, in a sentence."""
     for over, base, goal in GOALS:
         gains = [analysis.gain(over, base, source) for source in SOURCES[:-1]]
-        if gains[0] is None:
+        if all(found is None for found in gains):
             continue
         said = "; ".join(
             f"{source} {_gain(found)}" for source, found in zip(SOURCES, gains, strict=False)

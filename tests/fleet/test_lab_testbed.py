@@ -110,8 +110,8 @@ def test_p99_is_the_nearest_rank_everywhere(n: int) -> None:
 )
 def test_a_resample_repeats_whole_blocks(n: int, length: int) -> None:
     run = made("fifo", 1.0, 1.0, n=n)
-    blocks = Blocks(n, seed=3, resamples=50)
-    assert blocks.counts.shape == (51, -(-n // length))
+    blocks = Blocks(n, seed=3, resamples=20)
+    assert blocks.counts.shape == (21, -(-n // length))
     for row, counts in enumerate(blocks.counts):
         repeated = np.concatenate(
             [np.repeat(np.arange(len(counts)), counts)[:, None] * length + np.arange(length)]
@@ -522,6 +522,26 @@ def experiment_of(*highest: tuple[Policy, float]) -> Experiment:
     return Experiment(origin, "testbed", 60.0, 30.0, 1, Effort(9_000, 1, 1, 1), policies, None)
 
 
+def test_a_policy_without_real_runs_has_its_virtual_row_only() -> None:
+    experiment = experiment_of(("fifo", 10.0), ("edfq", 13.6))
+    fifo, edfq = experiment.policies
+    analysis = Analysis(experiment._replace(policies=[fifo._replace(pairs=[]), edfq]))
+    assert [row[:2] for row in table_iv(analysis).rows][:2] == [
+        ("FIFO", "virtual"),
+        ("FIFO", "paper"),
+    ]
+    [row] = table_gains(analysis).rows
+    assert row[1:3] == ("–", "–")
+    assert re.match(r"\+\d+ \(", row[3])
+    asked = Asked(policies=("fifo",), real=("edfq",), sized=True)
+    assert options_of(asked).policies == ("fifo", "edfq")
+    assert options_of(asked).real == ("edfq",)
+    assert options_of(Asked(real=("edfq",))).policies == get_args(Policy)
+    assert options_of(asked).command == (
+        "fleet lab testbed --policy fifo --real edfq --sized --seed 1"
+    )
+
+
 def test_tables_files_and_picture_of_an_experiment(tmp_path: Path) -> None:
     experiment = experiment_of(("fifo", 10.0), ("edfq", 13.6))
     analysis = Analysis(experiment)
@@ -556,7 +576,7 @@ def test_tables_files_and_picture_of_an_experiment(tmp_path: Path) -> None:
 
 def test_a_short_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = replace(
-        options_of(Asked(policies=("fifo", "edfq"), rates_per_s=(15.6,), seconds=2, processes=1)),
+        options_of(Asked(policies=("fifo", "edfq"), rates_per_s=(15.6,), seconds=1, processes=1)),
         learning_s=0.5,
         plan=PLAN,
         directory=tmp_path / "run",
