@@ -18,6 +18,9 @@ cdef struct Balance:
     double finished               # queries, up to where the moving average forgets
     double missed                 # of all that ever finished
 
+# An advance within what it may be for an SLO or a budget of so many seconds.
+cdef double limited_advance_c(double advance_s, double budget_s) noexcept nogil
+
 cdef void balance_init(Balance *b) noexcept nogil
 
 # Begins class `c` < CLASSES anew, at most `count`. `slo_s` > 0, 0 < `allowed` < 1.

@@ -25,6 +25,16 @@ cdef double LEAST_SHARE = 0.01
 cdef double FURTHEST = 0.5
 
 
+cdef double limited_advance_c(double advance_s, double budget_s) noexcept nogil:
+    return min(max(advance_s, -FURTHEST * budget_s), FURTHEST * budget_s)
+
+
+def limited_advance(double advance_s, double budget_s):
+    """An advance (s), limited to half of the budget (s) either way; what a task scheduler makes of
+    one that somebody else has learnt. O(1)."""
+    return limited_advance_c(advance_s, budget_s)
+
+
 cdef void balance_init(Balance *b) noexcept nogil:
     memset(b, 0, sizeof(Balance))
 
@@ -73,9 +83,7 @@ cdef void _advance(Balance *b, int c) noexcept nogil:
     for i in range(b.count):
         mean_s += q[i].share * q[i].advance_s / total
     for i in range(b.count):
-        q[i].advance_s = max(
-            -FURTHEST * q[i].slo_s, min(q[i].advance_s - mean_s, FURTHEST * q[i].slo_s)
-        )
+        q[i].advance_s = limited_advance_c(q[i].advance_s - mean_s, q[i].slo_s)
 
 
 cdef class ClassBalance:

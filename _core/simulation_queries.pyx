@@ -8,15 +8,18 @@ when it ends whether it missed.
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 
-from _core.balance cimport CLASSES, balance_finished, balance_init, balance_set_class
+from _core.balance cimport (
+    CLASSES,
+    balance_finished,
+    balance_init,
+    balance_set_class,
+    limited_advance_c,
+)
 from _core.edf cimport edf_free, edf_init, edf_pop, edf_push
 from _core.trace cimport DEFAULT_PERCENTILE
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
-
-# As agent.scheduling.task_entry: how far a task may be advanced or held back, of its budget.
-cdef double FURTHEST_ADVANCE = 0.5
 
 
 cdef int queries_init(Queries *q, const TraceData *t) noexcept nogil:
@@ -101,5 +104,6 @@ cdef void queries_end_first(Queries *q) noexcept nogil:
 
 
 cdef double queries_advance_s(const Queries *q, int32_t task) noexcept nogil:
-    cdef double furthest_s = FURTHEST_ADVANCE * q.t.task_budget_s[task]
-    return min(max(q.query[q.t.task_query[task]].advance_s, -furthest_s), furthest_s)
+    return limited_advance_c(
+        q.query[q.t.task_query[task]].advance_s, q.t.task_budget_s[task]
+    )

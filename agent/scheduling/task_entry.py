@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from _core.balance import limited_advance
 from agent.scheduling.deadlines import Deadline
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
@@ -17,9 +18,6 @@ from agent.wire.messages import AreaResult, Gap, Missing, Task
 if TYPE_CHECKING:
     from agent.scheduling.nodes import Node
 
-
-# Of its budget: how far a task may be advanced or held back.
-FURTHEST_ADVANCE: Final = 0.5
 
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
@@ -45,8 +43,7 @@ class TaskEntry:
         self.channels = task.channels
         self.budget_s = task.budget_ms / 1e3
         # Of another's making: it may advance its own classes so far and no further.
-        furthest_s = FURTHEST_ADVANCE * self.budget_s
-        self.advance_s = min(max(task.advance_ms / 1e3, -furthest_s), furthest_s)
+        self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
         # What its subtasks are expected to take goes by this (`DeadlineEstimator.expected_s`).
         self.size = task.window.length_s
         # One of its subtasks was demoted: the others need not hurry either.

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from _core.balance import ClassBalance
+from _core.balance import ClassBalance, limited_advance
 
 
 def balance(*classes: tuple[float, float]) -> ClassBalance:
@@ -104,3 +104,9 @@ def test_bad_arguments() -> None:
         b.set_class(number, 1.0, 0.5)
     with pytest.raises(ValueError, match="nor the next"):
         b.set_class(ClassBalance.MOST_CLASSES, 1.0, 0.5)
+
+
+def test_an_advance_is_limited_to_half_of_the_budget() -> None:
+    assert limited_advance(0.1, 0.5) == 0.1
+    assert limited_advance(1e306, 0.5) == 0.25
+    assert limited_advance(-0.3, 0.5) == -0.25
