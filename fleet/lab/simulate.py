@@ -146,7 +146,8 @@ def keys_of(options: Options) -> list[Key]:
             keys += [Key(setting, name, None) for name in names]
             if first and size == options.sizes[-1] and place < CURVE_SEEDS:
                 keys += [Key(setting, name, CURVE_LOADS_PER_S) for name in names if name in MAIN]
-    return keys
+    # All readings have the training runs in common.
+    return list(dict.fromkeys(keys))
 
 
 def _part_seeds(name: str, size: Size) -> int:

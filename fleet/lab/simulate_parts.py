@@ -59,13 +59,12 @@ def advances(report: Report) -> Table:
     """What was learnt for each class by the main contenders."""
 
     def rows() -> Iterable[Sequence[str]]:
-        for variant in report.variants:
-            for size in report.sizes:
-                cells = [_advances(report.advances(size, variant, name)) for name in report.own]
-                yield variant.name, f"{size.nodes:,}", *cells
+        for size in report.sizes:
+            cells = [_advances(report.advances(size, name)) for name in report.own]
+            yield f"{size.nodes:,}", *cells
 
-    headings = ("fanouts", "nodes", *map(title, report.own))
-    return Table("Advances in ms", headings, list(rows()), left=2)
+    headings = ("nodes", *map(title, report.own))
+    return Table("Advances in ms", headings, list(rows()))
 
 
 def _advances(of_class: tuple[float, ...] | None) -> str:

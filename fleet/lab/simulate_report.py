@@ -55,13 +55,13 @@ class Report:
         self.measured = [result for result in results if not is_training(result.key.setting)]
         self._searches: dict[tuple[Size, Variant, str], dict[int, Result]] = {}
         self._curves: dict[tuple[Variant, str], list[Result]] = {}
-        self._trainings: dict[tuple[Size, Variant, str], Result] = {}
+        self._trainings: dict[tuple[Size, str], Result] = {}
         for result in sorted(results, key=lambda result: result.key.setting.seed):
             setting, name = result.key.setting, result.key.contender
             variant = variant_of(setting)
             at = (setting.size, variant, name)
             if is_training(setting):
-                self._trainings[at] = result
+                self._trainings[setting.size, name] = result
             elif result.key.loads_per_s is None:
                 self._searches.setdefault(at, {})[setting.seed] = result
             else:
@@ -125,9 +125,9 @@ class Report:
             gain_percent([our_loads[seed] for seed in seeds], base) if seeds and all(base) else None
         )
 
-    def advances(self, size: Size, variant: Variant, name: str) -> tuple[float, ...] | None:
+    def advances(self, size: Size, name: str) -> tuple[float, ...] | None:
         """What the training run of a contender learnt, in s by class."""
-        found = self._trainings.get((size, variant, name))
+        found = self._trainings.get((size, name))
         return None if found is None else found.advance_s
 
     def better(self, size: Size, variant: Variant) -> str | None:

@@ -24,9 +24,9 @@ TIMES_AS_LONG: Final = {100: 10, 1_000: 2}
 
 
 def training_of(setting: Setting) -> Setting:
-    """The training run for measurements of this setting."""
-    times = TIMES_AS_LONG.get(setting.size.nodes, 1)
-    return replace(setting, seed=SEED, queries=times * setting.queries)
+    """The training run for measurements of this setting, one for all readings of the fanouts."""
+    queries = TIMES_AS_LONG.get(setting.size.nodes, 1) * setting.queries
+    return Setting(setting.size, "query", "clip", queries, SEED)
 
 
 def is_training(setting: Setting) -> bool:

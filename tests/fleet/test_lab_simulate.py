@@ -57,7 +57,7 @@ def test_a_run_writes_data_pictures_and_a_page(done: Path) -> None:
     assert len(curves) == len(MAIN) * 2 * len(simulate.CURVE_LOADS_PER_S)
     trainings = {(r["nodes"], r["reading"], r["policy"]) for r in rows if r["run"] == "training"}
     learners = {CONTENDERS[name].trained_as for name in CONTENDERS} - {None}
-    assert len(trainings) == 2 * len(learners) + 2 * len(OWN)
+    assert len(trainings) == 2 * len(learners)
     for name in ("simulation.svg", "simulation_gains.svg"):
         assert ET.parse(done / name).getroot().tag.endswith("svg")
     page = (done / "simulation.md").read_text()

@@ -91,6 +91,7 @@ def test_training_has_a_seed_of_its_own_and_more_queries_where_they_are_cheap() 
     assert not is_training(SETTING)
     largest = replace(SETTING, size=SIZES[-1])
     assert training_of(largest) == replace(largest, seed=SEED)
+    assert training_of(replace(SETTING, reading="task")) == training
     assert trainings(["edfq", "sizes-task", "demotion", "half"]) == ("sanderling-sizes", "half")
 
 
@@ -136,7 +137,7 @@ def test_training_runs_are_not_results() -> None:
     report = Report([result("sanderling", 1, 8.0), replace(training, advance_s=ADVANCE_S)])
     assert report.seeds == [1]
     assert report.loads(SIZES[0], CLIPPED, "sanderling") == {1: 8.0}
-    assert report.advances(SIZES[0], CLIPPED, "sanderling") == ADVANCE_S
+    assert report.advances(SIZES[0], "sanderling") == ADVANCE_S
 
 
 def test_parts_are_paired_over_the_seeds_that_both_have() -> None:
