@@ -13,6 +13,8 @@ from fleet.lab.sweep_results import SOURCES, Analysis, Experiment, Found, Policy
 
 PANELS_A_ROW = 3
 HIGHEST_MS = 1_700.0
+# The classes' points of one run, so that none hides another's bar.
+BESIDE_PER_S = 0.15
 
 
 def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
@@ -52,7 +54,7 @@ def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
 
 
 def _panel(axis: Any, each: PolicyRuns, found: Found, analysis: Analysis) -> None:
-    for colour, kind in zip(COLOURS, CLASSES, strict=False):
+    for number, (colour, kind) in enumerate(zip(COLOURS, CLASSES, strict=False)):
         axis.axhline(SLO_MS[kind], color=colour, linewidth=0.8, linestyle=":")
         curve = [run for run in each.curve if len(run.of_class(kind))]
         axis.plot(
@@ -65,7 +67,7 @@ def _panel(axis: Any, each: PolicyRuns, found: Found, analysis: Analysis) -> Non
         points = [interval(analysis.blocks.p99_ms(run, kind)) for run in runs]
         values = [_drawable(point.value) for point in points]
         axis.errorbar(
-            [run.rate_per_s for run in runs],
+            [run.rate_per_s + BESIDE_PER_S * (number - 1) for run in runs],
             values,
             yerr=[
                 [max(0.0, v - _drawable(p.low)) for v, p in zip(values, points, strict=True)],

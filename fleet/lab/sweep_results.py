@@ -218,15 +218,17 @@ def _bound(value: float, text: str) -> str:
 def _rate(found: Interval) -> str:
     if math.isnan(found.value):
         return "–"
-    ends = [_bound(end, f"{end:.1f}") for end in (found.low, found.high)]
-    return f"{_bound(found.value, f'{found.value:.1f}')} ({ends[0]} … {ends[1]})"
+    return _with_ends(*(_bound(value, f"{value:.1f}") for value in found))
 
 
 def _gain(found: Interval | None) -> str:
     if found is None or math.isnan(found.value):
         return "–"
-    ends = [_bound(end, f"{end:+.0f}") for end in (found.low, found.high)]
-    return f"{_bound(found.value, f'{found.value:+.0f}')} ({ends[0]} … {ends[1]})"
+    return _with_ends(*(_bound(value, f"{value:+.0f}") for value in found))
+
+
+def _with_ends(value: str, low: str, high: str) -> str:
+    return value if value == low == high else f"{value} ({low} … {high})"
 
 
 def _paper_gain(over: Policy, base: Policy) -> str:
@@ -328,7 +330,8 @@ def page_of(experiment: Experiment, analysis: Analysis) -> str:
 
 
 def _titled(table: Table) -> str:
-    return f"{table.title.partition(': ')[2]}.\n\n{table.markdown()}"
+    title = table.title.partition(": ")[2]
+    return f"{title[0].upper()}{title[1:]}.\n\n{table.markdown()}"
 
 
 def uncertainty(experiment: Experiment) -> str:
