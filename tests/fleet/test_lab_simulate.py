@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fleet.commands import run
 from fleet.lab import lab_commands, simulate
-from fleet.lab.contenders import CONTENDERS, MAIN, OWN, PARTS
+from fleet.lab.contenders import CONTENDERS, MAIN, PARTS
 from fleet.lab.run_folder import RunFolderError
 from fleet.lab.simulate_points import NAME, KeptResults, Key, Result
 from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
