@@ -38,26 +38,29 @@ def draw_latencies(report: Report, path: Path) -> None:
         axes[0].set_ylabel(f"p99 latency, s\n({variant.name})")
     for axis in grid[-1]:
         axis.set_xlabel("queries per second")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
+    _legend_below(figure, grid[0, 0])
     size = report.sizes[-1]
     figure.suptitle(
         f"Latency against load, {size.iads} IADs × {size.nodes_per_iad} nodes "
-        "(mean over seeds, 95 % interval shaded)",
+        "(mean over seeds, their range shaded)",
         x=0.01,
         ha="left",
     )
     save(figure, path, bottom=0.09 / rows)
 
 
+def _legend_below(figure: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
+
+
 def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) -> None:
     curve = report.curve(variant, name)
     loads = sorted(curve)
     means = [curve[load][k].mean for load in loads]
-    halves = [curve[load][k].half_width or 0.0 for load in loads]
     axis.plot(loads, means, color=colour(name), linewidth=1.2, label=title(name))
-    low = [mean - half for mean, half in zip(means, halves, strict=True)]
-    high = [mean + half for mean, half in zip(means, halves, strict=True)]
+    low = [curve[load][k].low for load in loads]
+    high = [curve[load][k].high for load in loads]
     axis.fill_between(loads, low, high, color=colour(name), alpha=0.2, linewidth=0)
 
 
@@ -74,15 +77,16 @@ def draw_gains(report: Report, path: Path) -> None:
             axis.set_axis_off()
             continue
         _draw_gain(axis, report, *pair)
-        axis.set_title(" over ".join(map(title, pair)), loc="left")
+        ours, theirs = map(title, pair)
+        axis.set_title(f"{ours}{',' if ',' in ours else ''} over {theirs}", loc="left")
         axis.spines[["top", "right"]].set_visible(False)
         axis.axhline(0, color="#999999", linewidth=0.6)
     for axes in grid:
         axes[0].set_ylabel("more sustained load, %")
     for axis in grid[-1]:
         axis.set_xlabel("nodes")
-    grid[0, 0].legend(loc="upper left", frameon=False)
-    save(figure, path)
+    _legend_below(figure, grid[0, 0])
+    save(figure, path, bottom=0.1 / rows)
 
 
 def _draw_gain(axis: Any, report: Report, ours: str, theirs: str) -> None:

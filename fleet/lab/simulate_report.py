@@ -12,7 +12,13 @@ from msgspec import Struct
 from fleet.lab.contenders import MAIN, OWN, PARTS
 from fleet.lab.simulate_points import Result
 from fleet.lab.simulate_run import Setting
-from fleet.lab.simulate_statistics import Interval, gain_percent, interval
+from fleet.lab.simulate_statistics import (
+    Interval,
+    Spread,
+    gain_percent,
+    interval,
+    spread,
+)
 from fleet.lab.simulate_training import is_training
 from fleet.lab.table_v import CLASSES, SIZES, OutOfRange, Reading, Size
 
@@ -149,14 +155,14 @@ class Report:
         found = self._searches[size, variant, name].values()
         return fmean(result.nearest.busiest_utilisation for result in found)
 
-    def curve(self, variant: Variant, name: str) -> dict[float, list[Interval]]:
+    def curve(self, variant: Variant, name: str) -> dict[float, list[Spread]]:
         """p99 in s of each class by load, at the largest fleet."""
         by_load: dict[float, list[tuple[float, ...]]] = {}
         for result in self._curves.get((variant, name), []):
             for point in result.points:
                 by_load.setdefault(point.load_per_s, []).append(point.p99_s)
         return {
-            load: [interval([p99_s[k] for p99_s in rows]) for k in range(len(CLASSES))]
+            load: [spread([p99_s[k] for p99_s in rows]) for k in range(len(CLASSES))]
             for load, rows in by_load.items()
         }
 

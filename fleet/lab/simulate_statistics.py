@@ -19,6 +19,19 @@ class Interval(Struct, frozen=True):
     half_width: float | None
 
 
+class Spread(Struct, frozen=True):
+    """The mean of a few values, and their range."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of too few values for an interval."""
+    return Spread(fmean(values), min(values), max(values))
+
+
 def interval(values: Sequence[float]) -> Interval:
     """The mean of independent values of about normal distribution, with its t-interval."""
     n = len(values)
