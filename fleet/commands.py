@@ -21,6 +21,7 @@ from fleet.parameters import (
     SERIES,
     TIMEOUT,
     WINDOW,
+    Number,
     areas_to,
     patience,
     run_directory,
@@ -143,7 +144,7 @@ def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
 @click.option("--keep", is_flag=True, help="Leave the fleet running until Ctrl-C.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 3_600, min_open=True),
+    type=Number(0, 3_600, min_open=True),
     default=30.0,
     show_default=True,
     help="Length of the run under each policy.",
@@ -151,7 +152,7 @@ def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(0, 1_000, min_open=True),
+    type=Number(0, 1_000, min_open=True),
     default=15.6,
     show_default=True,
     help="λ: queries per second, all query schedulers together.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,19 @@ class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic 
             return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number in a range; NaN, which is in none and passes every comparison, is refused."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
 
 
 def _units(function: str) -> Callable[[str], Any]:
@@ -94,7 +108,14 @@ SERIES = click.option(
     show_default=True,
     help="All readings, or minimum, mean and maximum made at the nodes.",
 )
-SEED = click.option("--seed", type=int, default=1, show_default=True, help="Seed of the load.")
+# The seeds that follow it fit 64 bits too.
+SEED = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**53),
+    default=1,
+    show_default=True,
+    help="Seed of the load.",
+)
 
 
 def areas_to(what: str) -> Callable[[F], F]:

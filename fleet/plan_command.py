@@ -9,7 +9,7 @@ import click
 
 from fleet import exits
 from fleet.lab.lab_commands import without
-from fleet.parameters import SEED, Parsed
+from fleet.parameters import SEED, Number, Parsed
 
 if TYPE_CHECKING:
     from agent.wire.base import Policy
@@ -61,7 +61,7 @@ def _picture(text: str) -> Path:
 @click.option(
     "--target",
     "target_per_s",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=Number(0.001, 1e6),
     help="Queries per second to find pods for.",
 )
 @click.option(
@@ -80,18 +80,16 @@ def _picture(text: str) -> Path:
 @click.option(
     "--profile",
     type=Parsed("profile", _profile),
-    default="pi3",
-    show_default=True,
-    help="Hardware of nodes that were not measured.",
+    help="Hardware of nodes that were not measured. [default: pi3; of the building, its own]",
 )
 @click.option(
     "--mean-ms",
-    type=click.FloatRange(0.01, 600_000),
+    type=Number(0.01, 600_000),
     help="Instead: their pods' mean service time, lognormal.",
 )
 @click.option(
     "--sigma",
-    type=click.FloatRange(0, 3),
+    type=Number(0, 3),
     default=_sigma,
     show_default="that of the profiles",
     help="With --mean-ms: σ of its logarithm.",
@@ -117,7 +115,7 @@ def plan(
     target_per_s: float | None,
     policies: tuple[Policy, ...],
     pods: tuple[str, ...],
-    profile: str,
+    profile: str | None,
     mean_ms: float | None,
     sigma: float,
     queries: int | None,

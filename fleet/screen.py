@@ -45,12 +45,13 @@ def console(*, stderr: bool = False) -> Console:
     """The terminal, or the file that stands in for it; NO_COLOR is respected."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else FILE_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    # No markup: names of others are printed, and [/] in one would end the program.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
 def line(screen: Console, text: str | Text, style: str = "") -> None:
     """Print one line, however long."""
-    screen.print(text, style=style or None, markup=False, soft_wrap=True)
+    screen.print(text, style=style or None, soft_wrap=True)
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
@@ -235,7 +236,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
         for name, count in status.counters.items()
         if count or name in ALWAYS_SHOWN
     ]
-    screen.print(", ".join(counters), style="dim", markup=False)
+    screen.print(", ".join(counters), style="dim")
     if status.counters.get("deadlines_missed"):
         line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
     if status.unreachable_iads:

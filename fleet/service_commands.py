@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.parameters import CHANNEL, NAME, OPERATOR, SLO, areas_to, patience, with_keys
+from fleet.parameters import CHANNEL, NAME, OPERATOR, SLO, Number, areas_to, patience, with_keys
 
 if TYPE_CHECKING:
     from agent.sockets.keys import KeyFiles
@@ -59,7 +59,7 @@ def service() -> None:
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=Number(0, 1e6, min_open=True),
     required=True,
     help="λ: queries per second, all query schedulers together.",
 )
@@ -82,7 +82,7 @@ def service() -> None:
 )
 @click.option(
     "--relax",
-    type=click.FloatRange(1, 100),
+    type=Number(1, 100),
     default=1.0,
     show_default=True,
     help="How many times longer or rarer the terms of a counter-offer may be.",

@@ -19,6 +19,9 @@ PATTERNS: Final = {
     r"^[^\x00]*$": "a path without NUL characters",
     r"^/[^\x00:]*$": "an absolute path without colons",
     r"^([^:/\s]+:[0-9]{1,5})?$": "host:port, or empty",
+    r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,32}(?<! )$(?!\n)": (
+        "1–32 printable characters, no blank at either end"
+    ),
     r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)": "a quantity such as 250m or 64Mi",
 }
 

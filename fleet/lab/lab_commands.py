@@ -10,7 +10,7 @@ from typing import Literal
 import click
 
 from fleet import exits
-from fleet.parameters import SEED, Parsed, results_folder, run_directory
+from fleet.parameters import SEED, Number, Parsed, results_folder, run_directory
 
 
 @click.group()
@@ -32,7 +32,7 @@ def without(*libraries: str) -> int | None:
 @click.option(
     "--rate",
     "rates_per_s",
-    type=click.FloatRange(0, 200, min_open=True),
+    type=Number(0, 200, min_open=True),
     multiple=True,
     default=(4.0, 12.0, 24.0, 8.0, 4.0),
     show_default=True,
@@ -80,7 +80,7 @@ def autoscale(
 @click.option(
     "--unit",
     "unit_s",
-    type=click.FloatRange(0.5, 600),
+    type=Number(0.5, 600),
     default=6.0,
     show_default=True,
     help="Seconds; each process is down for two, and the run takes twelve.",
@@ -88,7 +88,7 @@ def autoscale(
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=Number(0, 100, min_open=True),
     default=8.0,
     show_default=True,
     help="Queries per second.",
@@ -136,7 +136,7 @@ def _policy(text: str) -> str:
 @click.option(
     "--rate",
     "rates_per_s",
-    type=click.FloatRange(0, 1_000, min_open=True),
+    type=Number(0, 1_000, min_open=True),
     multiple=True,
     help="Queries per second of a real run, for every policy; give it again for more. By default "
     "around each policy's own highest rate in virtual time.",
@@ -144,7 +144,7 @@ def _policy(text: str) -> str:
 @click.option(
     "--around",
     "around_percent",
-    type=click.FloatRange(-90, 200),
+    type=Number(-90, 200),
     multiple=True,
     default=(-8.0, 8.0),
     show_default=True,

@@ -141,6 +141,10 @@ def test_an_slo_that_an_idle_fleet_misses_is_told(plan: Plan) -> None:
         (["--picture", "plan.txt"], "'plan.txt' is no picture; write a file that ends in .svg"),
         (["--picture", "nowhere/plan.svg"], "there is no folder nowhere"),
         (["--target", "0"], "Invalid value for '--target'"),
+        (["--target", "nan"], "nan is no number"),
+        (["--mean-ms", "nan"], "nan is no number"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
+        (["--seed", "18446744073709551616"], "Invalid value for '--seed'"),
     ],
 )
 def test_wrong_usage_is_one_line(plan: Plan, arguments: list[str], why: str) -> None:
@@ -148,6 +152,37 @@ def test_wrong_usage_is_one_line(plan: Plan, arguments: list[str], why: str) -> 
     assert (status, out) == (2, "")
     assert why in err
     assert len(err.splitlines()) == 1
+
+
+def test_names_are_printed_as_they_are(plan: Plan, tmp_path: Path) -> None:
+    text = (EXAMPLE / "classes.toml").read_text("utf-8").replace("dashboard", "[/x] [red]")
+    (tmp_path / "classes.toml").write_text(text, "utf-8")
+    status, out, _ = plan(SHIPPED[0], "--classes", str(tmp_path / "classes.toml"), *FAST)
+    assert status == 0
+    assert out.count("[/x] [red]") >= 2
+
+
+def test_the_building_may_be_planned_on_other_hardware(plan: Plan) -> None:
+    _, out, _ = plan(*FAST, "--policy", "fifo", "--mean-ms", "20", "--sigma", "0.5")
+    assert "pods assumed lognormal with mean 20 ms, σ 0.5: 32 nodes." in out
+    _, out, _ = plan(*FAST, "--policy", "fifo", "--profile", "pi4")
+    assert "(profile pi4): 32 nodes." in out
+
+
+def test_the_slowest_target_and_hardware_are_planned(plan: Plan) -> None:
+    slow = ("--mean-ms", "600000", "--sigma", "3", "--target", "0.001")
+    status, out, _ = plan(*SHIPPED, *FAST, "--policy", "fifo", *slow)
+    assert status == 1
+    assert "misses its SLO on an idle fleet" in out
+
+
+def test_records_without_an_answered_subtask_are_refused(plan: Plan, tmp_path: Path) -> None:
+    folder = str(written(tmp_path, records_of_a_task(1, [20.0])[1:], b"{\n"))
+    status, _, err = plan(*SHIPPED, "--records", folder)
+    assert (status, err) == (
+        2,
+        "fleet: no subtask in the records was answered (1 unreadable line)\n",
+    )
 
 
 def test_a_missing_library_is_told(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

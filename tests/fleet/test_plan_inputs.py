@@ -120,12 +120,16 @@ def classes_file(folder: Path, *tables: dict[str, str]) -> Path:
         ([GOOD | {"nodes": '"many"'}], r"class\[0\].nodes: Invalid enum value 'many'; choose one"),
         ([GOOD | {"nodes": "0"}], r"class\[0\].nodes: Expected `int` >= 1"),
         ([GOOD | {"percentile": "100"}], r"class\[0\].percentile: Expected `float` <= 99.9999"),
-        ([GOOD | {"slo_ms": "0"}], r"class\[0\].slo_ms: Expected `float` > 0.0"),
+        ([GOOD | {"slo_ms": "0"}], r"class\[0\].slo_ms: Expected `float` >= 0.01"),
         ([GOOD | {"share": "0.5"}], "the shares of the classes add up to 0.5, not to 1"),
         ([GOOD | {"share": "0.5"}] * 2, "more than one class is named a"),
         ([GOOD | {"iads": "9"}], "class a asks 9 IADs of a fleet of 4"),
         ([GOOD | {"iad": '"x"'}], "class a: the fleet has no IAD x; it has iad1, iad2"),
         ([GOOD | {"iad": '"iad1"', "iads": "2"}], "class a: iad names the only IAD"),
+        (
+            [GOOD | {"name": '"a\\u001b[31m"'}],
+            r"class\[0\].name: Expected 1–32 printable characters",
+        ),
         ([], "missing required field `class`"),
     ],
 )
@@ -227,6 +231,35 @@ def test_records_give_times_and_overheads(tmp_path: Path) -> None:
     # Evaluated in 1 and 2 ms, 8 ms on the way there and back, aggregated in 3 ms.
     assert measured.overheads.before_s == pytest.approx((1.0 + 2.0 + 4.0) / 1e3)
     assert measured.overheads.after_s == pytest.approx((3.0 + 4.0) / 1e3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"result_ms": 9.0},
+        {"dispatched_ms": -1.0},
+        {"result_ms": 1e12},
+        {"node": "\x1b[31mn1"},
+        {"iad": "[/x]"},
+    ],
+)
+def test_subtasks_that_no_master_writes_are_left_out(
+    tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    [record, *_] = records_of_a_task(1, [50.0], **wrong)
+    measured = read_measured([written(tmp_path, [record])])
+    assert (measured.unloaded_s, measured.unreadable) == ({}, 1)
+
+
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    _, task, query = records_of_a_task(1, [50.0])
+    damaged = [
+        msgspec.structs.replace(task, evaluated_ms=-5.0),
+        msgspec.structs.replace(query, aggregated_ms=1e300),
+    ]
+    deep = b'{"record":"task","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    measured = read_measured([written(tmp_path, damaged, deep + b"\xff\n")])
+    assert measured.unreadable == 4
 
 
 def test_few_records_say_nothing_about_overheads(tmp_path: Path) -> None:

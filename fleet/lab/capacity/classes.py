@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,14 +15,17 @@ from fleet.lab.plan import FleetPlan
 from fleet.lab.workload import PERCENTILE, TABLE_II
 
 Some = Count | Literal["all"]
+LEAST_SLO_MS: Final = 0.01
+# No blank at an end, nothing that a terminal takes for a command.
+ClassName = Annotated[str, Meta(pattern=r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,32}(?<! )$(?!\n)")]
 
 
 class ClassSection(Section, frozen=True):
     """A class as its file has it."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=32)]
+    name: ClassName
     share: Annotated[float, Meta(gt=0.0, le=1.0)]
-    slo_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
+    slo_ms: Annotated[float, Meta(ge=LEAST_SLO_MS, le=LONGEST_TIMEOUT_MS)]
     percentile: SloPercentile = PERCENTILE
     iads: Some = 1
     nodes: Some = 1

@@ -50,13 +50,13 @@ CURVES_TO: Final = 1.25
 
 class Options(Struct, frozen=True):
     """What the command line asks. `mean_ms` (else `profile`) and `sigma` describe the pods of nodes
-    that were not measured."""
+    that were not measured; `profile` None: as `read_fleet` has it."""
 
     config: Path | None
     classes: Path | None
     records: tuple[Path, ...]
     pods: tuple[str, ...]
-    profile: str
+    profile: str | None
     mean_ms: float | None
     sigma: float
     policies: tuple[Policy, ...]
@@ -111,8 +111,11 @@ def _read(options: Options) -> _Inputs:
     measured = read_measured(options.records) if options.records else NOTHING
     plan = with_named_nodes(plan, measured.names())
     known = {at: s for at, s in measured.unloaded_s.items() if at in set(places(plan))}
+    if options.records and not measured.unloaded_s:
+        unreadable = _count(measured.unreadable, "unreadable line")
+        raise ConfigError(f"no subtask in the records was answered ({unreadable})")
     if options.records and not known:
-        iads = ", ".join(measured.names()) or "nobody"
+        iads = ", ".join(measured.names())
         raise ConfigError(f"the records are of {iads}, no IAD of the fleet is among them")
     profiles = dict(PROFILES)
     if options.mean_ms is not None:

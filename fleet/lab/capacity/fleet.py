@@ -8,22 +8,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from agent.wire.config import ConfigError, load
 from agent.wire.master_config import MasterConfig, MasterPods
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan, building_fleet
 
 MOST_PODS: Final = MasterPods().most
+# Of nodes that nobody described.
+PROFILE: Final = "pi3"
 
 
-def read_fleet(config: Path | None, profile: str) -> tuple[FleetPlan, int]:
+def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetPlan, int]:
     """The fleet of a master's fixed pool, or without a file the shipped building; and how many pods
     a node may have.
 
-    A pool names areas, not nodes: one node an area is assumed, named after it, with the
-    hardware `profile`.
+    A pool names areas, not nodes: one node an area is assumed, named after it. All nodes have the
+    hardware `profile`; without one those of the building have their own, others `PROFILE`.
     """
     if config is None:
-        return building_fleet(), MOST_PODS
+        building = building_fleet()
+        return building if profile is None else _on(profile, building), MOST_PODS
     master = load(config, MasterConfig)
     if not master.pool:
         raise ConfigError(
@@ -35,13 +40,28 @@ def read_fleet(config: Path | None, profile: str) -> tuple[FleetPlan, int]:
         IadPlan(
             member.iad,
             tuple(
-                NodePlan(area if count[area] == 1 else f"{member.iad}:{area}", area, "", profile)
+                NodePlan(
+                    area if count[area] == 1 else f"{member.iad}:{area}",
+                    area,
+                    "",
+                    PROFILE if profile is None else profile,
+                )
                 for area in member.areas
             ),
         )
         for member in master.pool
     )
     return FleetPlan(iads), master.pods.most
+
+
+def _on(profile: str, plan: FleetPlan) -> FleetPlan:
+    """The plan on other hardware."""
+    return FleetPlan(
+        tuple(
+            IadPlan(iad.name, tuple(replace(node, profile=profile) for node in iad.nodes))
+            for iad in plan.iads
+        )
+    )
 
 
 def with_named_nodes(plan: FleetPlan, names: Mapping[str, Sequence[str]]) -> FleetPlan:

@@ -3,6 +3,8 @@ outside queues and pods."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +14,17 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from agent.wire.base import LONGEST_TIMEOUT_MS
 from agent.wire.config import ConfigError
 from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.lab.virtual import TESTBED_DELAYS
 
 # Queries (tasks) with all their records, below which the testbed's means are taken.
 LEAST_MEASURED: Final = 30
+# The longest answer timeout, and the evaluation before it.
+LONGEST_RECORD_MS: Final = 2.0 * LONGEST_TIMEOUT_MS
+# Of IADs and nodes: they are printed.
+NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
 
 class Overheads(Struct, frozen=True):
@@ -36,7 +43,7 @@ ASSUMED_OVERHEADS: Final = Overheads(
 
 class Measured(Struct, frozen=True):
     """`unloaded_s` by (IAD, node); `overheads` None if the records are too few; `unreadable` lines
-    were left out."""
+    were left out, and lines that no master writes."""
 
     unloaded_s: dict[tuple[str, str], list[float]]
     overheads: Overheads | None
@@ -70,6 +77,16 @@ def read_measured(folders: Sequence[Path]) -> Measured:
     return reader.measured()
 
 
+class _ImpossibleError(Exception):
+    """No master writes this."""
+
+
+def _check_order(*times_ms: float) -> None:
+    """Times of one record come one after another, and no answer takes longer than it may."""
+    if not all(a <= b for a, b in itertools.pairwise((*times_ms, LONGEST_RECORD_MS))):
+        raise _ImpossibleError
+
+
 def _holds_records(path: Path) -> bool:
     return path.name == "current.jsonl" or path.name.startswith("records-")
 
@@ -87,25 +104,30 @@ class _Reader:
             for line in file:
                 try:
                     self._add(decode_record(line))
-                except msgspec.DecodeError:
-                    # A line cut off, or one of a later version.
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _ImpossibleError):
+                    # A line cut off, damaged, or of a later version.
                     self._unreadable += 1
 
     def _add(self, record: AnyRecord) -> None:
         match record:
-            case SubtaskRecord():
+            case SubtaskRecord(outcome="ok"):
                 self._add_subtask(record)
             case TaskRecord(status="complete"):
+                _check_order(0.0, record.evaluated_ms, record.aggregated_ms)
                 self._tasks[record.task] = record
             case QueryRecord(status="complete"):
+                _check_order(0.0, record.evaluated_ms or 0.0, record.aggregated_ms)
                 self._queries.append(record)
             case _:
                 pass
 
     def _add_subtask(self, record: SubtaskRecord) -> None:
         dispatched_ms, result_ms = record.dispatched_ms, record.result_ms
-        if record.outcome != "ok" or dispatched_ms is None or result_ms is None:
+        if dispatched_ms is None or result_ms is None:
             return
+        _check_order(0.0, dispatched_ms, result_ms)
+        if not (NAME.match(record.iad) and NAME.match(record.node)):
+            raise _ImpossibleError
         self._last_ms[record.task] = max(self._last_ms.get(record.task, 0.0), result_ms)
         # Dispatched twice, its time holds that of a link that broke.
         if record.dispatches == 1:
@@ -117,7 +139,7 @@ class _Reader:
 
     def _overheads(self) -> Overheads | None:
         aggregation_ms = [
-            task.aggregated_ms - self._last_ms[name]
+            max(0.0, task.aggregated_ms - self._last_ms[name])
             for name, task in self._tasks.items()
             if name in self._last_ms
         ]
