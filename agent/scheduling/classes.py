@@ -35,7 +35,7 @@ class QueryClasses:
         return self._balance.advance(number) * 1e3
 
     def ended(self, query: Query, *, missed: bool) -> None:
-        """An accepted query was answered, within its SLO or not."""
+        """An accepted query was answered, in time or not."""
         number = self._numbers.get(_class_of(query))
         if number is not None:
             self._balance.finished(number, missed)

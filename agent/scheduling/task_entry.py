@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from _core.balance import limited_advance
 from agent.scheduling.deadlines import Deadline
@@ -18,6 +18,10 @@ from agent.wire.messages import AreaResult, Gap, Missing, Task
 if TYPE_CHECKING:
     from agent.scheduling.nodes import Node
 
+
+# A regression follows its farthest samples: one query for all years would hide for tens of
+# thousands of samples what minutes and hours take. Longer windows are taken for a day.
+LONGEST_SIZE_S: Final = 86_400.0
 
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
@@ -45,7 +49,7 @@ class TaskEntry:
         # Of another's making: it may advance its own classes so far and no further.
         self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
         # What its subtasks are expected to take goes by this (`DeadlineEstimator.expected_s`).
-        self.size = task.window.length_s
+        self.size = min(task.window.length_s, LONGEST_SIZE_S)
         # One of its subtasks was demoted: the others need not hurry either.
         self.hopeless = False
         self.policy = policy

@@ -1,13 +1,14 @@
 """The policy `sanderling`, case by case: what is hopeless waits; classes are balanced."""
 
 import pytest
+from msgspec.structs import replace
 
 from agent.scheduling.classes import QueryClasses
-from agent.scheduling.events import ANYONE, PolicyChanged, QueryArrived, Tick
+from agent.scheduling.events import ANYONE, PolicyChanged, QueryArrived, TaskArrived, Tick
 from agent.wire import messages as m
 from agent.wire.market import Member
 from agent.wire.records import SubtaskRecord
-from tests.scheduling.oracle import found
+from tests.scheduling.oracle import found, task
 from tests.scheduling.rigs import QueryRig, TaskRig
 
 ROOM = ("b1/f4/r1",)
@@ -91,6 +92,20 @@ def test_what_a_window_is_expected_to_take_is_learnt(rig):
     assert rig.dispatched[-1][1].window.last_s == 20.0, "20 ms fit into 300, 390 do not"
 
 
+def test_one_endless_window_does_not_hide_what_others_take(rig):
+    rig.join("n1")
+    for number in range(1, 3_001):
+        took_s = 0.4 if number % 2 else 0.1
+        if number == 300:
+            window = m.Window(start_ms=0, end_ms=2**53 - 1)
+        else:
+            # An hour and a half takes 400 ms, half an hour 100.
+            window = m.Window(last_s=5_400.0 if number % 2 else 1_800.0)
+        rig.do(TaskArrived("client", replace(task(number, ROOM), window=window), ANYONE), number)
+        rig.answer(found(rig.dispatched[-1][1].id), "n1", now=number + took_s)
+    assert rig.estimator.expected_s(0, 5_400.0) - rig.estimator.expected_s(0, 1_800.0) > 0.2
+
+
 def test_a_demoted_subtask_times_out_and_is_cancelled_like_any_other(rig):
     rig.join("n1")
     rig.ask(1, ROOM, now=1.0, budget_ms=1_000, timeout_ms=10_000)
@@ -160,6 +175,28 @@ def test_the_class_that_was_silent_for_longest_makes_room():
     classes.ended(kinds[1], missed=True)
     assert classes.advance_ms(kinds[0]) == learnt, "it was asked for after kinds[1]"
     assert classes.advance_ms(kinds[1]) == 0.0, "begun anew"
+
+
+@pytest.mark.parametrize(
+    ("reason", "took_s", "moves"),
+    [
+        ("timeout", 0.7, True),
+        ("no_data", 0.7, True),
+        ("no_node", 0.1, False),
+        ("node_error", 0.1, False),
+        ("node_down", 0.7, False),
+    ],
+)
+def test_what_no_order_of_queues_could_have_kept_is_no_miss(reason, took_s, moves):
+    rig = QueryRig((Member("iad1", "inproc://1", ("b1",)),), iad="iad9")
+    for number, slo_ms in enumerate((500.0, 2_000.0, 500.0, 500.0)):
+        asked = m.Query(f"q{number}", ("b1", "b2"), m.Window(last_s=1.0), m.Slo(99.0, slo_ms))
+        rig.do(QueryArrived("client", asked, ANYONE), number)
+        gaps = (m.Missing("b1/f4", reason),) if number == 2 else ()
+        late_s = took_s if number == 2 else 0.1
+        rig.give("iad1", rig.tasks[-1][1], number + late_s, missing=gaps, areas=("b1/f5",))
+    assert {answer.status for answer in rig.answers} == {"partial"}, "nobody has b2"
+    assert (rig.tasks[-1][1].advance_ms > 0.0) == moves
 
 
 def test_tasks_carry_the_advance_of_their_class():
