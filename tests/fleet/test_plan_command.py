@@ -1,5 +1,6 @@
 """`fleet plan` as an operator runs it: the shipped example, what is printed, what is refused."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,6 +184,24 @@ def test_records_without_an_answered_subtask_are_refused(plan: Plan, tmp_path: P
         2,
         "fleet: no subtask in the records was answered (1 unreadable line)\n",
     )
+
+
+def test_fewer_queries_than_asked_for_are_told(plan: Plan) -> None:
+    arguments = (*SHIPPED, "--seeds", "1", "--policy", "fifo", "--queries", "1000000")
+    _, out, _ = plan(*arguments)
+    assert re.search(r"Careful: a run has \d{3},\d{3} queries, not 1,000,000: no more than", out)
+
+
+def test_a_class_that_is_too_rare_is_told(plan: Plan, tmp_path: Path) -> None:
+    text = (EXAMPLE / "classes.toml").read_text("utf-8")
+    text = text.replace("share = 0.1", "share = 0.000001").replace(
+        "share = 0.4", "share = 0.499999"
+    )
+    (tmp_path / "classes.toml").write_text(text)
+    status, _, err = plan(SHIPPED[0], "--classes", str(tmp_path / "classes.toml"), *FAST)
+    assert status == 2
+    assert "class survey is too rare" in err
+    assert "its share must be 0.01 at least" in err
 
 
 def test_a_missing_library_is_told(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

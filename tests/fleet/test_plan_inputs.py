@@ -55,6 +55,13 @@ def test_areas_of_two_iads_are_told_apart(tmp_path: Path) -> None:
     assert names[11] == "barns:farm/orchard/hill"
 
 
+def test_an_area_that_a_pool_names_twice_is_one_node(tmp_path: Path) -> None:
+    text = (EXAMPLE / "master.toml").read_text("utf-8").replace("farm/barn/hay", "farm/barn/cows")
+    (tmp_path / "master.toml").write_text(text)
+    plan, _ = read_fleet(tmp_path / "master.toml", "pi4")
+    assert places(plan)[10:] == [("barns", "farm/barn/cows")]
+
+
 def test_without_a_pool_there_is_nothing_to_plan() -> None:
     csp = EXAMPLE.parent / "market" / "csp.toml"
     with pytest.raises(ConfigError, match=r"csp\.toml: no \[\[pool\]\].*shipped building"):
@@ -297,6 +304,10 @@ def test_beyond_the_samples_is_the_tail_and_below_them_half() -> None:
     assert times.tail_s == pytest.approx(0.2)
     at = times.at(np.array([0.125, 0.25, 0.5, 0.625, 0.75, 0.875]))
     assert at == pytest.approx([0.75, 1.0, 2.0, 2.5, 3.0, 3.0 + 0.2 * math.log(2)])
+
+
+def test_a_pod_takes_some_time() -> None:
+    assert measured_times([0.0] * 200).mean_s > 0.0
 
 
 def test_equal_samples_have_no_tail() -> None:

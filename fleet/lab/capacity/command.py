@@ -42,6 +42,7 @@ ASSUMED: Final = "assumed"
 QUERIES: Final = 60_000
 MOST_SUBTASKS: Final = 1_500_000
 LEAST_QUERIES: Final = 2_000
+LEAST_OF_CLASS: Final = 20
 # Queries of each class beyond its percentile that a run should have.
 BEYOND: Final = 40
 # What the curves show, as a part of the highest rate or the target.
@@ -185,9 +186,19 @@ def _cases(options: Options, inputs: _Inputs) -> list[Case]:
     most = max(LEAST_QUERIES, round(MOST_SUBTASKS / model.subtasks))
     queries = min(options.queries or max(QUERIES, round(wanted)), most)
     for kind in model.classes:
-        if queries * kind.share < 20:
-            raise ConfigError(f"class {kind.name} is too rare to be simulated: {kind.share:g}")
+        if queries * kind.share < LEAST_OF_CLASS:
+            raise ConfigError(
+                f"class {kind.name} is too rare to be simulated: {kind.share:g} of {queries:,} "
+                f"queries; its share must be {LEAST_OF_CLASS / queries:.2g} at least"
+            )
     return make_cases(model, inputs.pods, queries=queries, seed=options.seed, seeds=options.seeds)
+
+
+def _shortened(asked: int | None, queries: int) -> tuple[str, ...]:
+    if asked is None or asked == queries:
+        return ()
+    most = f"no more than {MOST_SUBTASKS:,} subtasks are simulated in one"
+    return (f"a run has {queries:,} queries, not {asked:,}: {most}",)
 
 
 # --- the plan -------------------------------------------------------------------------------------
@@ -230,7 +241,7 @@ def _report(options: Options, inputs: _Inputs, cases: Sequence[Case]) -> Capacit
         seeds=tuple(case.seed for case in cases),
         target_per_s=target_per_s,
         assumptions=inputs.assumptions,
-        cautions=cautions(classes, queries),
+        cautions=(*cautions(classes, queries), *_shortened(options.queries, queries)),
         policies=tuple(PolicyReport(found.policy, named.highest(found)) for found in highest),
         plans=tuple(map(named.plan, plans)),
         curves=tuple(curves),

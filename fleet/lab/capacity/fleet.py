@@ -35,21 +35,22 @@ def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetPlan, int
             f"{config}: no [[pool]]: the plan is made for the IADs and areas of a fixed pool; add "
             "one for each IAD, or give no file to plan the shipped building"
         )
-    count = Counter(area for member in master.pool for area in member.areas)
+    offered = {member.iad: tuple(dict.fromkeys(member.areas)) for member in master.pool}
+    count = Counter(area for areas in offered.values() for area in areas)
     iads = tuple(
         IadPlan(
-            member.iad,
+            iad,
             tuple(
                 NodePlan(
-                    area if count[area] == 1 else f"{member.iad}:{area}",
+                    area if count[area] == 1 else f"{iad}:{area}",
                     area,
                     "",
                     PROFILE if profile is None else profile,
                 )
-                for area in member.areas
+                for area in areas
             ),
         )
-        for member in master.pool
+        for iad, areas in offered.items()
     )
     return FleetPlan(iads), master.pods.most
 

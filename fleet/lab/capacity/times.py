@@ -29,6 +29,8 @@ MOST_QUANTILES: Final = 10_000
 # With fewer samples of its own a node is taken for a typical one of its IAD.
 LEAST_SAMPLES: Final = 100
 TAIL_FROM: Final = 0.9
+# A pod takes some time, even if a clock saw none pass.
+LEAST_S: Final = 1e-6
 COMMUNICATION_S: Final = TESTBED_DELAYS.communication_s
 
 
@@ -65,7 +67,7 @@ class Times(Struct, frozen=True, eq=False):
 def measured_times(samples_s: Sequence[float]) -> Times:
     """Samples as they are. The tail is the mean excess over their 90th percentile, the scale that
     the masters give to a tail that no window has seen (docs/deadlines.md)."""
-    ascending = np.sort(np.array(samples_s))
+    ascending = np.maximum(np.sort(np.array(samples_s)), LEAST_S)
     start = np.quantile(ascending, TAIL_FROM)
     beyond = ascending[ascending > start]
     tail_s = float(beyond.mean() - start) if len(beyond) else 0.0
