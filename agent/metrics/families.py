@@ -156,7 +156,7 @@ SUBTASKS_DEMOTED = Family(
     "counter",
     (),
     "subtasks",
-    "Subtasks that waited until nothing else did, because their task was late already.",
+    "Subtasks put behind all others, because their task could hardly be in time any more.",
 )
 SUBTASK_RESULTS_IGNORED = Family(
     "sanderling_subtask_results_ignored_total",

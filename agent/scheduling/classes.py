@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from _core.balance import ClassBalance
 from agent.wire.messages import Query
+
+# The least latency that a query may ask for, in seconds, is rounded to 0, which is no SLO.
+LEAST_SLO_S: Final = 1e-9
 
 QueryClass = tuple[str, float, float]
 """Service, percentile and latency (ms): queries of one class have one SLO at one service."""
@@ -30,7 +35,8 @@ class QueryClasses:
             if number == ClassBalance.MOST_CLASSES:
                 number = self._numbers.pop(next(iter(self._numbers)))
             slo = query.slo
-            self._balance.set_class(number, slo.latency_ms / 1e3, 1.0 - slo.percentile / 100.0)
+            slo_s = max(slo.latency_ms / 1e3, LEAST_SLO_S)
+            self._balance.set_class(number, slo_s, 1.0 - slo.percentile / 100.0)
         self._numbers[known] = number
         return self._balance.advance(number) * 1e3
 

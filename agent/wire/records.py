@@ -78,8 +78,8 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
     Queueing is dispatched − enqueued; unloaded response is result − dispatched; communication is
     that less `node_wait_ms` (received → started) and `execution_ms` (started → finished), which
-    are durations on the node's clock. `deadline_ms` is t_D. `demoted`: it was put behind all others,
-    because its task could hardly keep its budget any more.
+    are durations on the node's clock. `deadline_ms` is t_D. `demoted`: it was put behind all
+    others, because its task could hardly keep its budget any more.
     """
 
     task: str

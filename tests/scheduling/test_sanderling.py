@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from agent.scheduling.classes import QueryClasses
 from agent.scheduling.events import ANYONE, PolicyChanged, QueryArrived, TaskArrived, Tick
 from agent.wire import messages as m
+from agent.wire.base import LONGEST_TIMEOUT_MS
 from agent.wire.market import Member
 from agent.wire.records import SubtaskRecord
 from tests.scheduling.oracle import found, task
@@ -159,6 +160,16 @@ def test_a_class_that_misses_is_advanced_at_the_cost_of_the_others():
     classes.ended(tight, missed=True)
     assert classes.advance_ms(tight) > 0.0 > classes.advance_ms(loose)
     assert classes.advance_ms(query(500.0, "other")) == 0.0
+
+
+@pytest.mark.parametrize("percentile", [0.001, 99.9999])
+@pytest.mark.parametrize("slo_ms", [5e-324, LONGEST_TIMEOUT_MS])
+def test_whatever_a_query_may_ask_for_is_a_class(percentile, slo_ms):
+    classes = QueryClasses()
+    asked = replace(query(500.0), slo=m.Slo(percentile, slo_ms))
+    for kind in (asked, query(500.0)) * 3:
+        assert abs(classes.advance_ms(kind)) <= max(kind.slo.latency_ms, 1e-6)
+        classes.ended(kind, missed=True)
 
 
 def test_the_class_that_was_silent_for_longest_makes_room():
