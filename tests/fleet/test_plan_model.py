@@ -209,6 +209,10 @@ def test_no_more_pods_than_a_node_may_have() -> None:
     overloaded = planned(model([1], [kind]), 55.0, most=4)
     assert (overloaded.kept, overloaded.pods) == (False, (4,))
     assert overloaded.obstacle == ("iad0-n0 needs 6 pods to keep up at all, pods.most allows 4")
+    slow = model([1], [kind], [exponential(7_200.0)])
+    cases = cases_of(slow, queries=2_000, seeds=1)
+    hopeless = plan_pods(cases, "fifo", 1e6, 4)
+    assert (hopeless.kept, hopeless.pods) == (False, (4,))
     late = planned(model([1], [kind]), 38.0, most=4)
     assert (late.kept, late.obstacle) == (
         False,

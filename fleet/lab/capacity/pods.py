@@ -52,7 +52,8 @@ class _Search:
         self._rate_per_s = rate_per_s
         self._most = most
         model = cases[0].model
-        self.least: Ints = 1 + np.floor(rate_per_s * model.work_s).astype(np.int32)
+        # As many as fit an int32: more than anybody has either way.
+        self.least: Ints = 1 + np.minimum(rate_per_s * model.work_s, 1e9).astype(np.int32)
         # What the load tells nodes apart by: their hardware, their work, and an IAD that a class
         # always asks.
         named = {kind.iad for kind in model.classes}
