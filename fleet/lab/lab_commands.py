@@ -262,6 +262,9 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 )
 @click.option("--parts", is_flag=True, help="What each part of sanderling brings, too.")
 @click.option(
+    "--kept", is_flag=True, help="Write down what finished results say, and make no more."
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     default=lambda: len(os.sched_getaffinity(0)),
@@ -286,6 +289,7 @@ def simulate(
     seeds: int | None,
     queries: int | None,
     parts: bool,
+    kept: bool,
     jobs: int,
     quick: bool,
     seed: int,
@@ -313,5 +317,6 @@ def simulate(
             queries=queries or (10_000 if quick else None),
             seed=seed,
             jobs=jobs,
+            kept=kept,
         )
     )

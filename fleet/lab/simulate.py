@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
+from rich.console import Console
 
 from fleet import exits, screen
 from fleet.lab.contenders import CONTENDERS, MAIN, PARTS, trainings
@@ -25,7 +26,7 @@ from fleet.lab.table_v import SIZES, OutOfRange, Reading, Size
 # Queries of a run by nodes: fewer where each has more subtasks.
 QUERIES: Final = {100: 100_000, 1_000: 100_000, 4_000: 50_000, 12_000: 30_000, 18_000: 30_000}
 # Loads of Fig. 10, queries/s, at the largest fleet, for some of the seeds.
-CURVE_LOADS_PER_S: Final = (1.0, 2.0, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5)
+CURVE_LOADS_PER_S: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 5.5, 6.0, 6.5)
 CURVE_SEEDS: Final = 2
 # Seeds of sanderling's parts by nodes: of those that the fast simulator can do, and of the others.
 PART_SEEDS: Final = {100: (10, 10), 1_000: (10, 5), 4_000: (10, 3)}
@@ -44,6 +45,7 @@ class Options(Struct, frozen=True):
     seeds: tuple[int, ...]
     queries: dict[int, int]
     jobs: int
+    kept: bool
 
 
 def options(
@@ -59,9 +61,10 @@ def options(
     queries: int | None,
     seed: int,
     jobs: int,
+    kept: bool,
 ) -> Options:
     """What a command line means: `seeds` traces from `seed` on, all policies if it names none, with
-    sanderling's `parts` or without; `queries` None is `QUERIES`."""
+    sanderling's `parts` or without; `queries` None is `QUERIES`; `kept` makes no new results."""
     words = ["fleet lab simulate"]
     if set(nodes) != {size.nodes for size in SIZES}:
         words += [f"--nodes {count}" for count in sorted(set(nodes))]
@@ -69,7 +72,7 @@ def options(
     words += [f"--policy {policy}" for policy in policies]
     words += ["--parts"] if parts else []
     words += [f"--seeds {seeds}"] + ([f"--queries {queries}"] if queries else [])
-    words += [f"--seed {seed}"]
+    words += [f"--seed {seed}"] + (["--kept"] if kept else [])
     return Options(
         command=" ".join(words),
         directory=directory,
@@ -85,6 +88,7 @@ def options(
         seeds=tuple(range(seed, seed + seeds)),
         queries={nodes: queries or count for nodes, count in QUERIES.items()},
         jobs=jobs,
+        kept=kept,
     )
 
 
@@ -102,12 +106,25 @@ def _run(options: Options, kept: KeptResults) -> None:
     console = screen.console()
     provenance = now(options.command)
     campaign = Campaign(keys_of(options), kept, options.seeds[0])
-    missing = campaign.missing()
-    there = len(campaign.keys) - len(missing)
+    there = len(campaign.keys) - len(campaign.missing())
     from_before = f", {there} of them from before" if there else ""
     screen.line(console, f"{len(campaign.keys)} results{from_before} …")
+    if not options.kept:
+        _make(campaign, options.jobs, console)
+    report = Report(campaign.results())
+    if not report.sizes:
+        raise RunFolderError(f"{options.directory}: no results are kept there")
+    for table in (sustained_loads(report), paper_gains(report)):
+        table.show(console)
+    for path in write(report, provenance, options.jobs, options.results):
+        screen.line(console, f"wrote {path}")
+
+
+def _make(campaign: Campaign, jobs: int, console: Console) -> None:
+    """All results that are not there yet."""
+    missing = campaign.missing()
     shown = SimulationScreen(console)
-    with Workers[Unit](min(options.jobs, len(missing)), work) as workers, shown.running(missing):
+    with Workers[Unit](min(jobs, len(missing)), work) as workers, shown.running(missing):
         for process, unit, said in workers.run(campaign.next_unit):
             match said:
                 case Begun():
@@ -118,11 +135,6 @@ def _run(options: Options, kept: KeptResults) -> None:
                 case Done():
                     campaign.done(unit)
                     shown.idle(process)
-    report = Report(campaign.results())
-    for table in (sustained_loads(report), paper_gains(report)):
-        table.show(console)
-    for path in write(report, provenance, options.jobs, options.results):
-        screen.line(console, f"wrote {path}")
 
 
 def keys_of(options: Options) -> list[Key]:

@@ -22,7 +22,8 @@ SALT: Final = "simulation"
 def draw_latencies(report: Report, path: Path) -> None:
     """p99 of every class against the load, a row per variant and a line per policy."""
     plt = pyplot(SALT)
-    variants = [variant for variant in report.variants if report.curve(variant, report.names[0])]
+    drawn = [variant for variant in report.variants if report.curve(variant, report.names[0])]
+    variants = drawn or report.variants[:1]
     rows = len(variants)
     figure, grid = plt.subplots(
         rows, len(CLASSES), sharex=True, squeeze=False, figsize=(11, 0.6 + 2.7 * rows)

@@ -107,6 +107,10 @@ class Report:
         """All seeds that were measured."""
         return sorted({result.key.setting.seed for result in self.measured})
 
+    def seeds_of(self, size: Size, variant: Variant) -> int:
+        """How many seeds all main contenders have there."""
+        return min(len(self.loads(size, variant, name)) for name in self.names)
+
     def queries(self, size: Size) -> int:
         """Of a run."""
         return next(r.key.setting.queries for r in self.measured if r.key.setting.size == size)
@@ -116,9 +120,10 @@ class Report:
         found = self._searches.get((size, variant, name), {})
         return {seed: result.load_per_s or 0.0 for seed, result in found.items()}
 
-    def load(self, size: Size, variant: Variant, name: str) -> Interval:
-        """The highest sustained load, queries/s."""
-        return interval(list(self.loads(size, variant, name).values()))
+    def load(self, size: Size, variant: Variant, name: str) -> Interval | None:
+        """The highest sustained load, queries/s; None where it was not measured."""
+        loads = list(self.loads(size, variant, name).values())
+        return interval(loads) if loads else None
 
     def gain(self, size: Size, variant: Variant, ours: str, theirs: str) -> Interval | None:
         """By how many percent `ours` sustains more, from pairs of the same seed; None if one of
@@ -145,15 +150,17 @@ class Report:
         return "edfq" if edfq >= tedfq else "tedfq"
 
     def ratios(self, size: Size, variant: Variant, name: str) -> list[float]:
-        """p99 / SLO of each class at the point nearest to the sustained load, mean over seeds."""
-        found = self._searches[size, variant, name].values()
+        """p99 / SLO of each class at the point nearest to the sustained load, mean over seeds;
+        empty where it was not measured."""
+        found = self._searches.get((size, variant, name), {}).values()
         nearest = [result.nearest.ratios for result in found]
         return [fmean(of_class) for of_class in zip(*nearest, strict=True)]
 
-    def utilisation(self, size: Size, variant: Variant, name: str) -> float:
+    def utilisation(self, size: Size, variant: Variant, name: str) -> float | None:
         """Of the busiest node at the point nearest to the sustained load, mean over seeds."""
-        found = self._searches[size, variant, name].values()
-        return fmean(result.nearest.busiest_utilisation for result in found)
+        found = self._searches.get((size, variant, name), {}).values()
+        busiest = [result.nearest.busiest_utilisation for result in found]
+        return fmean(busiest) if busiest else None
 
     def curve(self, variant: Variant, name: str) -> dict[float, list[Spread]]:
         """p99 in s of each class by load, at the largest fleet."""

@@ -194,9 +194,10 @@ def sustained_loads(report: Report) -> Table:
         for variant in report.variants:
             for size in report.sizes:
                 loads = [report.load(size, variant, name) for name in report.names]
-                yield variant.name, _fleet(size), *(load_text(load) for load in loads)
+                seeds = str(report.seeds_of(size, variant))
+                yield variant.name, _fleet(size), seeds, *(load_text(load) for load in loads)
 
-    headings = ("fanouts", "nodes (IADs × nodes)", *map(title, report.names))
+    headings = ("fanouts", "nodes (IADs × nodes)", "seeds", *map(title, report.names))
     return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
 
 
@@ -228,12 +229,13 @@ def binding_classes(report: Report) -> Table:
                 cells = []
                 for name in report.names:
                     ratios = report.ratios(size, variant, name)
-                    most = max(ratios)
+                    most = max(ratios, default=0.0)
                     cells.append(
                         " ".join(f"**{r:.2f}**" if r == most else f"{r:.2f}" for r in ratios)
                     )
                 busiest = report.utilisation(size, variant, report.names[-1])
-                yield variant.name, _fleet(size), *cells, f"{100 * busiest:.0f} %"
+                use = "–" if busiest is None else f"{100 * busiest:.0f} %"
+                yield variant.name, _fleet(size), *cells, use
 
     names = [title(name) for name in report.names]
     last = f"busiest node, {names[-1]}"

@@ -90,6 +90,19 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_answers(done: Path, tmp_path
         assert len(list(kept)) == len(lines)
 
 
+def test_what_is_kept_is_written_down_without_making_more(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = (done / NAME).read_bytes()
+    more = ["--seeds", "3", "--nodes", "4000", "--kept", "--results", str(tmp_path)]
+    assert run(command(done, *more)) == 0
+    assert (done / NAME).read_bytes() == kept
+    page = (tmp_path / "simulation.md").read_text()
+    assert "| one k_t a query, clipped | 1,000 (20 × 50) | 2 |" in page
+    assert run(command(tmp_path / "empty", "--kept")) == 1
+    assert "no results are kept there" in capsys.readouterr().err
+
+
 def test_found_loads_lie_between_one_that_is_sustained_and_one_that_is_not(done: Path) -> None:
     with KeptResults(done) as kept:
         results = [result for result in kept if result.load_per_s is not None]
@@ -236,6 +249,7 @@ def test_the_command_on_the_page_asks_the_same_again(tmp_path: Path) -> None:
         queries=5_000,
         seed=7,
         jobs=1,
+        kept=False,
     )
     assert asked.command == (
         "fleet lab simulate --nodes 100 --nodes 4000 --reading task --out-of-range resample "
