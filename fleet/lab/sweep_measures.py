@@ -32,6 +32,8 @@ MOST_BLOCKS: Final = 1_000
 RESAMPLES: Final = 1_000
 # Of log p99 per query/s: less than any load that queues.
 LEAST_SLOPE: Final = 0.005
+# The slowest 5 %: the queries around the p99.
+TAIL: Final = 0.05
 # How far beyond the outermost rates a crossing may be extrapolated, in parts of their span.
 BEYOND: Final = 0.5
 
@@ -123,6 +125,22 @@ class Blocks:
         found = self._walk(latencies, block, order[first:last], allowed - above)
         if np.isnan(found).any():
             found = self._walk(latencies, block, order, allowed)
+        return found
+
+    def tail(self, run: Run, kind: str, most_ms: float) -> Floats:
+        """The mean logarithm of the slowest `TAIL` of one class in each resample, none counted as
+        more than `most_ms`; 0 where the class is not in it. O(resamples · queries of the class)."""
+        chosen = np.flatnonzero(run.kinds == CLASSES.index(kind))
+        latencies, block = run.latencies_ms[chosen], chosen // self.length
+        order = np.argsort(latencies)[::-1]
+        logs = np.log(np.minimum(latencies[order], most_ms))
+        found = np.zeros(len(self.counts))
+        for row, counts in enumerate(self.counts):
+            taken = counts[block[order]]
+            wanted = np.ceil(TAIL * taken.sum())
+            if wanted:
+                before = np.cumsum(taken) - taken
+                found[row] = np.average(logs, weights=np.clip(wanted - before, 0, taken))
         return found
 
     def _walk(
@@ -264,19 +282,30 @@ def corrected(
 ) -> Highest:
     """The real fleet's highest rate with the luck of its short traces taken out.
 
-    A control variate: the long virtual curve, shifted in log p99 by what the real fleet showed more
-    than virtual time *for the same queries and service times*. The shift of a class is the mean
-    over the pairs, by their number of queries.
+    A control variate: the long virtual curve, shifted in log p99 by how much slower the real
+    fleet's tail was than virtual time's *for the same queries and service times* (`slower`). The
+    shift of a class is the mean over the pairs, by their number of queries.
     """
     curve = sorted(curve, key=lambda run: run.rate_per_s)
     weights = np.array([float(len(pair.real.kinds)) for pair in pairs])
     logs = {}
     for kind in CLASSES:
-        real = log_ratios([pair.real for pair in pairs], blocks, kind)
-        virtual = log_ratios([pair.virtual for pair in pairs], blocks, kind)
-        more = np.average(np.minimum(real, 3.0) - np.minimum(virtual, 3.0), axis=1, weights=weights)
+        more = np.average([slower(pair, kind, blocks) for pair in pairs], axis=0, weights=weights)
         logs[kind] = log_ratios(curve, curve_blocks, kind) + more[:, None]
     return highest([r.rate_per_s for r in curve], logs, [float(len(r.kinds)) for r in curve])
+
+
+def slower(pair: Pair, kind: str, blocks: Blocks) -> Floats:
+    """How much slower the real fleet's tail is, in each resample: the mean of log(real / virtual)
+    over the slowest `TAIL` of a class, each compared in rank.
+
+    All of the tail, since the p99 of a short run is one query's latency; of the very slowest ones
+    three times the SLO counts as enough.
+    """
+    most = 3.0 * SLO_MS[kind]
+    tails = [blocks.tail(run, kind, most) for run in (pair.real, pair.virtual)]
+    found: Floats = tails[0] - tails[1]
+    return found
 
 
 def gain(over: Floats, base: Floats) -> Floats:

@@ -22,7 +22,6 @@ LONGEST_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
 # The name of the run; its queries are of no class.
 WARM_UP: Final = "warm-up"
-WARM_UP_SLO_MS: Final = 2_000.0
 
 
 class QueryClass(Struct, frozen=True):
@@ -131,8 +130,15 @@ def warm_up(
     services: Sequence[str] = ("default",),
 ) -> list[Arrival]:
     """Queries that make every node's response times known: each node alone, `rate_per_s` times a
-    second, windows as in the real load; evenly spaced, because unloaded times are wanted."""
+    second, windows as in the real load; evenly spaced, because unloaded times are wanted.
+
+    Their SLOs come as often as in Table II: masters learn from the shares of classes, and a class
+    of its own would count there long after it is gone.
+    """
     draw = random.Random(f"warm-up {seed}")
+    draw_slo = random.Random(f"warm-up SLOs {seed}")
+    slos_ms = [kind.slo_ms for kind in TABLE_II]
+    shares = [kind.share for kind in TABLE_II]
     nodes = [(iad.name, node.area) for iad in plan.iads for node in iad.nodes]
     trace = []
     for number in range(round(seconds * rate_per_s * len(nodes))):
@@ -147,7 +153,7 @@ def warm_up(
                 areas=(area,),
                 last_s=last_s,
                 ago_s=draw.uniform(0.0, PRELOAD_ROWS - last_s),
-                slo_ms=WARM_UP_SLO_MS,
+                slo_ms=draw_slo.choices(slos_ms, shares)[0],
                 emulation_seed=draw.getrandbits(53),
                 service=services[number % len(services)],
             )

@@ -180,6 +180,23 @@ def test_the_luck_of_a_short_trace_is_taken_out() -> None:
     assert not alone < 3 * (removed.high - removed.low)
 
 
+def test_the_tail_is_that_of_the_repeated_queries() -> None:
+    run = made("fifo", 1.0, 1.0, n=1_000)
+    run.latencies_ms[7] = np.inf
+    blocks = Blocks(1_000, seed=3, resamples=20)
+    found = blocks.tail(run, "2", 900.0)
+    for row, counts in enumerate(blocks.counts):
+        queries = np.concatenate(
+            [
+                np.tile(np.arange(1_000)[b * blocks.length : (b + 1) * blocks.length], times)
+                for b, times in enumerate(counts)
+            ]
+        )
+        mine = np.sort(run.latencies_ms[queries[run.kinds[queries] == 1]])
+        slowest = mine[-math.ceil(0.05 * len(mine)) :]
+        assert found[row] == pytest.approx(np.mean(np.log(np.minimum(slowest, 900.0))))
+
+
 def test_what_policies_have_in_common_cancels_in_the_gain() -> None:
     base = [made("fifo", r, math.exp(0.05 * (r - 12.0)), seed=3) for r in RATES]
     over = [made("edfq", 1.3 * r, math.exp(0.05 * (r - 12.0)), seed=3) for r in RATES]
