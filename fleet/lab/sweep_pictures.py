@@ -19,6 +19,8 @@ BESIDE_PER_S = 0.15
 
 def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
     """Virtual time as lines, real runs as points with their intervals, SLOs dotted."""
+    from matplotlib.ticker import MultipleLocator
+
     count = len(experiment.policies)
     columns = min(PANELS_A_ROW, count)
     lines = math.ceil(count / columns)
@@ -42,7 +44,12 @@ def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
             axis.set_xlabel("λ, queries/s")
             axis.xaxis.set_tick_params(labelbottom=True)
     panels[0].set_ylim(0, HIGHEST_MS)
-    panels[0].legend(loc="upper left", frameon=False, fontsize=8)
+    panels[0].xaxis.set_major_locator(MultipleLocator(4))
+    handles, names = panels[0].get_legend_handles_labels()
+    # In the empty panel, if there is one.
+    panels[min(count, len(panels) - 1)].legend(
+        handles, names, loc="upper left", frameon=False, fontsize=8
+    )
     figure.suptitle(
         "p99 by class over the load: virtual time (lines), real processes (points, 95 %), "
         "SLO (dotted)",

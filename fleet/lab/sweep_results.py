@@ -15,6 +15,7 @@ from fleet.lab.provenance import Provenance
 from fleet.lab.sweep_measures import (
     CLASSES,
     SLO_MS,
+    TAIL,
     Blocks,
     Floats,
     Highest,
@@ -190,7 +191,9 @@ def verdicts(analysis: Analysis) -> Iterator[str]:
         if all(found is None for found in gains):
             continue
         said = "; ".join(
-            f"{source} {_gain(found)}" for source, found in zip(SOURCES, gains, strict=False)
+            f"{source} {_gain(found)}"
+            for source, found in zip(SOURCES, gains, strict=False)
+            if _gain(found) != "–"
         )
         paper = _paper_gain(over, base)
         paper = "" if paper == "–" else f"; paper {paper}"
@@ -273,7 +276,8 @@ In brackets: the middle 95 % of {resamples:,} resamples of blocks of consecutive
 - *real*: {seconds:g} s of real processes at each rate, alone. Before a policy's runs come
   {learning_s:g} s that are not counted: `sanderling` learns from misses, and all get the same time.
 - *real, trace's luck removed*: the virtual curve, shifted by how much slower (or faster) the real
-  fleet was than virtual time for the same queries and service times, with the same time to learn.
+  fleet's slowest {tail:g} % were than virtual time's for the same queries and service times, with
+  the same time to learn.
 - *virtual*: the simulator, no measurement: {queries:,} queries each run, of which the first
   {discarded:,} are not counted; {seeds} runs at a rate, {all_seeds} where it decides.
 - *beyond*, *below*: outside of what the rates allow to say. The paper's "all classes" is its own
@@ -320,6 +324,7 @@ def page_of(experiment: Experiment, analysis: Analysis) -> str:
         seconds=experiment.seconds,
         learning_s=experiment.learning_s,
         queries=effort.queries,
+        tail=100 * TAIL,
         discarded=int(effort.queries * LEARNING),
         seeds=effort.seeds,
         all_seeds=effort.seeds + effort.more_seeds,
