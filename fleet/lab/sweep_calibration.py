@@ -24,8 +24,6 @@ FIFO_RATE_PER_S: Final = 13.23
 # What is looked at, from light tails to heavy ones; a gamma's tail is the lighter the larger k is.
 RANGES: Final[dict[str, tuple[float, float]]] = {"lognormal": (0.5, 0.8), "gamma": (3.0, 1.0)}
 TOLERANCE: Final = 0.002
-# Times as many seeds as where a highest rate is decided: 1 % of a p99 is 0.006 of σ.
-FIT_EFFORT: Final = 4
 # Of log(p99 / SLO): infinite where an SLO cannot be met even unloaded.
 WORST: Final = 1.0
 
@@ -80,7 +78,7 @@ def calibrated(
         shape = Shape(family, value)
         jobs = [
             Job(plan, "fifo", FIFO_RATE_PER_S, effort.seed + n, effort.queries, shape)
-            for n in range(FIT_EFFORT * (effort.seeds + effort.more_seeds))
+            for n in range(effort.seeds + effort.more_seeds)
         ]
         ratio = worst_ratio(joined(list(perform_all(jobs))))
         told(f"{family} {value:.3f}: worst p99 is {ratio:.3f} of its SLO at {FIFO_RATE_PER_S:g}/s")
