@@ -41,9 +41,10 @@ def draw_latencies(report: Report, path: Path) -> None:
         axis.set_xlabel("queries per second")
     _legend_below(figure, grid[0, 0])
     size = report.sizes[-1]
+    seeds = report.curve_seeds(variants[0])
+    what = f"mean over {seeds} seeds, their range shaded" if seeds > 1 else "one seed"
     figure.suptitle(
-        f"Latency against load, {size.iads} IADs × {size.nodes_per_iad} nodes "
-        "(mean over seeds, their range shaded)",
+        f"Latency against load, {size.iads} IADs × {size.nodes_per_iad} nodes ({what})",
         x=0.01,
         ha="left",
     )

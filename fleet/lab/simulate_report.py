@@ -162,6 +162,10 @@ class Report:
         busiest = [result.nearest.busiest_utilisation for result in found]
         return fmean(busiest) if busiest else None
 
+    def curve_seeds(self, variant: Variant) -> int:
+        """How many seeds the curves have."""
+        return max((len(of) for at, of in self._curves.items() if at[0] == variant), default=0)
+
     def curve(self, variant: Variant, name: str) -> dict[float, list[Spread]]:
         """p99 in s of each class by load, at the largest fleet."""
         by_load: dict[float, list[tuple[float, ...]]] = {}

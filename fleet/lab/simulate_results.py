@@ -17,7 +17,16 @@ from fleet.lab.simulate_pictures import draw_gains, draw_latencies
 from fleet.lab.simulate_report import PAPER_GAINS, Report
 from fleet.lab.simulate_run import WARM_SAMPLES, WARM_UP_SHARE
 from fleet.lab.simulate_search import TOLERANCE
-from fleet.lab.simulate_text import PAGE, PARTS_PAGE, differences, gain_text, goals, load_text
+from fleet.lab.simulate_text import (
+    METHOD,
+    PAGE,
+    PARTS_PAGE,
+    differences,
+    filled,
+    gain_text,
+    goals,
+    load_text,
+)
 from fleet.lab.simulate_training import is_training
 from fleet.lab.table_v import CLASSES, Size, draw
 from fleet.lab.tables import Table
@@ -118,10 +127,14 @@ def page_of(report: Report, provenance: Provenance, processes: int) -> str:
         parts=of_parts,
         binding=binding_classes(report).markdown(),
         differences=differences(report),
-        queries=_queries(report),
-        warm_up=f"{100 * WARM_UP_SHARE:g}",
-        samples=f"{WARM_SAMPLES:,}",
-        tolerance=f"{100 * TOLERANCE:g}",
+        method=filled(
+            METHOD.format(
+                queries=_queries(report),
+                warm_up=f"{100 * WARM_UP_SHARE:g}",
+                samples=f"{WARM_SAMPLES:,}",
+                tolerance=f"{100 * TOLERANCE:g}",
+            )
+        ),
     )
 
 

@@ -76,11 +76,14 @@ Mean k_q × mean k_t of each class.
 
 {table_v}
 
-(μ, σ) of Table V are per mille of the tier's size; a fanout outside the tier is moved to the nearer
-end (clipped) or drawn again. {queries}, the first {warm_up} % of them not
-counted; x_u from {samples} unloaded response times of every node of an IAD; a sustained load is
-interpolated between two runs at most {tolerance} % apart.
+{method}
 """
+
+METHOD: Final = """\
+(μ, σ) of Table V are per mille of the tier's size; a fanout outside the tier is moved to the nearer
+end (clipped) or drawn again. {queries}, the first {warm_up} % of them not counted;
+x_u from {samples} unloaded response times of every node of an IAD; a sustained load is interpolated
+between two runs at most {tolerance} % apart."""
 
 PARTS_PAGE: Final = """
 ### Its parts
@@ -124,6 +127,11 @@ def gain_text(gain: Interval | None) -> str:
     return f"{gain.mean:+.1f}{half} %".replace("-", "−")
 
 
+def filled(text: str) -> str:
+    """A paragraph in lines of a page."""
+    return textwrap.fill(" ".join(text.split()), 100, break_long_words=False)
+
+
 def goals(report: Report) -> str:
     """What was asked of this project's policy, and what came of it."""
     cells = [(size, variant) for variant in report.variants for size in report.sizes]
@@ -140,7 +148,7 @@ def goals(report: Report) -> str:
             f"than T-EDFQ (more in {sum(gain > 0 for gain in tedfq)} of {len(cells)}, "
             f"{GOAL:g} % or more in {sum(gain >= GOAL for gain in tedfq)})."
         )
-    return textwrap.fill(" ".join(sentences), 100, break_long_words=False)
+    return filled(" ".join(sentences))
 
 
 def _range(gains: Sequence[float]) -> str:
@@ -174,7 +182,7 @@ def differences(report: Report) -> str:
                 f"with {most.variant.name}: {abs(most.points):.0f} percentage points {side}."
             )
     sentences += [_nearest(report, gaps), _margin(report), REASONS]
-    return textwrap.fill(" ".join(filter(None, sentences)), 100, break_long_words=False)
+    return filled(" ".join(filter(None, sentences)))
 
 
 def _gaps(report: Report) -> Iterator[Gap]:
