@@ -18,6 +18,8 @@ cdef class UnloadedModel:
     cdef Model m
     cdef uint64_t identity
     cdef dict interned            # columns -> NodeSet, least recently asked for first
+    cdef bint lent                # to a simulation, which holds no GIL
+    cdef int check_own(self) except -1
     cdef int32_t checked_column(self, object column) except -1
     cdef int checked_set(self, NodeSet nodes, double p_t) except -1
     cdef int advance(self, double now_s) except -1

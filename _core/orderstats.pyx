@@ -6,6 +6,7 @@ The classes over `_core.unloaded`: they check what comes from outside. docs/dead
 model and its errors.
 """
 
+from libc.math cimport expm1, log
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -130,7 +131,13 @@ cdef class UnloadedModel:
     def __dealloc__(self):
         model_free(&self.m)
 
+    cdef int check_own(self) except -1:
+        if self.lent:
+            raise ValueError("a simulation uses the model; others may when it has ended")
+        return 0
+
     cdef int32_t checked_column(self, object column) except -1:
+        self.check_own()
         if not isinstance(column, int):
             raise TypeError(f"column must be an int, not {type(column).__name__}")
         if not 0 <= column < self.m.capacity or not self.m.columns[<int32_t>column].used:
@@ -138,6 +145,7 @@ cdef class UnloadedModel:
         return column
 
     cdef int checked_set(self, NodeSet nodes, double p_t) except -1:
+        self.check_own()
         _check_percentile(p_t)
         if nodes.owner != self.identity:
             raise ValueError("the node set belongs to another model")
@@ -151,7 +159,9 @@ cdef class UnloadedModel:
 
     def add_node(self):
         """Add a node without samples; its column, the lowest free one. O(columns + BUCKETS)."""
-        cdef int32_t i = model_add_node(&self.m)
+        cdef int32_t i
+        self.check_own()
+        i = model_add_node(&self.m)
         if i < 0:
             raise MemoryError
         return i
@@ -231,7 +241,8 @@ cdef class UnloadedModel:
         _check_percentile(p_t)
         if k < 1:
             raise ValueError(f"fanout {k} is not positive")
-        return 1.0 / (1.0 - (p_t / 100.0) ** (1.0 / k))
+        # 1 - the root may be 0, as far as a double tells.
+        return -1.0 / expm1(log(p_t / 100.0) / k)
 
     def min_count(self, NodeSet nodes not None):
         """The least number of samples that a node of the set has. ValueError as of `quantile`."""

@@ -40,6 +40,8 @@ from _core.simulation_run cimport (
 from _core.simulation_learning cimport (
     Learning,
     Learnt,
+    give_back,
+    lend,
     set_place,
     take_models,
     take_queries,
@@ -473,7 +475,7 @@ def simulate_events(
     `models`, one `UnloadedModel` for each IAD whose first columns are the IAD's nodes in order,
     every task asks its IAD's for x_u as it is enqueued, and every result is observed before its
     node serves the next: the deadlines and events of `agent.scheduling`. The models go on from what
-    they hold, and nobody else may use them meanwhile. Nothing is refused here: a task whose SLO
+    they hold; nobody else can use them meanwhile. Nothing is refused here: a task whose SLO
     cannot be met even unloaded is served like any other. Nothing times out either.
 
     A policy that demotes (`_core.policy.DEMOTING`) asks what each subtask is expected to take when
@@ -513,8 +515,10 @@ def simulate_events(
         check_expected(setup)
     if balance and advance_s is not None:
         raise ValueError("balance and advance_s both tell advances; give one of them")
+    lend(learning)
     with nogil:
         ending = _simulate(setup, &run.results, &learning.l, found, balance)
+    give_back(learning)
     finished_run(run, trace, ending)
     if balance:
         take_queries(run, learning)

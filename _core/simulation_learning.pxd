@@ -21,11 +21,16 @@ cdef inline int64_t set_place(const TraceData *t, int64_t task) noexcept nogil:
 
 cdef class Learning:              # keeps alive, and frees, what `l` points to
     cdef Learnt l
-    cdef list kept
+    cdef list models              # of both kinds
+    cdef list sets                # asked of them
 
 # Check what the caller gave and take it. ValueError unless it is one model for each IAD.
 cdef int take_models(Learning learning, const TraceData *t, object given) except -1
 cdef int take_sizes(Learning learning, const TraceData *t, object given) except -1
+
+# While a simulation runs without the GIL nobody else may use the models: ValueError if somebody does.
+cdef int lend(Learning learning) except -1
+cdef int give_back(Learning learning) except -1
 
 # What the query schedulers learnt, into the run.
 cdef int take_queries(Run run, Learning learning) except -1

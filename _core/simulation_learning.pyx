@@ -19,7 +19,8 @@ cdef class Learning:
     """What a run learns from, checked."""
 
     def __cinit__(self):
-        self.kept = []
+        self.models = []
+        self.sets = []
 
     def __dealloc__(self):
         free(self.l.models)
@@ -51,7 +52,7 @@ cdef int take_models(Learning learning, const TraceData *t, object given) except
     cdef int64_t place
     cdef int64_t task
     cdef int32_t iad
-    learning.kept += models
+    learning.models += models
     l.models = <Model **>malloc(t.iads * sizeof(Model *))
     l.sets = <ColumnSet **>calloc(t.set_first[t.sets], sizeof(ColumnSet *))
     if l.models == NULL or l.sets == NULL:
@@ -63,7 +64,7 @@ cdef int take_models(Learning learning, const TraceData *t, object given) except
         if l.sets[place] == NULL:
             iad = t.node_iad[task_nodes(t, task)[0]]
             nodes = (<UnloadedModel>models[iad]).node_set(_columns(t, task, t.iad_first[iad]))
-            learning.kept.append(nodes)
+            learning.sets.append(nodes)
             l.sets[place] = &nodes.s
     return 0
 
@@ -74,12 +75,36 @@ cdef int take_sizes(Learning learning, const TraceData *t, object given) except 
     cdef int32_t iad
     if t.task_window_s == NULL:
         raise ValueError("sizes need a trace with task_window_s")
-    learning.kept += models
+    learning.models += models
     l.sizes = <Sizes **>malloc(t.iads * sizeof(Sizes *))
     if l.sizes == NULL:
         raise MemoryError
     for iad in range(t.iads):
         l.sizes[iad] = &(<SizeModel>models[iad]).s
+    return 0
+
+
+cdef int lend(Learning learning) except -1:
+    for model in learning.models:
+        if isinstance(model, UnloadedModel):
+            (<UnloadedModel>model).check_own()
+        else:
+            (<SizeModel>model).check_own()
+    _mark(learning, True)
+    return 0
+
+
+cdef int give_back(Learning learning) except -1:
+    _mark(learning, False)
+    return 0
+
+
+cdef int _mark(Learning learning, bint lent) except -1:
+    for model in learning.models:
+        if isinstance(model, UnloadedModel):
+            (<UnloadedModel>model).lent = lent
+        else:
+            (<SizeModel>model).lent = lent
     return 0
 
 

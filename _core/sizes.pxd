@@ -32,3 +32,5 @@ cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept
 
 cdef class SizeModel:
     cdef Sizes s
+    cdef bint lent                # to a simulation, which holds no GIL
+    cdef int check_own(self) except -1

@@ -20,7 +20,8 @@ cdef enum:
 # As of the histograms (docs/deadlines.md): what the pool weighs beside a node's own samples.
 cdef double PRIOR_WEIGHT = 10.0
 # A sample weighs 1/e after a thousand more.
-cdef double KEEP = 1.0 - 1.0 / 1000.0
+cdef double FORGET = 1.0 / 1000.0
+cdef double KEEP = 1.0 - FORGET
 
 
 cdef void sizes_init(Sizes *s, double prior_mean_s) noexcept nogil:
@@ -88,6 +89,7 @@ cdef Line _shrunk(const Line *own, const Line *pool) noexcept nogil:
 
 cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept nogil:
     cdef Line line
+    cdef double prior
     cdef double mean_s
     cdef double slope = 0.0
     if s.pool.weight == 0.0:
@@ -96,9 +98,9 @@ cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept
         line = _shrunk(&s.lines[column], &s.pool)
     else:
         line = s.pool
-    mean_s = line.mean_s + (s.prior_mean_s - line.mean_s) * PRIOR_WEIGHT / (
-        s.pool.weight + PRIOR_WEIGHT
-    )
+    # Samples from before all others: what they weigh by now (n others weigh (1 - KEEP^n) / FORGET).
+    prior = PRIOR_WEIGHT * max(0.0, 1.0 - FORGET * s.pool.weight)
+    mean_s = line.mean_s + (s.prior_mean_s - line.mean_s) * prior / (s.pool.weight + prior)
     if line.size2 > 0.0:
         slope = line.size_s / line.size2 * line.weight / (line.weight + PRIOR_WEIGHT)
     return max(mean_s + slope * (size - line.mean_size), 0.0)
@@ -118,11 +120,17 @@ cdef class SizeModel:
     def __dealloc__(self):
         sizes_free(&self.s)
 
+    cdef int check_own(self) except -1:
+        if self.lent:
+            raise ValueError("a simulation uses the model; others may when it has ended")
+        return 0
+
     def observe(self, int column, double size, double time_s):
         """Add a sample: node `column` took `time_s` for a request of `size`.
 
         ValueError for a negative column or a number that is not finite. O(1).
         """
+        self.check_own()
         if not 0 <= column < MAX_CAPACITY:
             raise ValueError(f"column {column} is not in 0..{MAX_CAPACITY - 1}")
         if not (isfinite(size) and isfinite(time_s)):
@@ -136,6 +144,7 @@ cdef class SizeModel:
         The pool's where the node has no samples, `prior_mean_s` where there are none at all.
         ValueError for a negative column or a size that is not finite. O(1).
         """
+        self.check_own()
         if column < 0 or not isfinite(size):
             raise ValueError(f"column {column} or size {size} is out of range")
         return sizes_expected(&self.s, column, size)

@@ -90,6 +90,12 @@ def test_impossible_fanouts() -> None:
             UnloadedModel.samples_needed(99.0, k)
 
 
+def test_samples_needed_where_the_root_rounds_to_one() -> None:
+    p_t = math.nextafter(100.0, 0.0)
+    for k in (1, 2, 4_000):
+        assert UnloadedModel.samples_needed(p_t, k) == pytest.approx(k * 7e15, rel=0.3)
+
+
 def test_samples_needed() -> None:
     assert UnloadedModel.samples_needed(99.0, 1) == pytest.approx(100.0)
     assert UnloadedModel.samples_needed(task_percentile(99.0, 4), 8) == pytest.approx(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from array import array
@@ -117,6 +118,42 @@ def test_policies_see_the_same_service_times_and_seeds_do_not() -> None:
     for policy in POLICIES:
         assert taken("fifo", 7) == pytest.approx(taken(policy, 7))
     assert not np.any(taken("fifo", 7) == taken("fifo", 8))
+
+
+@pytest.mark.parametrize("kind", ["models", "sizes"])
+def test_nobody_else_uses_models_while_a_simulation_does(kind: str) -> None:
+    """They change without the GIL: two at a time would write to memory that is freed."""
+    case = Case(1, queries=50_000)
+    trace = Trace(**case.trace)
+    models: list[Any] = getattr(case, kind)()
+    services = [ServiceTimes.exponential_sum([0.1])]
+
+    def run() -> Run:
+        return simulate_events(
+            trace, services, case.node_service, policy="sanderling", **{kind: models}
+        )
+
+    def ask() -> None:
+        if kind == "models":
+            models[0].node_count(0)
+        else:
+            models[0].expected(0, 1.0)
+
+    refusals = []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        while not running.done() and not refusals:
+            try:
+                ask()
+            except ValueError as error:
+                refusals.append(str(error))
+        if not running.done():
+            with contextlib.suppress(ValueError):  # unless it has ended meanwhile
+                run()
+        running.result()
+    assert refusals == ["a simulation uses the model; others may when it has ended"]
+    ask()
+    run()
 
 
 def test_threads_share_a_trace() -> None:

@@ -24,7 +24,8 @@ def moments(samples: Samples) -> tuple[float, float, float, float, float]:
 
 
 def expected(own: Samples, pool: Samples, size: float, prior_s: float) -> float:
-    """The twin: the pool's samples join with weights that add up to PRIOR."""
+    """The twin: the pool's samples join with weights that add up to PRIOR; PRIOR samples of
+    `prior_s` came before all others."""
     weight, mean, mean_s, size2, size_s = moments(pool)
     pool_weight = weight
     if own:
@@ -38,7 +39,8 @@ def expected(own: Samples, pool: Samples, size: float, prior_s: float) -> float:
         size_s += n * (x - all_x) * (y - all_y) + added * (mean - all_x) * (mean_s - all_y)
         weight, mean, mean_s = all_n, all_x, all_y
     slope = size_s / size2 * weight / (weight + PRIOR) if size2 else 0.0
-    level = (mean_s * pool_weight + prior_s * PRIOR) / (pool_weight + PRIOR)
+    prior = PRIOR * KEEP ** len(pool)
+    level = (mean_s * pool_weight + prior_s * prior) / (pool_weight + prior)
     return max(level + slope * (size - mean), 0.0)
 
 
@@ -81,7 +83,7 @@ def test_all_of_one_size() -> None:
     model = SizeModel()
     for _ in range(100_000):
         model.observe(0, 60.0, 0.05)
-    assert model.expected(0, 60.0) == model.expected(0, 6_000.0) == pytest.approx(0.0505, rel=0.01)
+    assert model.expected(0, 60.0) == model.expected(0, 6_000.0) == pytest.approx(0.05, rel=1e-6)
 
 
 def test_never_negative() -> None:
