@@ -19,8 +19,10 @@ cdef double STEP = 0.02
 cdef double EARLY = 5.0
 # The share of a class is a moving average over so many queries.
 cdef double MEMORY = 1000.0
-# A class that asks less than this counts as if it asked so much: one miss shall not move it far.
-cdef double LEAST_SHARE = 0.01
+# No miss moves a class further than so many misses of classes that are all alike. A class that is
+# too rare or too strict for that moves a part of the way, and has the same part in the common shift:
+# all the same nothing moves on average.
+cdef double MOST_STEPS = 10.0
 # Of its SLO: how far a class may be advanced or held back.
 cdef double FURTHEST = 0.5
 
@@ -62,28 +64,38 @@ cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil:
         b.classes[i].share += ((i == c) - b.classes[i].share) / b.finished
 
 
+cdef inline double _part(const QueryClass *q, double usual) noexcept nogil:
+    """How much of the way the class moves; `usual` is share times allowed if all were alike."""
+    return min(1.0, MOST_STEPS * q.share * q.allowed / usual)
+
+
 cdef void _advance(Balance *b, int c) noexcept nogil:
     cdef QueryClass *q = b.classes
-    cdef double total = 0.0       # shares
     cdef double slo_s = 0.0       # mean
     cdef double allowed = 0.0     # mean
     cdef double alike = 0.0       # 1 / (how many classes there were if all had the same share)
-    cdef double mean_s = 0.0      # of the advances
+    cdef double usual
+    cdef double step_s
+    cdef double sum_s = 0.0       # of the advances, by share
+    cdef double shifted = 0.0     # how much of the queries shares in the shift
     cdef int i
     for i in range(b.count):
-        total += q[i].share
         slo_s += q[i].share * q[i].slo_s
         allowed += q[i].share * q[i].allowed
         alike += q[i].share * q[i].share
     b.missed += 1.0
-    q[c].advance_s += (
-        STEP * max(1.0, EARLY / (1.0 + b.missed)) * slo_s * alike * allowed
-        / (q[c].allowed * max(q[c].share, LEAST_SHARE))
-    )
+    usual = alike * allowed
+    step_s = STEP * max(1.0, EARLY / (1.0 + b.missed)) * slo_s
+    step_s *= _part(&q[c], usual) * usual / (q[c].share * q[c].allowed)
+    # Limited before the shift: what a class cannot use is not taken from the others.
+    q[c].advance_s = limited_advance_c(q[c].advance_s + step_s, q[c].slo_s)
     for i in range(b.count):
-        mean_s += q[i].share * q[i].advance_s / total
+        sum_s += q[i].share * q[i].advance_s
+        shifted += q[i].share * _part(&q[i], usual)
     for i in range(b.count):
-        q[i].advance_s = limited_advance_c(q[i].advance_s - mean_s, q[i].slo_s)
+        q[i].advance_s = limited_advance_c(
+            q[i].advance_s - _part(&q[i], usual) * sum_s / shifted, q[i].slo_s
+        )
 
 
 cdef class ClassBalance:

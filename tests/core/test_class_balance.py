@@ -79,6 +79,54 @@ def test_advances_are_limited_and_average_to_nothing() -> None:
     assert b.advance(1) >= -1.0
 
 
+def after(steps: int, classes: list[tuple[float, float]], shares: list[int]) -> ClassBalance:
+    """A balance that has seen so many rounds of queries, none of which missed."""
+    b = balance(*classes)
+    for _ in range(steps):
+        for number, share in enumerate(shares):
+            for _ in range(share):
+                b.finished(number, False)
+    return b
+
+
+@pytest.mark.parametrize(
+    ("allowed", "shares"),
+    [((0.01, 0.01), [1, 199]), ((0.0001, 0.05, 0.02), [10, 10, 20]), ((0.02, 0.001), [1, 499])],
+)
+def test_at_equal_misses_per_allowance_nothing_moves(
+    allowed: tuple[float, ...], shares: list[int]
+) -> None:
+    """Rare and strict classes too: what each class moves when another misses, by how often."""
+    classes = [(10.0, a) for a in allowed]
+    drift_s = [0.0] * len(allowed)
+    scale_s = [0.0] * len(allowed)
+    for missing, (share, may) in enumerate(zip(shares, allowed, strict=True)):
+        b = after(4_000 // sum(shares), classes, shares)
+        b.finished(missing, True)
+        for number in range(len(allowed)):
+            drift_s[number] += share * may * b.advance(number)
+            scale_s[number] += share * may * abs(b.advance(number))
+    # Shares are estimates: the class that came last counts for more.
+    assert all(abs(d) <= 0.25 * s for d, s in zip(drift_s, scale_s, strict=True))
+
+
+def test_a_rare_and_strict_class_that_always_misses_leaves_the_others_alone() -> None:
+    b = balance((1.0, 0.01), (2.0, 0.01), (0.001, 1e-6))
+    for _ in range(100):
+        for number in (0, 1) * 40 + (2,):
+            b.finished(number, number == 2)
+    assert b.advance(2) == pytest.approx(0.0005)
+    assert b.advance(0) == pytest.approx(0.0, abs=0.001)
+    assert b.advance(1) == pytest.approx(0.0, abs=0.001)
+
+
+def test_one_miss_moves_no_class_further_than_ten_steps() -> None:
+    b = after(20, [(10.0, 0.01), (10.0, 1e-6)], [199, 1])
+    b.finished(1, True)
+    # The first steps are longer: 5 / 2 times 2 % of the mean SLO.
+    assert 0.0 < b.advance(1) <= 10 * 2.5 * 0.02 * 10.0
+
+
 def test_a_class_begins_anew() -> None:
     b = balance((1.0, 0.01), (3.0, 0.01))
     b.finished(0, False)
