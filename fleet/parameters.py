@@ -76,7 +76,16 @@ def _address(text: str) -> str:
     return text
 
 
+def _policy(text: str) -> str:
+    from fleet.lab.policies import POLICIES
+
+    if text not in POLICIES:
+        raise ValueError(f"{text!r} is not a policy; write {', '.join(POLICIES)}")
+    return text
+
+
 ADDRESS = Parsed("address", _address)
+POLICY = Parsed("policy", _policy)
 AREA = Parsed("area", _area)
 NAME = Parsed("name", _matching(r"[A-Za-z0-9_.-]{1,64}", "a name; write letters, digits, _ . -"))
 CHANNEL = Parsed(

@@ -9,21 +9,13 @@ import click
 
 from fleet import exits
 from fleet.lab.lab_commands import without
-from fleet.parameters import SEED, Number, Parsed
+from fleet.parameters import POLICY, SEED, Number, Parsed
 
 if TYPE_CHECKING:
     from agent.wire.base import Policy
 
 PICTURES: Final = (".svg", ".png", ".pdf")
 FILE: Final[Any] = click.Path(dir_okay=False, path_type=Path)
-
-
-def _policy(text: str) -> str:
-    from fleet.lab.policies import POLICIES
-
-    if text not in POLICIES:
-        raise ValueError(f"{text!r} is not a policy; write {', '.join(POLICIES)}")
-    return text
 
 
 def _profile(text: str) -> str:
@@ -67,7 +59,7 @@ def _picture(text: str) -> Path:
 @click.option(
     "--policy",
     "policies",
-    type=Parsed("policy", _policy),
+    type=POLICY,
     multiple=True,
     help="A policy to plan for; give it again for more. By default all.",
 )

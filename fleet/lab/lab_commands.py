@@ -10,7 +10,7 @@ from typing import Literal
 import click
 
 from fleet import exits
-from fleet.parameters import SEED, Number, Parsed, results_folder, run_directory
+from fleet.parameters import POLICY, SEED, Number, results_folder, run_directory
 
 
 @click.group()
@@ -69,7 +69,7 @@ def autoscale(
     """
     if (status := without("matplotlib")) is not None:
         return status
-    from fleet.lab import autoscale as command
+    from fleet.lab.load_steps import run as command
 
     return command.run(
         command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)
@@ -103,32 +103,25 @@ def faults(
 
     Exit status: 0 all as expected, 1 not, 2 wrong usage, 130 interrupted.
     """
-    from fleet.lab import fault_results, fault_run
+    from fleet.lab.faults import results as fault_results
+    from fleet.lab.faults import run as fault_run
 
     options = fault_run.Options(directory, unit_s, rate_per_s, seed)
     return fault_results.run(options, results or directory)
-
-
-def _policy(text: str) -> str:
-    from fleet.lab.policies import POLICIES
-
-    if text not in POLICIES:
-        raise ValueError(f"{text!r} is not a policy; write {', '.join(POLICIES)}")
-    return text
 
 
 @lab.command()
 @click.option(
     "--policy",
     "policies",
-    type=Parsed("policy", _policy),
+    type=POLICY,
     multiple=True,
     help="Only this policy; give it again for more.",
 )
 @click.option(
     "--real",
     "real",
-    type=Parsed("policy", _policy),
+    type=POLICY,
     multiple=True,
     help="Only this policy on real processes, the others in virtual time only; give it again for "
     "more.",
@@ -201,7 +194,7 @@ def testbed(
     """
     if (status := without("numpy", "matplotlib")) is not None:
         return status
-    from fleet.lab import sweep_options
+    from fleet.lab.sweep import options as sweep_options
 
     return sweep_options.run(
         sweep_options.Asked(
@@ -250,7 +243,7 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 @click.option(
     "--policy",
     "policies",
-    type=Parsed("policy", _policy),
+    type=POLICY,
     multiple=True,
     help="A policy to simulate; give it again for more. By default all.",
 )
@@ -302,7 +295,7 @@ def simulate(
     """
     if (status := without("numpy", "matplotlib")) is not None:
         return status
-    from fleet.lab import simulate as command
+    from fleet.lab.simulation import command
 
     return command.run(
         command.options(

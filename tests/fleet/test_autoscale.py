@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from agent.wire.master_config import MasterAutoscale
 from fleet.commands import run
 from fleet.lab import lab_commands
-from fleet.lab.autoscale import Options, command_line, virtual_run
-from fleet.lab.autoscale_load import (
+from fleet.lab.load_steps.load import (
     RULES,
     PodsChange,
     Step,
@@ -24,8 +23,9 @@ from fleet.lab.autoscale_load import (
     steps_of,
     trace_of,
 )
-from fleet.lab.autoscale_measures import by_second, by_step
-from fleet.lab.autoscale_results import Experiment, write
+from fleet.lab.load_steps.measures import by_second, by_step
+from fleet.lab.load_steps.results import Experiment, write
+from fleet.lab.load_steps.run import Options, command_line, virtual_run
 from fleet.lab.provenance import Provenance
 
 STEP_S = 120.0

@@ -6,9 +6,9 @@ import itertools
 from rich.console import Console
 
 from fleet import screen
-from fleet.lab import fault_run
-from fleet.lab.fault_results import table_of
-from fleet.lab.faults import Fault, Line, judge, schedule
+from fleet.lab.faults import run as fault_run
+from fleet.lab.faults.plan import Fault, Line, judge, schedule
+from fleet.lab.faults.results import table_of
 from fleet.lab.measures import Outcome
 from fleet.lab.plan import building_fleet, part_of
 from fleet.lab.workload import Arrival

@@ -12,17 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from fleet.commands import run
-from fleet.lab import lab_commands, simulate
-from fleet.lab.contenders import CONTENDERS, MAIN, PARTS
+from fleet.lab import lab_commands
 from fleet.lab.run_folder import RunFolderError
-from fleet.lab.simulate_points import NAME, KeptResults, Key, Result
-from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
-from fleet.lab.simulate_run import Point, Setting, World
-from fleet.lab.simulate_search import TOLERANCE
-from fleet.lab.simulate_statistics import gain_percent
-from fleet.lab.simulate_units import Campaign
-from fleet.lab.simulate_workers import Done, Say, WorkerError, Workers
-from fleet.lab.table_v import CLASSES, SIZES
+from fleet.lab.simulation import command as simulate
+from fleet.lab.simulation.contenders import CONTENDERS, MAIN, PARTS
+from fleet.lab.simulation.points import NAME, KeptResults, Key, Result
+from fleet.lab.simulation.report import PAPER_GAINS, Report, Variant
+from fleet.lab.simulation.run import Point, Setting, World
+from fleet.lab.simulation.search import TOLERANCE
+from fleet.lab.simulation.statistics import gain_percent
+from fleet.lab.simulation.table_v import CLASSES, SIZES
+from fleet.lab.simulation.units import Campaign
+from fleet.lab.simulation.workers import Done, Say, WorkerError, Workers
 
 CLIPPED = Variant("query", "clip")
 SETTING = Setting(SIZES[0], "query", "clip", 2_000, 1)

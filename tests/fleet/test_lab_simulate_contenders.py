@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet.lab.contenders import CONTENDERS, MAIN, OWN, PARTS, trainings
 from fleet.lab.policies import POLICIES
-from fleet.lab.simulate_parts import ROWS, parts
-from fleet.lab.simulate_points import KeptResults, Key, Result
-from fleet.lab.simulate_report import Report, Variant
-from fleet.lab.simulate_run import FIRST_GUESS_PER_S, Point, Setting, World
-from fleet.lab.simulate_text import goals
-from fleet.lab.simulate_training import SEED, is_training, train, training_of
-from fleet.lab.simulate_units import Campaign
-from fleet.lab.table_v import CLASSES, SIZES
+from fleet.lab.simulation.contenders import CONTENDERS, MAIN, OWN, PARTS, trainings
+from fleet.lab.simulation.parts import ROWS, parts
+from fleet.lab.simulation.points import KeptResults, Key, Result
+from fleet.lab.simulation.report import Report, Variant
+from fleet.lab.simulation.run import FIRST_GUESS_PER_S, Point, Setting, World
+from fleet.lab.simulation.table_v import CLASSES, SIZES
+from fleet.lab.simulation.text import goals
+from fleet.lab.simulation.training import SEED, is_training, train, training_of
+from fleet.lab.simulation.units import Campaign
 
 SETTING = Setting(SIZES[0], "query", "clip", 4_000, 1)
 CLIPPED = Variant("query", "clip")

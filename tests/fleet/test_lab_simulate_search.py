@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet.lab.simulate_search import TOLERANCE, highest_load
-from fleet.lab.simulate_statistics import gain_percent, interval, student_t
+from fleet.lab.simulation.search import TOLERANCE, highest_load
+from fleet.lab.simulation.statistics import gain_percent, interval, student_t
 
 LIMIT = 10.0
 

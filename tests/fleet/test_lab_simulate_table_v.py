@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from _core.orderstats import task_percentile
-from fleet.lab.simulate_run import Setting, World, unloaded_s
-from fleet.lab.table_v import (
+from fleet.lab.simulation.run import Setting, World, unloaded_s
+from fleet.lab.simulation.table_v import (
     CAPACITY_PER_S,
     CLASSES,
     SIZES,

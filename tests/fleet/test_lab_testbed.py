@@ -19,13 +19,15 @@ from agent.scheduling.deadlines import DeadlineEstimator
 from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord
 from fleet.commands import run as fleet
-from fleet.lab import sweep, sweep_calibration, sweep_trace
 from fleet.lab.measures import Outcome, percentile
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.lab.provenance import Provenance
-from fleet.lab.sweep_calibration import CalibrationError, calibrated, root, trial
-from fleet.lab.sweep_loads import Again, Load, Turn, perform_again, turns_of
-from fleet.lab.sweep_measures import (
+from fleet.lab.sweep import calibration as sweep_calibration
+from fleet.lab.sweep import run as sweep
+from fleet.lab.sweep import trace as sweep_trace
+from fleet.lab.sweep.calibration import CalibrationError, calibrated, root, trial
+from fleet.lab.sweep.loads import Again, Load, Turn, perform_again, turns_of
+from fleet.lab.sweep.measures import (
     BLOCK_QUERIES,
     CLASSES,
     SLO_MS,
@@ -45,8 +47,8 @@ from fleet.lab.sweep_measures import (
     p99_ms,
     run_of,
 )
-from fleet.lab.sweep_options import Asked, options_of, sized
-from fleet.lab.sweep_results import (
+from fleet.lab.sweep.options import Asked, options_of, sized
+from fleet.lab.sweep.results import (
     Analysis,
     Experiment,
     PolicyRuns,
@@ -55,9 +57,9 @@ from fleet.lab.sweep_results import (
     table_iv,
     write,
 )
-from fleet.lab.sweep_steps import steps_of
-from fleet.lab.sweep_trace import Drawn, Shape, drawn, known
-from fleet.lab.sweep_virtual import Effort, Job, Sweep, perform
+from fleet.lab.sweep.steps import steps_of
+from fleet.lab.sweep.trace import Drawn, Shape, drawn, known
+from fleet.lab.sweep.virtual import Effort, Job, Sweep, perform
 from fleet.lab.virtual import TESTBED_DELAYS, VirtualFleet, emulated
 from fleet.lab.workload import TABLE_II, Arrival
 

@@ -17,8 +17,8 @@ from fleet.lab.capacity.records import Overheads
 from fleet.lab.capacity.times import NodeTimes
 from fleet.lab.capacity.unloaded import Unloaded
 from fleet.lab.plan import FleetPlan
-from fleet.lab.simulate_run import WARM_UP_SHARE, run_policy
-from fleet.lab.simulate_search import highest_load
+from fleet.lab.simulation.run import WARM_UP_SHARE, run_policy
+from fleet.lab.simulation.search import highest_load
 
 # No trace is so lucky that it serves more than this part of what the busiest node can.
 LIMIT: Final = 1.05

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from agent.wire.base import Policy
 from fleet.lab.capacity.case import NEXT_GUESS, Case, Point
-from fleet.lab.simulate_statistics import Interval, interval
+from fleet.lab.simulation.statistics import Interval, interval
 
 CURVE_POINTS: Final = 12
 CURVE_SEEDS: Final = 3

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from fleet.lab.contenders import title
-from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
-from fleet.lab.simulate_statistics import Interval
-from fleet.lab.table_v import CLASSES, Size
+from fleet.lab.simulation.contenders import title
+from fleet.lab.simulation.report import PAPER_GAINS, Report, Variant
+from fleet.lab.simulation.statistics import Interval
+from fleet.lab.simulation.table_v import CLASSES, Size
 
 PAGE: Final = """\
 # Simulation at scale

@@ -21,11 +21,11 @@ from fleet.lab.plan import FleetPlan
 from fleet.lab.policies import policy_name
 from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.run_records import read_records
-from fleet.lab.sweep_calibration import CalibrationError, Trial, calibrated, trial
-from fleet.lab.sweep_loads import Again, Load, Turn, perform_again, turns_of
-from fleet.lab.sweep_measures import Pair, Run, crossing
-from fleet.lab.sweep_real import RealFleet
-from fleet.lab.sweep_results import (
+from fleet.lab.sweep.calibration import CalibrationError, Trial, calibrated, trial
+from fleet.lab.sweep.loads import Again, Load, Turn, perform_again, turns_of
+from fleet.lab.sweep.measures import Pair, Run, crossing
+from fleet.lab.sweep.real import RealFleet
+from fleet.lab.sweep.results import (
     TABLE_III_POLICY,
     TABLE_III_RATE_PER_S,
     Analysis,
@@ -38,9 +38,9 @@ from fleet.lab.sweep_results import (
     verdicts,
     write,
 )
-from fleet.lab.sweep_steps import Steps, steps_of
-from fleet.lab.sweep_trace import Shape
-from fleet.lab.sweep_virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
+from fleet.lab.sweep.steps import Steps, steps_of
+from fleet.lab.sweep.trace import Shape
+from fleet.lab.sweep.virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
 from fleet.lab.tables import Table
 from fleet.lab.testbed import Testbed, TestbedError
 

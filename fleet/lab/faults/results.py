@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fleet import exits, screen
-from fleet.lab import fault_run
-from fleet.lab.faults import UNITS, Line
+from fleet.lab.faults import run as fault_run
+from fleet.lab.faults.plan import UNITS, Line
 from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.testbed import TestbedError
 

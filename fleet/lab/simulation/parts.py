@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fleet.lab.contenders import CONTENDERS, OWN, title
-from fleet.lab.simulate_report import Report
-from fleet.lab.simulate_text import gain_text, load_text
-from fleet.lab.table_v import Size
+from fleet.lab.simulation.contenders import CONTENDERS, OWN, title
+from fleet.lab.simulation.report import Report
+from fleet.lab.simulation.table_v import Size
+from fleet.lab.simulation.text import gain_text, load_text
 from fleet.lab.tables import Table
 
 # The rows, from the key alone to everything.

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet.lab.run_folder import RunFolderError
-from fleet.lab.simulate_run import VERSION, Point, Setting
+from fleet.lab.simulation.run import VERSION, Point, Setting
 
 NAME: Final = "points.jsonl"
 # So that a line which a crash cut off is told from anything else.

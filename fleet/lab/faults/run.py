@@ -21,7 +21,7 @@ from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, NodeStatus, ServiceReport
 from agent.wire.standing import Round
 from fleet.lab import workload
-from fleet.lab.faults import CLASSES, UNITS, Fault, Line, judge, schedule
+from fleet.lab.faults.plan import CLASSES, UNITS, Fault, Line, judge, schedule
 from fleet.lab.load import LoadGenerator
 from fleet.lab.plan import FleetPlan, building_fleet, part_of
 from fleet.lab.testbed import DRS, Testbed, TestbedError

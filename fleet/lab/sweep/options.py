@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.emulation import SIGMA, SIGMA_SIZED, SIZED
-from fleet.lab import sweep
 from fleet.lab.plan import FleetPlan, building_fleet
 from fleet.lab.policies import POLICIES
-from fleet.lab.sweep_trace import Shape
-from fleet.lab.sweep_virtual import Effort
+from fleet.lab.sweep import run as sweep
+from fleet.lab.sweep.trace import Shape
+from fleet.lab.sweep.virtual import Effort
 
 AROUND_PERCENT: Final = (-8.0, 8.0)
 # Beside what is fitted: the first guess, and what the profiles have.

@@ -10,14 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from fleet.lab.contenders import title
 from fleet.lab.provenance import Provenance
-from fleet.lab.simulate_parts import advances, parts
-from fleet.lab.simulate_pictures import draw_gains, draw_latencies
-from fleet.lab.simulate_report import PAPER_GAINS, Report
-from fleet.lab.simulate_run import WARM_SAMPLES, WARM_UP_SHARE
-from fleet.lab.simulate_search import TOLERANCE
-from fleet.lab.simulate_text import (
+from fleet.lab.simulation.contenders import title
+from fleet.lab.simulation.parts import advances, parts
+from fleet.lab.simulation.pictures import draw_gains, draw_latencies
+from fleet.lab.simulation.report import PAPER_GAINS, Report
+from fleet.lab.simulation.run import WARM_SAMPLES, WARM_UP_SHARE
+from fleet.lab.simulation.search import TOLERANCE
+from fleet.lab.simulation.table_v import CLASSES, Size, draw
+from fleet.lab.simulation.text import (
     METHOD,
     PAGE,
     PARTS_PAGE,
@@ -27,8 +28,7 @@ from fleet.lab.simulate_text import (
     goals,
     load_text,
 )
-from fleet.lab.simulate_training import is_training
-from fleet.lab.table_v import CLASSES, Size, draw
+from fleet.lab.simulation.training import is_training
 from fleet.lab.tables import Table
 
 NAME: Final = "simulation"

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from _core.orderstats import UnloadedModel
 from _core.simulation import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
-from fleet.lab.contenders import CONTENDERS, Contender
-from fleet.lab.simulate_search import highest_load
-from fleet.lab.table_v import (
+from fleet.lab.simulation.contenders import CONTENDERS, Contender
+from fleet.lab.simulation.search import highest_load
+from fleet.lab.simulation.table_v import (
     CAPACITY_PER_S,
     CLASSES,
     COMMUNICATION_S,

@@ -19,7 +19,7 @@ from _core.simulation import ServiceTimes, Trace
 from _core.sizes import SizeModel
 from agent.wire.emulation import PROFILES
 from fleet.lab.plan import FleetPlan
-from fleet.lab.sweep_measures import CLASSES
+from fleet.lab.sweep.measures import CLASSES
 from fleet.lab.virtual import TESTBED_DELAYS
 from fleet.lab.workload import LONGEST_WINDOW_S, PERCENTILE, TABLE_II, QueryClass
 

@@ -24,8 +24,8 @@ from _core.policy import DEMOTING
 from _core.simulation import simulate_events
 from agent.wire.base import Policy
 from fleet.lab.plan import FleetPlan
-from fleet.lab.sweep_measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
-from fleet.lab.sweep_trace import Shape, drawn, known, services_of, trace_of
+from fleet.lab.sweep.measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
+from fleet.lab.sweep.trace import Shape, drawn, known, services_of, trace_of
 from fleet.lab.virtual import TESTBED_DELAYS
 
 # The paper's sweep is around 12 to 22/s; a grid of 2/s there, continued as far as needed.

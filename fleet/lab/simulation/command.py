@@ -10,18 +10,18 @@ from msgspec import Struct
 from rich.console import Console
 
 from fleet import exits, screen
-from fleet.lab.contenders import CONTENDERS, MAIN, PARTS, trainings
 from fleet.lab.provenance import now
 from fleet.lab.run_folder import RunFolderError
-from fleet.lab.simulate_points import KeptResults, Key, Result
-from fleet.lab.simulate_report import Report
-from fleet.lab.simulate_results import paper_gains, sustained_loads, write
-from fleet.lab.simulate_run import Setting
-from fleet.lab.simulate_screen import SimulationScreen
-from fleet.lab.simulate_training import training_of
-from fleet.lab.simulate_units import Begun, Campaign, Unit, work
-from fleet.lab.simulate_workers import Done, WorkerError, Workers
-from fleet.lab.table_v import SIZES, OutOfRange, Reading, Size
+from fleet.lab.simulation.contenders import CONTENDERS, MAIN, PARTS, trainings
+from fleet.lab.simulation.points import KeptResults, Key, Result
+from fleet.lab.simulation.report import Report
+from fleet.lab.simulation.results import paper_gains, sustained_loads, write
+from fleet.lab.simulation.run import Setting
+from fleet.lab.simulation.screen import SimulationScreen
+from fleet.lab.simulation.table_v import SIZES, OutOfRange, Reading, Size
+from fleet.lab.simulation.training import training_of
+from fleet.lab.simulation.units import Begun, Campaign, Unit, work
+from fleet.lab.simulation.workers import Done, WorkerError, Workers
 
 # Queries of a run by nodes: fewer where each has more subtasks.
 QUERIES: Final = {100: 100_000, 1_000: 100_000, 4_000: 50_000, 12_000: 30_000, 18_000: 30_000}

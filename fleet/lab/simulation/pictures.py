@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
-from fleet.lab.contenders import colour, title
 from fleet.lab.pictures import COLOURS, pyplot, save
-from fleet.lab.simulate_report import PAPER_GAINS, Report, Variant
-from fleet.lab.table_v import CLASSES
+from fleet.lab.simulation.contenders import colour, title
+from fleet.lab.simulation.report import PAPER_GAINS, Report, Variant
+from fleet.lab.simulation.table_v import CLASSES
 
 # Panels of gains in a row.
 COLUMNS: Final = 3

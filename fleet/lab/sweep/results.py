@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from agent.wire.base import Policy
 from fleet.lab.policies import policy_name
 from fleet.lab.provenance import Provenance
-from fleet.lab.sweep_measures import (
+from fleet.lab.sweep.measures import (
     CLASSES,
     SLO_MS,
     TAIL,
@@ -30,8 +30,8 @@ from fleet.lab.sweep_measures import (
     missed,
     p99_ms,
 )
-from fleet.lab.sweep_steps import Steps
-from fleet.lab.sweep_virtual import LEARNING, Effort
+from fleet.lab.sweep.steps import Steps
+from fleet.lab.sweep.virtual import LEARNING, Effort
 from fleet.lab.tables import Table
 
 TABLE_III_RATE_PER_S: Final = 15.6
@@ -385,7 +385,7 @@ def csv_rows(experiment: Experiment, analysis: Analysis) -> Iterator[tuple[str, 
 
 def write(experiment: Experiment, analysis: Analysis, folder: Path) -> list[Path]:
     """Write data, picture and page into `folder`; their paths."""
-    from fleet.lab.sweep_pictures import draw
+    from fleet.lab.sweep.pictures import draw
 
     folder.mkdir(parents=True, exist_ok=True)
     data, picture, page = (folder / f"{experiment.name}.{end}" for end in ("csv", "svg", "md"))

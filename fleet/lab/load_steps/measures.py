@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from fleet.lab.autoscale_load import PodsChange, Step, StepsRun, SubtaskEnd
+from fleet.lab.load_steps.load import PodsChange, Step, StepsRun, SubtaskEnd
 
 
 class Second(Struct, frozen=True):

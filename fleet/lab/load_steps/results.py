@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from agent.wire.master_config import MasterAutoscale
-from fleet.lab.autoscale_load import PROFILE, SLO_MS, Step, StepsRun
-from fleet.lab.autoscale_measures import Second, StepResult, by_second, by_step
+from fleet.lab.load_steps.load import PROFILE, SLO_MS, Step, StepsRun
+from fleet.lab.load_steps.measures import Second, StepResult, by_second, by_step
 from fleet.lab.pictures import COLOURS, pyplot, save
 from fleet.lab.provenance import Provenance
 

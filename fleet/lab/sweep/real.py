@@ -12,8 +12,8 @@ from agent.wire.operator import IadStatus
 from fleet.lab import workload
 from fleet.lab.load import LoadGenerator, Tick
 from fleet.lab.measures import Outcome
-from fleet.lab.sweep_loads import Load
-from fleet.lab.sweep_measures import Run, run_of
+from fleet.lab.sweep.loads import Load
+from fleet.lab.sweep.measures import Run, run_of
 from fleet.lab.testbed import Testbed
 from fleet.lab.workload import Arrival
 

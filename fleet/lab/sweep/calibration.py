@@ -15,9 +15,9 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from fleet.lab.plan import FleetPlan
 from fleet.lab.policies import policy_name
-from fleet.lab.sweep_measures import Interval, blocks_of, gain, interval, joined, measured
-from fleet.lab.sweep_trace import Shape
-from fleet.lab.sweep_virtual import Effort, Job, Sweep, Workers, worst_ratio
+from fleet.lab.sweep.measures import Interval, blocks_of, gain, interval, joined, measured
+from fleet.lab.sweep.trace import Shape
+from fleet.lab.sweep.virtual import Effort, Job, Sweep, Workers, worst_ratio
 
 # The paper's estimate over all classes, FIFO; its class 1 alone ends at 12.2.
 FIFO_RATE_PER_S: Final = 13.23

@@ -9,18 +9,18 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
-from fleet.lab.contenders import MAIN, OWN, PARTS
-from fleet.lab.simulate_points import Result
-from fleet.lab.simulate_run import Setting
-from fleet.lab.simulate_statistics import (
+from fleet.lab.simulation.contenders import MAIN, OWN, PARTS
+from fleet.lab.simulation.points import Result
+from fleet.lab.simulation.run import Setting
+from fleet.lab.simulation.statistics import (
     Interval,
     Spread,
     gain_percent,
     interval,
     spread,
 )
-from fleet.lab.simulate_training import is_training
-from fleet.lab.table_v import CLASSES, SIZES, OutOfRange, Reading, Size
+from fleet.lab.simulation.table_v import CLASSES, SIZES, OutOfRange, Reading, Size
+from fleet.lab.simulation.training import is_training
 
 # Table VI: EDFQ's gain in percent by nodes of the fleet.
 PAPER_GAINS: Final[dict[str, dict[int, float]]] = {

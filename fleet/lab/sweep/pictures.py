@@ -8,8 +8,8 @@ from typing import Any
 
 from fleet.lab.pictures import COLOURS, pyplot, save
 from fleet.lab.policies import policy_name
-from fleet.lab.sweep_measures import CLASSES, SLO_MS, interval, p99_ms
-from fleet.lab.sweep_results import SOURCES, Analysis, Experiment, Found, PolicyRuns
+from fleet.lab.sweep.measures import CLASSES, SLO_MS, interval, p99_ms
+from fleet.lab.sweep.results import SOURCES, Analysis, Experiment, Found, PolicyRuns
 
 PANELS_A_ROW = 3
 HIGHEST_MS = 1_700.0

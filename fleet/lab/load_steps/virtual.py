@@ -26,7 +26,7 @@ from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.master_config import MasterAutoscale
 from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResult, Task, Window
 from agent.wire.records import SubtaskRecord
-from fleet.lab.autoscale_load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
+from fleet.lab.load_steps.load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 from fleet.lab.plan import FleetPlan, NodePlan
 from fleet.lab.workload import LONGEST_WINDOW_S, PERCENTILE, Arrival
 

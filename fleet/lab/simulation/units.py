@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet.lab.contenders import CONTENDERS
-from fleet.lab.simulate_points import KeptResults, Key, Result
-from fleet.lab.simulate_run import FIRST_GUESS_PER_S, Setting, World
-from fleet.lab.simulate_training import is_training, train, training_of
-from fleet.lab.simulate_workers import Say
+from fleet.lab.simulation.contenders import CONTENDERS
+from fleet.lab.simulation.points import KeptResults, Key, Result
+from fleet.lab.simulation.run import FIRST_GUESS_PER_S, Setting, World
+from fleet.lab.simulation.training import is_training, train, training_of
+from fleet.lab.simulation.workers import Say
 
 
 class Unit(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.wire.base import Policy
 from fleet.lab import workload
 from fleet.lab.plan import FleetPlan
-from fleet.lab.sweep_measures import Run, run_of
+from fleet.lab.sweep.measures import Run, run_of
 from fleet.lab.virtual import WARM_SAMPLES, VirtualFleet
 from fleet.lab.workload import Arrival
 

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from fleet.lab.contenders import CONTENDERS
-from fleet.lab.simulate_points import Key, Result
-from fleet.lab.simulate_run import FIRST_GUESS_PER_S, Setting, World
-from fleet.lab.table_v import CLASSES
+from fleet.lab.simulation.contenders import CONTENDERS
+from fleet.lab.simulation.points import Key, Result
+from fleet.lab.simulation.run import FIRST_GUESS_PER_S, Setting, World
+from fleet.lab.simulation.table_v import CLASSES
 
 # Not one of those that are measured.
 SEED: Final = 1_000_003

@@ -14,7 +14,8 @@ from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
 from fleet import exits, screen
 from fleet.lab import provenance, workload
-from fleet.lab.autoscale_load import (
+from fleet.lab.load import LoadGenerator
+from fleet.lab.load_steps.load import (
     RULES,
     PodsChange,
     Step,
@@ -25,9 +26,8 @@ from fleet.lab.autoscale_load import (
     steps_of,
     trace_of,
 )
-from fleet.lab.autoscale_results import Experiment, write
-from fleet.lab.autoscale_virtual import VirtualSteps
-from fleet.lab.load import LoadGenerator
+from fleet.lab.load_steps.results import Experiment, write
+from fleet.lab.load_steps.virtual import VirtualSteps
 from fleet.lab.plan import FleetPlan
 from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.run_records import read_records

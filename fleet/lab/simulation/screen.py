@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleet import screen
-from fleet.lab.contenders import CONTENDERS, title
-from fleet.lab.simulate_points import Key, Result
-from fleet.lab.simulate_report import variant_of
-from fleet.lab.simulate_training import is_training
+from fleet.lab.simulation.contenders import CONTENDERS, title
+from fleet.lab.simulation.points import Key, Result
+from fleet.lab.simulation.report import variant_of
+from fleet.lab.simulation.training import is_training
 
 # Points that a search takes, about.
 SEARCH_POINTS: Final = 4.5

@@ -1,0 +1,1 @@
+"""Processes killed under load, and who notices what."""

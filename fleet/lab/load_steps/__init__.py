@@ -1,0 +1,1 @@
+"""The auto-scaler under a load that steps up and down."""

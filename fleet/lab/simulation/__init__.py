@@ -1,0 +1,1 @@
+"""DSSP's simulation of up to 18,000 nodes: Tables V and VI, Fig. 10."""

@@ -1,0 +1,1 @@
+"""The testbed experiment: each policy over a range of rates, real and in virtual time."""
