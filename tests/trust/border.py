@@ -6,12 +6,13 @@ from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskRecord, TaskRecord
 
 # Every name of a field that may stand in what masters send each other; whoever adds one asks
-# first whether it tells about nodes.
+# first whether it tells about nodes. A task's advance is learnt by its sender from how late its own
+# queries were, as a whole: nothing in it is about one IAD's nodes.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
         "form", "service", "label", "emulation_seed", "origin", "last_s", "ago_s", "start_ms",
-        "end_ms",
+        "end_ms", "advance_ms",
     },
     "task_result": {
         "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
