@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from _core.policy import DEMOTED, DEMOTING, POLICIES, hopeless, policy_key
-from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import Instruction, SendToNode
 from agent.scheduling.nodes import Node
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
@@ -14,13 +13,18 @@ from agent.wire.messages import Subtask
 
 
 class Dispatcher:
-    """Orders the queues by a policy and numbers what leaves them."""
+    """Orders the queues by a policy and numbers what leaves them.
+
+    `expected_s(column, size)` is how long a node is expected to take, in seconds.
+    """
 
     __slots__ = ("_code", "_demotes", "_expected_s", "_next_id", "demoted", "policy")
 
-    def __init__(self, policy: Policy, estimator: DeadlineEstimator, first_subtask_id: int) -> None:
+    def __init__(
+        self, policy: Policy, expected_s: Callable[[int, float], float], first_subtask_id: int
+    ) -> None:
         self._order_by(policy)
-        self._expected_s = estimator.expected_s
+        self._expected_s = expected_s
         self._next_id = first_subtask_id
         self.demoted = 0
 

@@ -82,7 +82,7 @@ class TaskScheduler:
     ) -> None:
         self._iad = iad
         self._estimator = estimator
-        self._dispatcher = Dispatcher(policy, estimator, first_subtask_id)
+        self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._links = Links(
             estimator,
             self._dispatcher,
