@@ -6,15 +6,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from sensors.quality.flags import CHECKSUM, NO_RESPONSE
 
 
 class SensorError(Exception):
-    """A driver cannot be set up, or a reading failed; the text is one line that says why."""
+    """A driver cannot be set up, or a reading failed; the text is one line that says why.
+
+    `flag` is the quality of the reading that is missing for it (`sensors.quality.flags`).
+    """
+
+    flag: ClassVar[int] = NO_RESPONSE
+
+
+class ChecksumError(SensorError):
+    """The sensor answered, and what arrived is damaged."""
+
+    flag = CHECKSUM
 
 
 class Channel(NamedTuple):
-    """One measured quantity. `low` and `high` bound what the sensor can measure, in `unit`."""
+    """One measured quantity, as the driver names it. `low` and `high` bound what the sensor can
+    measure, in `unit`."""
 
     name: str
     unit: str
@@ -26,15 +40,17 @@ class Reading(NamedTuple):
     """One value per channel, in the driver's channel order; NaN is a value that is missing.
 
     `source_time_ms` is set by a replay: when the values were first recorded, in milliseconds
-    since 1970 UTC.
+    since 1970 UTC. `age_ms` is how long before this read the sensor measured them.
     """
 
     values: tuple[float, ...]
     source_time_ms: int | None = None
+    age_ms: int = 0
 
 
 class Driver(Protocol):
-    """A sensor that is open. One thread uses it; a read may block, for less than an interval."""
+    """A sensor that is open. One thread, which only this sensor has, uses it; a read may block,
+    for less than an interval."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -42,7 +58,8 @@ class Driver(Protocol):
         ...
 
     def read(self) -> Reading:
-        """Take one reading now; SensorError if the sensor gives none."""
+        """What the sensor measured since the read before, or measures now; SensorError if that is
+        nothing. A value is given once: what is not new is missing."""
         ...
 
     def preload(self) -> Iterable[tuple[int, Reading]]:
@@ -56,11 +73,19 @@ class Driver(Protocol):
 
 
 class Options:
-    """A driver's own options, taken one by one; SensorError in one line for a wrong one."""
+    """A driver's own options, taken one by one; SensorError in one line for a wrong one.
+
+    `interval_s` is the time between two reads: a driver may find it too short for its sensor.
+    """
 
     def __init__(
-        self, driver: str, given: Mapping[str, Any], folder: str | os.PathLike[str]
+        self,
+        driver: str,
+        given: Mapping[str, Any],
+        folder: str | os.PathLike[str],
+        interval_s: float = 1.0,
     ) -> None:
+        self.interval_s = interval_s
         self._driver = driver
         self._given = given
         self._folder = folder

@@ -17,8 +17,14 @@ DRIVERS: Final = {
 }
 
 
-def open_driver(name: str, options: Mapping[str, Any], folder: str | PathLike[str]) -> Driver:
-    """Open the driver `name`; relative paths in its options are taken from `folder`.
+def open_driver(
+    name: str,
+    options: Mapping[str, Any],
+    folder: str | PathLike[str],
+    interval_s: float = 1.0,
+) -> Driver:
+    """Open the driver `name`, to be read every `interval_s` seconds; relative paths in its options
+    are taken from `folder`.
 
     SensorError in one line for an unknown name, an unknown or wrong option, or a sensor that is
     not there.
@@ -26,5 +32,7 @@ def open_driver(name: str, options: Mapping[str, Any], folder: str | PathLike[st
     module = DRIVERS.get(name)
     if module is None:
         raise SensorError(f"unknown sensor driver {name}; {nearest(name, DRIVERS)}")
-    driver: Driver = import_module(module).open_driver(Options(name, options, fspath(folder)))
+    driver: Driver = import_module(module).open_driver(
+        Options(name, options, fspath(folder), interval_s)
+    )
     return driver
