@@ -1,0 +1,113 @@
+"""Drift: a channel that moves away from others of the same quantity beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import expm1
+from typing import Final
+
+from sensors.quality.flags import BAD, DRIFT, GOOD
+from sensors.quality.limits import INFINITY, Limits, quantity_of
+
+HOUR_S: Final = 3_600.0
+DAY_S: Final = 24 * HOUR_S
+
+SMOOTHED_S: Final = 6 * HOUR_S  # time constant of the smoothed residual
+LEARNT_S: Final = DAY_S  # from which the baseline is learnt, without judging by it
+AGED_S: Final = 30 * DAY_S  # time constant of the baseline after that
+ABSOLUTE: Final = 3.0  # times `drift`: how far the residual may be, whatever the baseline
+CLEARED: Final = 0.8  # share of a bound below which a channel drifts no more
+
+
+class _Member:
+    """One channel: its last value, and how it differs from the others."""
+
+    __slots__ = ("baseline", "drift", "drifts", "followed_s", "smoothed", "time_s", "value")
+
+    def __init__(self, drift: float) -> None:
+        self.drift = drift
+        self.drifts = False
+        self.time_s = -INFINITY  # of the last value that is not bad
+        self.value = 0.0
+        self.smoothed = 0.0
+        self.baseline = 0.0
+        self.followed_s = 0.0  # how long there were others to compare with
+
+    def follow(self, residual: float, dt_s: float) -> None:
+        """Take one residual, `dt_s` after the one before, into the smoothed one and the
+        baseline."""
+        if not self.followed_s:
+            self.smoothed = self.baseline = residual
+        self.followed_s += dt_s
+        self.smoothed += (residual - self.smoothed) * -expm1(-dt_s / SMOOTHED_S)
+        if self.followed_s < LEARNT_S:
+            self.baseline += (residual - self.baseline) * dt_s / max(self.followed_s, dt_s, 1e-9)
+        elif not self.drifts:
+            self.baseline += (residual - self.baseline) * dt_s / AGED_S
+
+    def judge(self) -> int:
+        """DRIFT or GOOD, by what was followed."""
+        share = CLEARED if self.drifts else 1.0
+        moved = abs(self.smoothed - self.baseline) if self.followed_s >= LEARNT_S else 0.0
+        off = abs(self.smoothed) / ABSOLUTE
+        self.drifts = max(moved, off) > share * self.drift
+        return DRIFT if self.drifts else GOOD
+
+
+class Colocated:
+    """Channels of one quantity in one place, each judged against the median of the others.
+
+    With two channels nobody can say which of them moved, and both are flagged. Not thread-safe:
+    the caller lets one thread in at a time.
+    """
+
+    def __init__(
+        self, names: Sequence[str], limits: Sequence[Limits], fresh_s: float = 300.0
+    ) -> None:
+        """`limits` in the order of `names`; a value older than `fresh_s` does not count."""
+        pairs = zip(names, limits, strict=True)
+        self._members = {name: _Member(limit.drift) for name, limit in pairs}
+        self._fresh_s = fresh_s
+
+    def check(self, name: str, time_s: float, value: float, flags: int) -> int:
+        """DRIFT, or 0: what the others add to `flags`, which were found of `value` alone."""
+        member = self._members[name]
+        if flags & BAD or value != value:
+            return GOOD
+        dt_s = min(time_s - member.time_s, self._fresh_s)
+        member.time_s = time_s
+        member.value = value
+        reference = self._reference(member)
+        if reference is None:
+            return GOOD
+        member.follow(value - reference, dt_s)
+        return member.judge()
+
+    def _reference(self, member: _Member) -> float | None:
+        """The median of all values that are fresh, the member's own among them: so one broken
+        channel of three moves no other. Of two, the other one's value."""
+        since_s = member.time_s - self._fresh_s
+        values = [other.value for other in self._members.values() if other.time_s >= since_s]
+        if len(values) == 1:
+            return None
+        if len(values) == 2:
+            return sum(values) - member.value
+        values.sort()
+        middle = len(values) // 2
+        return (values[middle] + values[~middle]) / 2
+
+
+def groups(
+    channels: Sequence[tuple[str, str]], limits: Sequence[Limits], fresh_s: float = 300.0
+) -> dict[str, Colocated]:
+    """For each of a node's `channels` (name, unit) that has others of its quantity and unit, the
+    group that it is in; channels in a group share one object."""
+    kinds: dict[tuple[str, str], list[tuple[str, Limits]]] = {}
+    for (name, unit), limit in zip(channels, limits, strict=True):
+        kinds.setdefault((quantity_of(name), unit), []).append((name, limit))
+    found: dict[str, Colocated] = {}
+    for members in kinds.values():
+        if len(members) > 1:
+            names, limits_of = zip(*members, strict=True)
+            found.update(dict.fromkeys(names, Colocated(names, limits_of, fresh_s)))
+    return found

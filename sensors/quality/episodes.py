@@ -1,0 +1,85 @@
+"""Faults as people count them: one that began and ended, out of the flags of single readings."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sensors.quality.flags import CHECKSUM, GOOD, NO_RESPONSE
+
+LASTING: Final = NO_RESPONSE | CHECKSUM  # kinds of which a single reading is no fault
+READINGS: Final = 3
+
+
+class Began(NamedTuple):
+    """A fault is there since `began_s`; `flags` are those seen so far."""
+
+    began_s: float
+    flags: int
+
+
+class Ended(NamedTuple):
+    """It is over: the first good reading came at `ended_s`; `flags` are all that were seen."""
+
+    began_s: float
+    ended_s: float
+    flags: int
+
+
+def worst(flags: int) -> int:
+    """The most serious of `flags`, which come in this order: the lowest bit."""
+    return flags & -flags
+
+
+class Episodes:
+    """One channel's flags in the order of time.
+
+    A fault begins with its first flagged reading; what the sensor did not give (no response,
+    checksum) must first have been missing for `lasts_s` and READINGS readings on end. It ends
+    after `clear_s` and READINGS good readings on end.
+    """
+
+    def __init__(self, lasts_s: float = 60.0, clear_s: float = 300.0) -> None:
+        self._lasts_s = lasts_s
+        self._clear_s = clear_s
+        self._flags = GOOD  # of the fault that is there, or of the one that may begin
+        self._began_s = 0.0
+        self._open = False
+        self._flagged = 0
+        self._good = 0
+        self._good_since_s = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether a fault is there."""
+        return self._open
+
+    def update(self, time_s: float, flags: int) -> Began | Ended | None:
+        """What the next reading's flags change; times are the caller's, in seconds."""
+        return self._bad(time_s, flags) if flags else self._recovering(time_s)
+
+    def _bad(self, time_s: float, flags: int) -> Began | None:
+        self._good = 0
+        if not self._flagged:
+            self._began_s = time_s
+        self._flagged += 1
+        self._flags |= flags
+        if self._open:
+            return None
+        lasts = self._flagged >= READINGS and time_s - self._began_s >= self._lasts_s
+        if not (lasts or flags & ~LASTING):
+            return None
+        self._open = True
+        return Began(self._began_s, self._flags)
+
+    def _recovering(self, time_s: float) -> Ended | None:
+        if not self._open:
+            self._flagged, self._flags = 0, GOOD
+            return None
+        if not self._good:
+            self._good_since_s = time_s
+        self._good += 1
+        if self._good < READINGS or time_s - self._good_since_s < self._clear_s:
+            return None
+        ended = Ended(self._began_s, self._good_since_s, self._flags)
+        self._open, self._flagged, self._flags = False, 0, GOOD
+        return ended

@@ -1,0 +1,65 @@
+"""Limits of the checks: a table of defaults by quantity, and what a configuration makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+INFINITY: Final = float("inf")
+
+
+class Limits(NamedTuple):
+    """What is plausible of one channel, in its calibrated unit; an infinite limit is never met.
+
+    `low`, `high`: the range of plausible values. `max_step` and `max_rate_per_s`: the farthest
+    that two readings dt seconds apart may differ is max_step + max_rate_per_s · dt. `flat_s`: how
+    long the value may stay exactly the same. `drift`: how far the difference from co-located
+    channels may move, in the long run.
+    """
+
+    low: float = -INFINITY
+    high: float = INFINITY
+    max_step: float = INFINITY
+    max_rate_per_s: float = INFINITY
+    flat_s: float = INFINITY
+    drift: float = INFINITY
+
+
+# docs/quality.md says where each number comes from.
+DEFAULTS: Final[Mapping[tuple[str, str], Limits]] = {
+    ("temperature", "celsius"): Limits(-40.0, 60.0, 3.0, 0.02, 21_600.0, 2.0),
+    ("humidity", "percent"): Limits(1.0, 100.0, 10.0, 0.1, 21_600.0, 8.0),
+    ("co2", "ppm"): Limits(250.0, 10_000.0, 400.0, 5.0, 21_600.0, 200.0),
+    ("light", "lux"): Limits(0.0, 200_000.0, INFINITY, INFINITY, 86_400.0, INFINITY),
+    ("pressure", "hectopascal"): Limits(500.0, 1_100.0, 2.0, 0.02, 86_400.0, 3.0),
+}
+_QUANTITIES: Final = frozenset(quantity for quantity, _ in DEFAULTS)
+
+
+def quantity_of(channel: str) -> str:
+    """The quantity that a channel's name says: `temperature` of `temperature_roof` or
+    `supply_temperature`; the name itself where no part of it is in the table."""
+    return next((part for part in channel.split("_") if part in _QUANTITIES), channel)
+
+
+def limits_for(quantity: str, unit: str, overrides: Mapping[str, float | None]) -> Limits:
+    """The defaults of `quantity` (a channel's name will do) in `unit`, with `overrides` by field
+    name in their place; None leaves the default.
+
+    Of a quantity or unit that is not in the table nothing is checked but what `overrides` says.
+    ValueError in one line for an unknown field, and for limits that nothing or everything meets.
+    """
+    for field in overrides:
+        if field not in Limits._fields:
+            known = ", ".join(Limits._fields)
+            raise ValueError(f"{quantity}: unknown limit {field}; known: {known}")
+    given = {field: float(value) for field, value in overrides.items() if value is not None}
+    limits = DEFAULTS.get((quantity_of(quantity), unit), Limits())._replace(**given)
+    if not limits.low < limits.high:
+        raise ValueError(f"{quantity}: low = {limits.low:g} must be below high = {limits.high:g}")
+    for field in ("max_step", "max_rate_per_s", "drift"):
+        if not getattr(limits, field) >= 0:
+            raise ValueError(f"{quantity}: {field} must be 0 or more; inf turns the check off")
+    if not limits.flat_s > 0:
+        raise ValueError(f"{quantity}: flat_s must be above 0; inf turns the check off")
+    return limits
