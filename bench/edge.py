@@ -30,7 +30,7 @@ name = "n1"
 areas = ["b1/f4/r413"]
 [master]
 address = "{address}"
-[sensor]
+[[sensor]]
 driver = "replay"
 options = {{ room = "413", start_row = 10800, preload_rows = 10800 }}
 """

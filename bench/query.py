@@ -35,7 +35,7 @@ name = "n1"
 areas = ["b1/r1"]
 [master]
 address = "{nodes}"
-[sensor]
+[[sensor]]
 driver = "synthetic"
 options = {{ preload_rows = 10860 }}
 """

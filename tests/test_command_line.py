@@ -14,7 +14,7 @@ name = "n1"
 areas = ["b1/r1"]
 [master]
 address = "tcp://127.0.0.1:5701"
-[sensor]
+[[sensor]]
 driver = "synthetic"
 """,
     "sanderling-master": """

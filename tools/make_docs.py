@@ -26,7 +26,7 @@ from agent.wire import (
     records,
     unions,
 )
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -46,15 +46,27 @@ def configuration() -> str:
     ):
         lines += ["", f"## {command}"]
         for section in msgspec.structs.fields(kind):
-            inner = config.section_of(section.type)
-            assert inner is not None
-            repeated = inner is not section.type
-            name = f"[[{section.name}]]" if repeated else f"[{section.name}]"
-            summary = _prose(inner.__doc__).split("\n\n")[0]
-            lines += ["", f"### {name}", "", summary, ""]
-            lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-            lines += [_row(field) for field in msgspec.structs.fields(inner)]
+            lines += _section(section.name, section.type)
     return "\n".join(lines) + "\n"
+
+
+def _section(name: str, annotation: Any) -> list[str]:
+    """A section's table of keys, and those of the sections inside it."""
+    inner = config.section_of(annotation)
+    assert inner is not None
+    if config.is_table_of_sections(annotation):
+        title = f"[{name}.NAME]"
+    else:
+        title = f"[{name}]" if inner is annotation else f"[[{name}]]"
+    summary = _prose(inner.__doc__).split("\n\n")[0]
+    lines = ["", f"### {title}", "", summary, ""]
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    fields = msgspec.structs.fields(inner)
+    lines += [_row(field) for field in fields]
+    for field in fields:
+        if config.section_of(field.type):
+            lines += _section(f"{name}.{field.name}", field.type)
+    return lines
 
 
 def _row(field: msgspec.structs.FieldInfo) -> str:
@@ -180,7 +192,7 @@ def schema() -> str:
     """docs/wire.schema.json: JSON Schema of every message, by its name."""
 
     def packed(kind: type) -> dict[str, Any]:
-        if kind is Int64Column:
+        if kind in (Int64Column, UInt8Column, UInt32Column):
             return {"type": "array", "items": {"type": "integer"}}
         if kind is Float32Column:
             return {"type": "array", "items": {"type": ["number", "null"]}}

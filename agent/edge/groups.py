@@ -22,13 +22,21 @@ CLOCK_STEP_MS: Final = 500
 
 class Sample(NamedTuple):
     """One reading with its clocks: wall and monotonic time in ms, and whether the wall clock was
-    synchronised (None: not known). A value that is NaN is missing."""
+    synchronised. A value that is NaN is missing.
+
+    `age_ms` is how long before its time it was measured; `quality` has the flags of each value
+    (`sensors.quality.flags`), () if all are good; `raw` has the values before calibration, where
+    that changed them.
+    """
 
     time_ms: int
     monotonic_ms: int
     synchronised: bool | None
     values: tuple[float, ...]
     source_time_ms: int | None = None
+    age_ms: int = 0
+    quality: tuple[int, ...] = ()
+    raw: tuple[float, ...] | None = None
 
 
 class Piece(NamedTuple):

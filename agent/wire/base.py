@@ -10,6 +10,7 @@ from agent.wire.areas import AREA_PATTERN
 
 MAX_AREAS = 1_024
 MAX_CHANNELS = 64
+MOST_EVENTS = 128  # in one message
 LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
 # Of the SLO's latency: the answer timeout of a query that names none.

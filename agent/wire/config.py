@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -164,9 +164,14 @@ def _refuse_unknown_keys(data: dict[str, Any], kind: Any, prefix: str, source: s
         section = section_of(known[key])
         if section is None:
             continue
-        for row in value if isinstance(value, list) else [value]:
+        if is_table_of_sections(known[key]) and isinstance(value, dict):
+            rows = [(f"{prefix}{key}.{name}.", row) for name, row in value.items()]
+        else:
+            every = value if isinstance(value, list) else [value]
+            rows = [(f"{prefix}{key}.", row) for row in every]
+        for place, row in rows:
             if isinstance(row, dict):
-                _refuse_unknown_keys(row, section, f"{prefix}{key}.", source)
+                _refuse_unknown_keys(row, section, place, source)
 
 
 def section_of(annotation: Any) -> type[Section] | None:
@@ -174,3 +179,10 @@ def section_of(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for a in get_args(annotation) if (found := section_of(a))), None)
+
+
+def is_table_of_sections(annotation: Any) -> bool:
+    """Whether an annotation is a table whose names the user chooses: ``dict[str, PoolMember]``."""
+    if get_origin(annotation) is dict:
+        return True
+    return get_origin(annotation) is Annotated and is_table_of_sections(get_args(annotation)[0])

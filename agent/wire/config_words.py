@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from agent.wire.areas import AREA_PATTERN
-from agent.wire.config import section_of
+from agent.wire.config import is_table_of_sections, section_of
 
 # What each pattern of a config file admits; tests/wire/test_config.py knows of any without words.
 PATTERNS: Final = {
@@ -16,6 +16,10 @@ PATTERNS: Final = {
         "a channel: a lower-case letter, then at most 31 more, digits or _"
     ),
     AREA_PATTERN: "an area: a path of at most 16 names, such as b1/f4/r413",
+    r"^([a-z][a-z0-9_]{0,31})?$(?!\n)": (
+        "a channel: a lower-case letter, then at most 31 more, digits or _; or empty"
+    ),
+    r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)": "a name of 1–64 letters, digits, _ . -, or empty",
     r"^[^\x00]*$": "a path without NUL characters",
     r"^/[^\x00:]*$": "an absolute path without colons",
     r"^([^:/\s]+:[0-9]{1,5})?$": "host:port, or empty",
@@ -31,6 +35,8 @@ def explain(text: str, kind: Any, where: str) -> str:
     for pattern, words in PATTERNS.items():
         if text == f"Expected `str` matching regex {pattern!r}":
             return f"Expected {words}"
+    if text == "Expected `array`, got `object`":
+        return f"Expected a list of tables: write [[{where}]] in place of [{where}]"
     if text.startswith("Invalid enum value ") and (choices := _choices(_type_at(kind, where))):
         return f"{text}; choose one of {', '.join(map(str, choices))}"
     return text
@@ -38,9 +44,12 @@ def explain(text: str, kind: Any, where: str) -> str:
 
 def _type_at(kind: Any, where: str) -> Any:
     """The annotation of the key `where`."""
-    for key in where.split("."):
+    keys = iter(where.split("."))
+    for key in keys:
         fields = msgspec.structs.fields(section_of(kind) or kind)
         kind = next(field.type for field in fields if field.encode_name == key.partition("[")[0])
+        if is_table_of_sections(kind):
+            next(keys, None)  # a name that the user chose; msgspec says "[...]" for it
     return kind
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
@@ -11,11 +11,15 @@ from agent.wire.config import (
     DAY_S,
     Count,
     File,
+    Metrics,
     Positive,
     Section,
     Trust,
     require_usable,
 )
+
+LEAST_RETENTION_BYTES: Final = 1 << 20
+Limit = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
 class EdgeIdentity(Section, frozen=True):
@@ -55,18 +59,77 @@ class EdgeMaster(Section, frozen=True):
     ] = 30.0
 
 
+class EdgeChannel(Section, frozen=True):
+    """What becomes of one channel of a sensor's driver: ``[sensor.channels.temperature]`` belongs
+    to the ``[[sensor]]`` before it. The value r that the driver gives is kept; what is stored,
+    checked and answered is gain · r + offset. Limits that are left out are those of the quantity
+    (docs/quality.md).
+    """
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^([a-z][a-z0-9_]{0,31})?$(?!\n)",
+            description="The channel's name on this node; empty: the driver's.",
+        ),
+    ] = ""
+    unit: Annotated[
+        str, Meta(max_length=32, description="Unit of what is stored; empty: the driver's.")
+    ] = ""
+    offset: Annotated[
+        float, Meta(ge=-1e9, le=1e9, description="Added to the value, in the unit stored.")
+    ] = 0.0
+    gain: Annotated[
+        float, Meta(ge=-1e9, le=1e9, description="The value is multiplied by it first.")
+    ] = 1.0
+    low: Annotated[Limit | None, Meta(description="Lowest plausible value here.")] = None
+    high: Annotated[Limit | None, Meta(description="Highest plausible value here.")] = None
+    max_step: Annotated[
+        Limit | None, Meta(description="A jump of no more than this is never a spike.")
+    ] = None
+    max_rate_per_s: Annotated[
+        Limit | None, Meta(description="By how much the quantity may change in a second.")
+    ] = None
+    flat_s: Annotated[
+        Limit | None, Meta(description="Seconds of the very same value that make a flatline.")
+    ] = None
+    drift: Annotated[
+        Limit | None,
+        Meta(description="How far it may be from what co-located channels say."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.gain == 0.0:
+            raise ValueError("gain must not be 0: every value would be the same")
+
+
 class EdgeSensor(Section, frozen=True):
-    """What is read, and how often."""
+    """What is read, and how often. A node may have several sensors: one such table each."""
 
     driver: Annotated[
-        str, Meta(description="Name of a sensor driver: a folder of sensors/.", min_length=1)
+        str, Meta(description="Name of a sensor driver (docs/sensors.md).", min_length=1)
     ]
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)",
+            description="The sensor's name, unique on the node; empty: the driver's.",
+        ),
+    ] = ""
     interval_s: Annotated[
         float, Meta(ge=0.01, le=DAY_S, description="Seconds between two readings.")
     ] = 1.0
     options: Annotated[
         dict[str, Any], Meta(description="The driver's own options; see its README.")
     ] = field(default_factory=dict)
+    channels: Annotated[
+        dict[str, EdgeChannel], Meta(description="By the driver's channel: see below.")
+    ] = field(default_factory=dict)
+
+    @property
+    def called(self) -> str:
+        """The sensor's name."""
+        return self.name or self.driver
 
 
 class EdgeHistory(Section, frozen=True):
@@ -82,12 +145,50 @@ class EdgeHistory(Section, frozen=True):
     retention_s: Annotated[
         Positive, Meta(le=3_660 * DAY_S, description="Seconds that a reading is kept.")
     ] = 3 * DAY_S
+    retention_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 50,
+            description="Bytes that readings may take; the oldest go first. 0: no bound but "
+            "retention_s.",
+        ),
+    ] = 0
     group_readings: Annotated[Count, Meta(le=100_000, description="Readings in one row group.")] = (
         600
     )
     commit_s: Annotated[
-        Positive, Meta(le=DAY_S, description="Seconds of readings a power cut may lose.")
+        Positive,
+        Meta(
+            le=DAY_S,
+            description="Seconds of readings that a power cut may lose; the shorter, the more is "
+            "written to the card (docs/history.md).",
+        ),
     ] = 10.0
+
+    def __post_init__(self) -> None:
+        if 0 < self.retention_bytes < LEAST_RETENTION_BYTES:
+            raise ValueError(
+                f"retention_bytes must be at least {LEAST_RETENTION_BYTES}, or 0 for no bound"
+            )
+
+
+class EdgeEvents(Section, frozen=True):
+    """Events that wait for the master (docs/events.md)."""
+
+    most: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Events kept while no master takes them over; the oldest go first, and "
+            "are counted.",
+        ),
+    ] = 10_000
+    backlog_per_s: Annotated[
+        float,
+        Meta(ge=0.1, le=10_000.0, description="Old events sent a second; new ones go at once."),
+    ] = 20.0
 
 
 class EdgePods(Section, frozen=True):
@@ -118,12 +219,18 @@ class EdgeConfig(Section, frozen=True):
 
     node: EdgeIdentity
     master: EdgeMaster
-    sensor: EdgeSensor
+    sensor: Annotated[tuple[EdgeSensor, ...], Meta(min_length=1, max_length=32)]
     history: EdgeHistory = EdgeHistory()
+    events: EdgeEvents = EdgeEvents()
     pods: EdgePods = EdgePods()
+    metrics: Metrics = Metrics()
     trust: Trust = Trust()
 
     def __post_init__(self) -> None:
+        names = [sensor.called for sensor in self.sensor]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two sensors are called {name}: give one of them another name")
         require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
         if bool(self.trust.key) != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")

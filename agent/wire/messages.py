@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
+    MOST_EVENTS,
     Area,
     Areas,
     Channel,
@@ -33,7 +34,13 @@ from agent.wire.base import (
     Text,
     WallMs,
 )
-from agent.wire.packed import Float32Column, Int64Column, PackedColumn
+from agent.wire.packed import (
+    Float32Column,
+    Int64Column,
+    PackedColumn,
+    UInt8Column,
+    UInt32Column,
+)
 
 Status = Literal["complete", "partial", "refused"]
 Refusal = Literal[
@@ -97,28 +104,35 @@ class Series(Part, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
     `source_time_ms` is there when the readings are a replay: when they were first recorded.
+    `quality` has the flags (`agent.wire.quality`) of the channels that have any; a channel without
+    a column is all good. `age_ms` is how long before its time each reading was measured; without
+    the column all were measured at their times.
     """
 
     time_ms: Int64Column
     values: dict[Channel, Float32Column]
     source_time_ms: Int64Column | None = None
+    quality: dict[Channel, UInt8Column] = field(default_factory=dict)
+    age_ms: UInt32Column | None = None
 
     def __post_init__(self) -> None:
         n = len(self.time_ms)
-        columns: list[PackedColumn] = list(self.values.values())
-        if self.source_time_ms is not None:
-            columns.append(self.source_time_ms)
+        columns: list[PackedColumn] = [*self.values.values(), *self.quality.values()]
+        columns += [c for c in (self.source_time_ms, self.age_ms) if c is not None]
         if any(len(column) != n for column in columns):
             raise ValueError("the columns of a series differ in length")
 
 
-class ChannelAggregate(Part, frozen=True):
-    """Aggregate of one channel; readings that are missing count nowhere."""
+class ChannelAggregate(Part, frozen=True, omit_defaults=True):
+    """Aggregate of one channel. `bad` readings (`agent.wire.quality`), missing ones among them,
+    are in none of the other numbers; `suspect` ones are, and are counted here as well."""
 
     count: Count
     min: Finite
     mean: Finite
     max: Finite
+    bad: Count = 0
+    suspect: Count = 0
 
 
 class Aggregate(Part, frozen=True):
@@ -292,14 +306,49 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
     message: Text = ""
 
 
+class NodeEvent(Part, frozen=True, omit_defaults=True):
+    """Something that happened at a node, such as a sensor's fault that began. It is known
+    everywhere as (node, history, `sequence`), as a reading is: sent again, it is the same event."""
+
+    sequence: SubtaskId
+    kind: Name
+    time_ms: WallMs
+    synchronised: bool
+    sensor: Annotated[str, Meta(max_length=64)] = ""
+    channel: Annotated[str, Meta(max_length=32)] = ""
+    text: Text = ""
+
+
+class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
+    """Events that the master has not taken over yet, live ones before the backlog; answered with
+    `events_taken`, or sent again. `backlog` is how many more wait; `dropped` counts those that the
+    node has given up for want of room since its history began."""
+
+    incarnation: Identifier
+    history: Identifier
+    events: Annotated[tuple[NodeEvent, ...], Meta(min_length=1, max_length=MOST_EVENTS)]
+    backlog: Count = 0
+    dropped: Count = 0
+
+
 # --- master → edge node ------------------------------------------------------------------------
 
 
-class Welcome(Message, frozen=True, tag="welcome"):
-    """The master took the node in and expects a heartbeat every `heartbeat_s` seconds."""
+class Welcome(Message, frozen=True, tag="welcome", omit_defaults=True):
+    """The master took the node in and expects a heartbeat every `heartbeat_s` seconds.
+    `takes_events`: it knows `node_events`."""
 
     incarnation: Identifier
     heartbeat_s: Annotated[float, Meta(gt=0.0, le=3600.0)]
+    takes_events: bool = False
+
+
+class EventsTaken(Message, frozen=True, tag="events_taken"):
+    """The master has these on stable storage: the node may forget them."""
+
+    incarnation: Identifier
+    history: Identifier
+    sequences: Annotated[tuple[SubtaskId, ...], Meta(min_length=1, max_length=MOST_EVENTS)]
 
 
 class HelloWanted(Message, frozen=True, tag="hello_wanted"):
@@ -328,5 +377,5 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
-NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult
-MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask
+NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents
+MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken

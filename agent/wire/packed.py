@@ -86,6 +86,22 @@ class Float32Column(PackedColumn):
         return super().from_json([float("nan") if x is None else x for x in numbers])
 
 
+class UInt8Column(PackedColumn):
+    """Unsigned bytes, such as the flags of `agent.wire.quality`."""
+
+    __slots__ = ()
+    TYPECODE = "B"
+    ITEM_BYTES = 1
+
+
+class UInt32Column(PackedColumn):
+    """Unsigned 32-bit integers, such as ages in milliseconds."""
+
+    __slots__ = ()
+    TYPECODE = "I"
+    ITEM_BYTES = 4
+
+
 def _little_endian(numbers: array[Any]) -> array[Any]:
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -316,13 +316,15 @@ class Testbed:
             master=edge_config.EdgeMaster(
                 address=self._sockets[iad.name].nodes, reconnect_longest_s=2.0
             ),
-            sensor=edge_config.EdgeSensor(
-                driver="replay",
-                options={
-                    "room": node.room,
-                    "start_row": self._preload_rows,
-                    "preload_rows": self._preload_rows,
-                },
+            sensor=(
+                edge_config.EdgeSensor(
+                    driver="replay",
+                    options={
+                        "room": node.room,
+                        "start_row": self._preload_rows,
+                        "preload_rows": self._preload_rows,
+                    },
+                ),
             ),
             pods=edge_config.EdgePods(emulate=node.profile),
         )

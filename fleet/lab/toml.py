@@ -18,6 +18,8 @@ def dump(config: Section) -> str:
 def _table(table: dict[str, Any], name: str) -> list[str]:
     lines, below = [], []
     for key, value in table.items():
+        if value is None:  # TOML has no word for it; leaving the key out says the same
+            continue
         path = f"{name}.{key}" if name else key
         if isinstance(value, dict):
             below += ["", f"[{path}]", *_table(value, path)]

@@ -66,7 +66,7 @@ areas = ["b1/f4/r413"]
 address = "{address}"
 reconnect_first_s = 0.01
 reconnect_longest_s = 0.05
-[sensor]
+[[sensor]]
 driver = "replay"
 interval_s = 0.05
 options = {{ room = 413, start_row = {start}, preload_rows = {start} }}

@@ -39,7 +39,7 @@ def test_any_text_survives(path: str, options: dict[str, object]) -> None:
     written = edge_config.EdgeConfig(
         node=edge_config.EdgeIdentity(name="n1", areas=("a",)),
         master=edge_config.EdgeMaster(address="tcp://127.0.0.1:2"),
-        sensor=edge_config.EdgeSensor(driver="replay", options=options),
+        sensor=(edge_config.EdgeSensor(driver="replay", options=options),),
         history=edge_config.EdgeHistory(path=path),
     )
     read = config.parse(tomllib.loads(dump(written)), edge_config.EdgeConfig, "test")

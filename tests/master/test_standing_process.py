@@ -22,7 +22,7 @@ areas = ["{room}"]
 address = "{address}"
 reconnect_first_s = 0.01
 reconnect_longest_s = 0.05
-[sensor]
+[[sensor]]
 driver = "replay"
 interval_s = 0.05
 options = {{ room = 413, start_row = 1500, preload_rows = 500 }}

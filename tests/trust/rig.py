@@ -44,7 +44,7 @@ address = "{address}"
 reconnect_first_s = 0.05
 reconnect_longest_s = 0.2
 {keys}
-[sensor]
+[[sensor]]
 driver = "replay"
 interval_s = 1.0
 options = {{ room = {room}, start_row = 900, preload_rows = 900 }}

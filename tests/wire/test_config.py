@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent.scheduling.deadlines import DeadlineEstimator
-from agent.wire.config import ConfigError, load, parse, section_of
+from agent.wire.config import ConfigError, is_table_of_sections, load, parse, section_of
 from agent.wire.config_words import PATTERNS
 from agent.wire.drs_config import DrsConfig
 from agent.wire.edge_config import EdgeConfig
@@ -20,7 +20,7 @@ name = "n1"
 areas = ["b1/f4/r413"]
 [master]
 address = "tcp://127.0.0.1:5701"
-[sensor]
+[[sensor]]
 driver = "synthetic"
 """
 MASTER = """
@@ -40,7 +40,7 @@ areas = ["b1/f4"]
 def test_defaults():
     edge = parse(tomllib.loads(EDGE), EdgeConfig, "edge.toml")
     assert edge.history.retention_s == 3 * 86_400
-    assert edge.sensor.interval_s == 1.0
+    assert edge.sensor[0].interval_s == 1.0
     master = parse(tomllib.loads(MASTER), MasterConfig, "master.toml")
     assert master.scheduling.policy == "edfq"
     assert master.scheduling.timeout_factor == 4.0
@@ -58,10 +58,44 @@ def test_defaults():
         (
             EdgeConfig,
             EDGE + "zzz = 1",
-            "unknown key sensor.zzz; known: driver, interval_s, options",
+            "unknown key sensor.zzz; known: driver, name, interval_s, options, channels",
         ),
-        (EdgeConfig, EDGE + "interval_s = 0", "sensor.interval_s: Expected `float` >= 0.01"),
-        (EdgeConfig, EDGE + 'interval_s = "1"', "sensor.interval_s: Expected `float`, got `str`"),
+        (EdgeConfig, EDGE + "interval_s = 0", "sensor[0].interval_s: Expected `float` >= 0.01"),
+        (
+            EdgeConfig,
+            EDGE + 'interval_s = "1"',
+            "sensor[0].interval_s: Expected `float`, got `str`",
+        ),
+        (
+            EdgeConfig,
+            EDGE.replace("[[sensor]]", "[sensor]"),
+            "sensor: Expected a list of tables: write [[sensor]] in place of [sensor]",
+        ),
+        (
+            EdgeConfig,
+            EDGE + '[[sensor]]\ndriver = "synthetic"',
+            "two sensors are called synthetic: give one of them another name",
+        ),
+        (
+            EdgeConfig,
+            EDGE + "[sensor.channels.temperature]\noffest = 1",
+            "unknown key sensor.channels.temperature.offest; did you mean sensor.channels.",
+        ),
+        (
+            EdgeConfig,
+            EDGE + "[sensor.channels.temperature]\nname = 'T'",
+            "Expected a channel: a lower-case letter, then at most 31 more, digits or _; or empty",
+        ),
+        (
+            EdgeConfig,
+            EDGE + "[sensor.channels.temperature]\ngain = 0",
+            "gain must not be 0",
+        ),
+        (
+            EdgeConfig,
+            EDGE + "[history]\nretention_bytes = 1000",
+            "retention_bytes must be at least 1048576, or 0 for no bound",
+        ),
         (
             EdgeConfig,
             EDGE.replace("tcp", "http"),
@@ -160,32 +194,49 @@ def test_other_addresses_are_refused_wherever_they_stand(address):
 
 
 def numbers(kind):
-    """(section, key, type) of every number of an agent's file."""
-    for section in msgspec.structs.fields(kind):
-        inner = section_of(section.type)
-        for field in msgspec.structs.fields(inner):
-            found = msgspec.inspect.type_info(field.type)
-            while isinstance(found, msgspec.inspect.Metadata):
-                found = found.type
-            if isinstance(found, msgspec.inspect.IntType | msgspec.inspect.FloatType):
-                yield section.name, field.name, found
+    """(place, type) of every number of an agent's file; a place is the keys on the way to it."""
+    for field in msgspec.structs.fields(kind):
+        if inner := section_of(field.type):
+            step = {"name": "temperature"} if is_table_of_sections(field.type) else {}
+            step |= {} if inner is field.type or step else {"row": 0}
+            for place, found in numbers(inner):
+                yield (field.name, *step.values(), *place), found
+            continue
+        found = msgspec.inspect.type_info(field.type)
+        while isinstance(found, msgspec.inspect.Metadata | msgspec.inspect.UnionType):
+            union = isinstance(found, msgspec.inspect.UnionType)
+            found = found.types[0] if union else found.type
+        if isinstance(found, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+            yield (field.name,), found
+
+
+def with_value(data, place, value):
+    """A copy of parsed TOML with a value at that place."""
+    if not place:
+        return value
+    step, *rest = place
+    if isinstance(step, int):
+        rows = data or [{}]
+        return [with_value(rows[0], rest, value), *rows[1:]]
+    return (data or {}) | {step: with_value((data or {}).get(step), rest, value)}
 
 
 @pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig])
 def test_every_number_is_bounded(kind):
     text = tomllib.loads(EDGE if kind is EdgeConfig else MASTER)
-    for section, key, found in numbers(kind):
-        assert found.le is not None, key
-        assert found.ge is not None or found.gt is not None, key
+    for place, found in numbers(kind):
+        assert found.le is not None, place
+        assert found.ge is not None or found.gt is not None, place
         good = [found.le] if found.ge is None else [found.ge, found.le]
         bad = [found.le + 1, (found.ge or found.gt or 0) - 1]
         if isinstance(found, msgspec.inspect.FloatType):
             bad += [math.inf, -math.inf, math.nan]
         for value in good + bad:
             with pytest.raises(ConfigError) if value not in good else nullcontext() as refused:
-                parse(text | {section: text.get(section, {}) | {key: value}}, kind, "agent.toml")
+                parse(with_value(text, place, value), kind, "agent.toml")
             if refused:
-                assert str(refused.value).startswith(f"agent.toml: {section}.{key}: Expected")
+                assert str(refused.value).startswith(f"agent.toml: {place[0]}")
+                assert "Expected" in str(refused.value)
 
 
 @pytest.mark.parametrize("cold_start_ms", [0.01, 600_000.0])
@@ -217,6 +268,8 @@ def test_every_pattern_has_words(kind):
             yield from patterns(found.type)
         elif isinstance(found, msgspec.inspect.VarTupleType):
             yield from patterns(found.item_type)
+        elif isinstance(found, msgspec.inspect.DictType):
+            yield from patterns(found.value_type)
         elif isinstance(found, msgspec.inspect.StructType):
             for field in found.fields:
                 yield from patterns(field.type)

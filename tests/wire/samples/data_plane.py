@@ -2,7 +2,7 @@
 
 from agent.wire import messages as m
 from agent.wire.base import Message
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 SERIES = m.Series(
     time_ms=Int64Column.of([1_377_298_800_000, 1_377_298_801_000]),
@@ -11,6 +11,12 @@ SERIES = m.Series(
         "humidity": Float32Column.of([52.62, 52.75]),
     },
     source_time_ms=Int64Column.of([1_377_299_040_000, 1_377_299_100_000]),
+)
+FAULTY_SERIES = m.Series(
+    time_ms=Int64Column.of([1_377_298_800_000, 1_377_298_802_000]),
+    values={"temperature": Float32Column.of([float("nan"), 69.0])},
+    quality={"temperature": UInt8Column.of([1, 32])},
+    age_ms=UInt32Column.of([0, 350]),
 )
 AGGREGATE = m.Aggregate(
     1_377_298_800_000,
@@ -99,7 +105,38 @@ SAMPLES: dict[str, Message] = {
     "subtask_error": m.SubtaskResult(
         id=13, outcome="error", wait_ms=0.0, execution_ms=0.0, message="all pods are busy"
     ),
+    "subtask_faulty": m.SubtaskResult(8, "ok", 0.25, 1.5, series=FAULTY_SERIES),
+    "subtask_aggregate": m.SubtaskResult(
+        9,
+        "ok",
+        0.25,
+        1.5,
+        aggregate=m.Aggregate(
+            1_377_298_800_000,
+            1_377_298_801_000,
+            {"temperature": m.ChannelAggregate(1, 69.0, 69.0, 69.0, bad=1, suspect=1)},
+        ),
+    ),
+    "node_events": m.NodeEvents(
+        "5f1d3c",
+        "9c1f0a",
+        (
+            m.NodeEvent(
+                4_294_967_296,
+                "fault_began",
+                1_377_298_802_000,
+                True,
+                sensor="dht",
+                channel="temperature",
+                text="drift: 45.5 celsius over co-located channels",
+            ),
+        ),
+        backlog=3,
+        dropped=1,
+    ),
+    "events_taken": m.EventsTaken("5f1d3c", "9c1f0a", (4_294_967_296,)),
     "welcome": m.Welcome("5f1d3c", 1.0),
+    "welcome_events": m.Welcome("5f1d3c", 1.0, takes_events=True),
     "hello_wanted": m.HelloWanted(),
     "rejected": m.Rejected("another node named n1 is at work here"),
     "cancel_task": m.CancelTask("0123456789ab-1"),

@@ -1,0 +1,15 @@
+"""The quality of a value on the wire: one byte of flags, 0 for a good value."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# By bit, from 1. With one of the first four a value is bad: no measurement, and counted nowhere.
+# With only the others it is suspect: it may be right, and is counted.
+FLAGS: Final = ("no_response", "checksum", "out_of_range", "spike", "flatline", "drift")
+BAD: Final = 0b1111
+
+
+def names(flags: int) -> tuple[str, ...]:
+    """The names of the flags that are set; () for a good value."""
+    return tuple([name for bit, name in enumerate(FLAGS) if flags >> bit & 1])
