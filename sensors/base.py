@@ -124,6 +124,56 @@ class Options:
             raise self.error(f"{name} must be a number, 0 or more")
         return float(value)
 
+    def signed(self, name: str) -> float | None:
+        """A finite number of either sign, or None where it is not given."""
+        value = self._take(name)
+        if value is None:
+            return None
+        valid = isinstance(value, int | float) and not isinstance(value, bool)
+        if not valid or not -float("inf") < value < float("inf"):
+            raise self.error(f"{name} must be a number")
+        return float(value)
+
+    def choice(self, name: str, known: Iterable[str]) -> str | None:
+        """One of the texts `known`, or None where it is not given."""
+        text = self.text(name)
+        if text is not None and text not in (known := tuple(known)):
+            raise self.error(f"{name} {text} is not known; {nearest(text, known)}")
+        return text
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts, no two of them equal; () where it is not given."""
+        value = self._take(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise self.error(f"{name} must be a list of texts")
+        if len(set(value)) < len(value):
+            raise self.error(f"{name} names something twice")
+        return tuple(value)
+
+    def tables(self, name: str) -> tuple[Options, ...]:
+        """A list of tables, each as options of its own to be taken and finished; () where it is
+        not given."""
+        value = self._take(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(table, Mapping) for table in value):
+            raise self.error(f"{name} must be a list of tables")
+        return tuple(
+            [
+                Options(f"{self._driver}: {name} {n}", table, self._folder, self.interval_s)
+                for n, table in enumerate(value, 1)
+            ]
+        )
+
+    def flag(self, name: str) -> bool | None:
+        """true or false, or None where it is not given."""
+        value = self._take(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(f"{name} must be true or false")
+        return value
+
     def finish(self) -> None:
         """Refuse what no call above has asked for."""
         for name in self._given:
