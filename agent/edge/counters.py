@@ -1,0 +1,61 @@
+"""What one sensor has done since the start, in plain numbers: its thread counts, and the metrics
+page and the watchdog look at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sensors.quality.flags import BAD, NAMES
+
+OUTCOMES: Final = ("good", *NAMES)
+
+
+class SensorCounters:
+    """Counts of one sensor; times are monotonic, in seconds.
+
+    `values[channel]` has a count per name in `OUTCOMES`: a value counts once, under the worst of
+    its flags, which is the lowest bit.
+    """
+
+    __slots__ = (
+        "age_ms",
+        "channels",
+        "interval_s",
+        "missed",
+        "reads",
+        "restarts",
+        "sensor",
+        "sign_s",
+        "success_s",
+        "values",
+    )
+
+    def __init__(
+        self, sensor: str, channels: tuple[str, ...], interval_s: float, now: float
+    ) -> None:
+        self.sensor = sensor
+        self.channels = channels
+        self.interval_s = interval_s
+        self.reads = 0  # readings taken, failed ones too
+        self.missed = 0  # ticks left out, for the sensor or the processor was too slow
+        self.restarts = 0  # of the driver's helper process, if it has one
+        self.age_ms = 0  # of the latest value that is not bad, when it was read
+        self.success_s: float | None = None  # when the latest value that is not bad was read
+        self.sign_s = now  # the latest sign of life of the sensor's thread
+        self.values = tuple([[0] * len(OUTCOMES) for _ in channels])
+
+    def begins(self, now: float) -> None:
+        """A tick begins: the driver is asked next."""
+        self.sign_s = now
+
+    def ends(self, quality: tuple[int, ...], age_ms: int, now: float) -> None:
+        """A tick is over and its reading stored; `quality` as in a Sample: () if all are good."""
+        self.reads += 1
+        self.sign_s = now
+        flags = quality or (0,) * len(self.channels)
+        for counts, flag in zip(self.values, flags, strict=True):
+            counts[(flag & -flag).bit_length()] += 1
+        if not all([flag & BAD for flag in flags]):
+            self.success_s = now
+            self.age_ms = age_ms
