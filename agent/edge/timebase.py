@@ -1,0 +1,100 @@
+"""The node's time: what a reading is stamped with while the wall clock is set, jumps or drifts.
+
+A pure state machine. Within a boot the monotonic clock is the truth about what came when; the wall
+clock only says how far it is from UTC, its *offset*. The latest word on the offset counts for the
+whole boot, and a synchronised clock outweighs one that is not:
+
+- Until the first synchronisation of a boot, a step of the wall clock is believed and moves all
+  readings of the boot; the first synchronisation moves them to where they belong.
+- After it, a step while the clock is not synchronised (somebody set it by hand) is not believed.
+- When the clock is synchronised again, a difference that a crystal can have made since is spread
+  over the readings in between; a larger one says that the clock had been set wrong, and moves all
+  readings of the boot.
+
+So a jump by weeks and back leaves every reading where it was, and no window loses one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+# A larger change of wall time against monotonic time between two looks is a step, not slewing.
+STEP_MS: Final = 500
+# No crystal of a computer is further off: what exceeds this is a clock that was set wrong.
+WORST_DRIFT: Final = 200e-6
+
+
+class Correction(NamedTuple):
+    """How far wall times of this boot were off.
+
+    The row groups that began in [since, until) on the monotonic clock, in ms, get the wall time
+    monotonic + offset; the offset goes linearly from `offset_since_ms` to `offset_until_ms`. Groups
+    that are synchronised stay as they are unless `every`. Afterwards those that moved are
+    `synchronised` or not.
+    """
+
+    since_monotonic_ms: int
+    until_monotonic_ms: int
+    offset_since_ms: int
+    offset_until_ms: int
+    every: bool
+    synchronised: bool
+
+    def offset_ms(self, monotonic_ms: int) -> int:
+        """What wall minus monotonic time was at that moment, in ms."""
+        change = self.offset_until_ms - self.offset_since_ms
+        length = self.until_monotonic_ms - self.since_monotonic_ms
+        if not change or length <= 0:
+            return self.offset_until_ms
+        done = (monotonic_ms - self.since_monotonic_ms) / length
+        return self.offset_since_ms + round(change * min(max(done, 0.0), 1.0))
+
+
+class Stamp(NamedTuple):
+    """The time of a moment in ms since 1970 UTC, whether it is synchronised, and what is to be
+    corrected first."""
+
+    time_ms: int
+    synchronised: bool
+    correction: Correction | None
+
+
+class TimeBase:
+    """The time of one boot. `reference` is (monotonic ms, offset ms) of the latest synchronised
+    reading of this boot, if an earlier process of it left one. O(1)."""
+
+    def __init__(self, reference: tuple[int, int] | None = None) -> None:
+        self._offset_ms: int | None = None
+        self._trusted_at_ms: int | None = None  # monotonic: when the clock was last synchronised
+        if reference is not None:
+            self._trusted_at_ms, self._offset_ms = reference
+
+    def time_ms(self, monotonic_ms: int, wall_ms: int) -> int:
+        """The time of a moment, without learning from it."""
+        return wall_ms if self._offset_ms is None else monotonic_ms + self._offset_ms
+
+    def look(self, monotonic_ms: int, wall_ms: int, *, synchronised: bool) -> Stamp:
+        """Learn what the clocks say now."""
+        said = wall_ms - monotonic_ms
+        known, self._offset_ms = self._offset_ms, said
+        correction = None
+        if synchronised:
+            correction = self._synchronised(monotonic_ms, known, said)
+            self._trusted_at_ms = monotonic_ms
+        elif known is not None and abs(said - known) > STEP_MS:
+            if self._trusted_at_ms is None:
+                correction = Correction(0, monotonic_ms, said, said, every=False, synchronised=False)
+            else:
+                self._offset_ms = known
+        return Stamp(monotonic_ms + self._offset_ms, synchronised, correction)
+
+    def _synchronised(self, now_ms: int, known: int | None, said: int) -> Correction | None:
+        trusted_ms = self._trusted_at_ms
+        if trusted_ms is None or known is None:
+            return Correction(0, now_ms, said, said, every=False, synchronised=True)
+        drift_ms = STEP_MS + WORST_DRIFT * (now_ms - trusted_ms)
+        if abs(said - known) > drift_ms:
+            return Correction(0, now_ms, said, said, every=True, synchronised=True)
+        if abs(said - known) > STEP_MS:
+            return Correction(trusted_ms, now_ms, known, said, every=False, synchronised=True)
+        return None
