@@ -56,6 +56,6 @@ class SensorCounters:
         flags = quality or (0,) * len(self.channels)
         for counts, flag in zip(self.values, flags, strict=True):
             counts[(flag & -flag).bit_length()] += 1
-        if not all([flag & BAD for flag in flags]):
+        if not all(flag & BAD for flag in flags):
             self.success_s = now
             self.age_ms = age_ms
