@@ -1,0 +1,129 @@
+"""Sensors that a kernel driver reads, through sysfs: the `dht11` overlay, and any IIO device with
+temperature, humidity or pressure.
+
+The kernel's dht11 driver (drivers/iio/humidity/dht11.c; it serves DHT11 and DHT22) gives what it
+measured again, unmarked, for 2 s after it measured. So its interval is `DHT11_INTERVAL_S` or more
+here, and a read that comes early, because a tick was late before, waits until that time is over.
+
+What its errors tell apart: ETIMEDOUT is a sensor that sent nothing, or too little. EIO is an answer
+that arrived whole and could not be used: bits out of step, a wrong checksum and impossible numbers
+are all EIO, so all of them are a ChecksumError here.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sensors.base import Channel, ChecksumError, Options, Reading, SensorError
+from sensors.iio.sysfs import FOLDER, KINDS, Device, Kind, find
+
+# How long the dht11 driver repeats itself (DHT11_DATA_VALID_TIME), and the shortest interval in
+# which that time and a measurement (25 ms) fit.
+DHT11_REPEATS_S: Final = 2.0
+DHT11_INTERVAL_S: Final = 2.1
+GONE: Final = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
+
+
+class Iio:
+    """The device `wanted`, or the only one there. It is looked for again once it has gone, and may
+    then have another number.
+
+    With `names`, of channels, it may be missing at the start; without, it must be there to say
+    which it has.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        wanted: str | None,
+        names: tuple[str, ...],
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self._interval_s = interval_s
+        self._clock = clock
+        self._sleep = sleep
+        self._device: Device | None = None
+        self._measured_at = -DHT11_REPEATS_S
+        self._kinds = tuple([kind for name in names for kind in KINDS if kind.channel.name == name])
+        if not self._kinds:
+            self._device = find(folder, wanted)
+            self._kinds = self._device.kinds
+        self._check_interval(self._device)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return tuple([kind.channel for kind in self._kinds])
+
+    def read(self) -> Reading:
+        if self._device is None:
+            device = find(self._folder, self._wanted)
+            self._check_interval(device)
+            self._device = device
+        device = self._device
+        if device.dht11:
+            self._wait_until_new()
+        values = tuple([self._value(device, kind) for kind in self._kinds])
+        return Reading(values)
+
+    def preload(self) -> Iterable[tuple[int, Reading]]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+    def _value(self, device: Device, kind: Kind) -> float:
+        try:
+            value = device.read(kind)
+        except OSError as error:
+            raise self._failure(device, kind, error) from None
+        except ValueError:
+            raise SensorError(f"iio: {device.name} gives no number as {kind.files}") from None
+        if kind is self._kinds[0]:
+            # The first file makes the dht11 driver measure, the second is served from that.
+            self._measured_at = self._clock()
+        return value
+
+    def _failure(self, device: Device, kind: Kind, error: OSError) -> SensorError:
+        if error.errno in GONE:
+            self._device = None
+            return SensorError(f"iio: {device.name} ({device.number}) has no {kind.files} any more")
+        if device.dht11 and error.errno == errno.EIO:
+            return ChecksumError(
+                f"iio: {device.name} answered, with bits missing or a wrong checksum"
+            )
+        if device.dht11 and error.errno == errno.ETIMEDOUT:
+            return SensorError(
+                f"iio: {device.name} does not answer; check its wiring, its pull-up and gpiopin"
+            )
+        return SensorError(f"iio: {device.name}: {kind.files}: {error.strerror}")
+
+    def _wait_until_new(self) -> None:
+        repeats_for = self._measured_at + DHT11_REPEATS_S - self._clock()
+        if repeats_for > 0:
+            self._sleep(repeats_for)
+
+    def _check_interval(self, device: Device | None) -> None:
+        if device is not None and device.dht11 and self._interval_s < DHT11_INTERVAL_S:
+            raise SensorError(
+                f"iio: interval_s must be {DHT11_INTERVAL_S} or more for {device.name}: its kernel "
+                "driver gives one measurement again and again for 2 s"
+            )
+
+
+def open_driver(options: Options) -> Iio:
+    wanted = options.text("device")
+    names = options.texts("channels")
+    folder = options.path("sysfs") or FOLDER
+    options.finish()
+    known = [kind.channel.name for kind in KINDS]
+    for name in names:
+        if name not in known:
+            raise options.error(f"no channel {name}; known: {', '.join(known)}")
+    return Iio(folder, wanted, names, options.interval_s)
