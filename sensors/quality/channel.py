@@ -9,7 +9,6 @@ from sensors.base import Channel
 from sensors.quality.flags import FLATLINE, GOOD, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import Limits
 
-LEVEL_READINGS: Final = 5  # whose median is the level that a jump starts from
 # A jump that lasts so long, in so many readings, is the new level.
 SETTLE_READINGS: Final = 4
 SETTLE_S: Final = 60.0
@@ -20,25 +19,42 @@ FLAT_GAP: Final = 0.1
 class ChannelCheck:
     """One channel's readings in the order of time; O(1) memory and time a reading.
 
-    *Spike*: the level is the median of the last good values, and its time that of the middle one
-    of them. A value farther from it than max_step + max_rate_per_s · (time since) is a spike,
-    unless the values after the jump agree among themselves by the same rule, for SETTLE_READINGS
-    readings and SETTLE_S seconds: then they are the level, and what follows is good.
+    *Spike*: farther from the last good value than max_step + max_rate_per_s · (time since), unless
+    the values after the jump agree, each with the one before it by the same rule, for
+    SETTLE_READINGS readings and SETTLE_S seconds: then the last of them is good, and so the level.
 
     *Flatline*: exactly the same value for flat_s, with no gap longer than FLAT_GAP · flat_s. A
     value at an end of the plausible range does not count: dark is dark, and wet is wet.
     """
 
+    __slots__ = (
+        "_at",
+        "_jump_at",
+        "_jump_began",
+        "_jumped",
+        "_jumps",
+        "_level",
+        "_limits",
+        "_same",
+        "_same_at",
+        "_same_since",
+    )
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._level: list[tuple[float, float]] = []  # (time, value) of good readings
-        self._jump: list[tuple[float, float]] = []  # of the readings after a jump
-        self._same: float | None = None
-        self._same_since = self._same_at = 0.0
+        self._level: float | None = None  # the last good value, and when it was read
+        self._at = 0.0
+        self._jumps = 0  # readings since a jump; the last one, its time, and the first one's time
+        self._jumped = 0.0
+        self._jump_at = 0.0
+        self._jump_began = 0.0
+        self._same: float | None = None  # the last plausible value, and since when it is the same
+        self._same_at = 0.0
+        self._same_since = 0.0
 
     def check(self, time_s: float, value: float) -> int:
         """The flags of `value`, read at `time_s` on a clock that never goes back; NaN has
-        NO_RESPONSE."""
+        NO_RESPONSE. What is out of range leaves no trace in the other checks."""
         limits = self._limits
         if value != value:  # NaN, without a call
             return NO_RESPONSE
@@ -49,9 +65,9 @@ class ChannelCheck:
 
     def _flat(self, time_s: float, value: float) -> bool:
         limits = self._limits
-        gap = time_s - self._same_at
+        gap_s = time_s - self._same_at
         self._same_at = time_s
-        if value != self._same or gap > FLAT_GAP * limits.flat_s:
+        if value != self._same or gap_s > FLAT_GAP * limits.flat_s:
             self._same = value
             self._same_since = time_s
             return False
@@ -59,30 +75,23 @@ class ChannelCheck:
         return long and limits.low < value < limits.high
 
     def _spike(self, time_s: float, value: float) -> bool:
-        level = self._level
-        if level and self._far(level, time_s, value):
-            jump = self._jump
-            if jump and self._far(jump, time_s, value):
-                jump.clear()
-            jump.append((time_s, value))
-            if len(jump) < SETTLE_READINGS or time_s - jump[0][0] < SETTLE_S:
+        if self._level is not None and self._far(time_s - self._at, value - self._level):
+            if not self._jumps or self._far(time_s - self._jump_at, value - self._jumped):
+                self._jumps = 0
+                self._jump_began = time_s
+            self._jumps += 1
+            self._jumped = value
+            self._jump_at = time_s
+            if self._jumps < SETTLE_READINGS or time_s - self._jump_began < SETTLE_S:
                 return True
-            level.clear()
-            level.append((time_s, value))
-        else:
-            level.append((time_s, value))
-            if len(level) > LEVEL_READINGS:
-                del level[0]
-        self._jump.clear()
+        self._jumps = 0
+        self._level = value
+        self._at = time_s
         return False
 
-    def _far(self, readings: list[tuple[float, float]], time_s: float, value: float) -> bool:
-        last = readings[-LEVEL_READINGS:]
-        middle = len(last) // 2
-        level = sorted([reading[1] for reading in last])[middle]
+    def _far(self, dt_s: float, difference: float) -> bool:
         limits = self._limits
-        allowed = limits.max_step + limits.max_rate_per_s * (time_s - last[middle][0])
-        return abs(value - level) > allowed
+        return abs(difference) > limits.max_step + limits.max_rate_per_s * dt_s
 
 
 class SensorQuality:

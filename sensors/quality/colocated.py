@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1
 from typing import Final
 
 from sensors.quality.flags import BAD, DRIFT, GOOD
@@ -12,9 +11,10 @@ from sensors.quality.limits import INFINITY, Limits, quantity_of
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 24 * HOUR_S
 
-SMOOTHED_S: Final = 6 * HOUR_S  # time constant of the smoothed residual
+SMOOTHED_S: Final = DAY_S  # time constant of the smoothed residual: it hides what a day brings
 LEARNT_S: Final = DAY_S  # from which the baseline is learnt, without judging by it
-AGED_S: Final = 30 * DAY_S  # time constant of the baseline after that
+AGED_S: Final = 30 * DAY_S  # time constant of the baseline after that: seasons pass, drift stays
+JUDGED_S: Final = HOUR_S  # how long a residual is followed before anything is said
 ABSOLUTE: Final = 3.0  # times `drift`: how far the residual may be, whatever the baseline
 CLEARED: Final = 0.8  # share of a bound below which a channel drifts no more
 
@@ -34,23 +34,22 @@ class _Member:
         self.followed_s = 0.0  # how long there were others to compare with
 
     def follow(self, residual: float, dt_s: float) -> None:
-        """Take one residual, `dt_s` after the one before, into the smoothed one and the
-        baseline."""
-        if not self.followed_s:
-            self.smoothed = self.baseline = residual
+        """Take one residual, `dt_s` after the one before, into the smoothed one and the baseline:
+        plain means at first, exponential ones after their time constants."""
         self.followed_s += dt_s
-        self.smoothed += (residual - self.smoothed) * -expm1(-dt_s / SMOOTHED_S)
-        if self.followed_s < LEARNT_S:
-            self.baseline += (residual - self.baseline) * dt_s / max(self.followed_s, dt_s, 1e-9)
-        elif not self.drifts:
-            self.baseline += (residual - self.baseline) * dt_s / AGED_S
+        self.smoothed += (residual - self.smoothed) * dt_s / min(self.followed_s, SMOOTHED_S)
+        if not self.drifts:  # or a fault would become the baseline
+            span_s = self.followed_s if self.followed_s < LEARNT_S else AGED_S
+            self.baseline += (residual - self.baseline) * dt_s / span_s
 
     def judge(self) -> int:
         """DRIFT or GOOD, by what was followed."""
-        share = CLEARED if self.drifts else 1.0
-        moved = abs(self.smoothed - self.baseline) if self.followed_s >= LEARNT_S else 0.0
+        if self.followed_s < JUDGED_S:
+            return GOOD
         off = abs(self.smoothed) / ABSOLUTE
-        self.drifts = max(moved, off) > share * self.drift
+        moved = abs(self.smoothed - self.baseline) if self.followed_s >= LEARNT_S else 0.0
+        bound = self.drift * CLEARED if self.drifts else self.drift
+        self.drifts = max(off, moved) > bound
         return DRIFT if self.drifts else GOOD
 
 

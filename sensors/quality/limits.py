@@ -25,12 +25,12 @@ class Limits(NamedTuple):
     drift: float = INFINITY
 
 
-# docs/quality.md says where each number comes from.
+# For sensors in rooms; docs/quality.md says where each number comes from.
 DEFAULTS: Final[Mapping[tuple[str, str], Limits]] = {
-    ("temperature", "celsius"): Limits(-40.0, 60.0, 3.0, 0.02, 21_600.0, 2.0),
-    ("humidity", "percent"): Limits(1.0, 100.0, 10.0, 0.1, 21_600.0, 8.0),
-    ("co2", "ppm"): Limits(250.0, 10_000.0, 400.0, 5.0, 21_600.0, 200.0),
-    ("light", "lux"): Limits(0.0, 200_000.0, INFINITY, INFINITY, 86_400.0, INFINITY),
+    ("temperature", "celsius"): Limits(-40.0, 60.0, 2.0, 0.01, 86_400.0, 1.5),
+    ("humidity", "percent"): Limits(2.0, 100.0, 8.0, 0.05, 21_600.0, 6.0),
+    ("co2", "ppm"): Limits(200.0, 10_000.0, 300.0, 3.0, 7_200.0, 200.0),
+    ("light", "lux"): Limits(0.0, 200_000.0, 1_000.0, 5.0, 86_400.0, 300.0),
     ("pressure", "hectopascal"): Limits(500.0, 1_100.0, 2.0, 0.02, 86_400.0, 3.0),
 }
 _QUANTITIES: Final = frozenset(quantity for quantity, _ in DEFAULTS)
