@@ -3,7 +3,7 @@
 >>> with Client("tcp://127.0.0.1:5700") as client:          # doctest: +SKIP
 ...     answer = client.query(["b1/f4"], last_s=600, percentile=99, latency_ms=500)
 ...     for result in answer.results:
-...         print(result.area, result.series.values["temperature"].numbers()[-1])
+...         print(result.area, result.series.measured("temperature")[-1])
 ...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
 ...         for each in rounds:
 ...             print(each.number, each.answer.coverage)

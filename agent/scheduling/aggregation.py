@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from agent.wire.areas import overlaps, with_parents
 from agent.wire.base import MOST_COUNTED
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 
 def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
@@ -67,7 +67,7 @@ def _merge(a: AreaResult, b: AreaResult) -> AreaResult:
 
 def merge_series(a: Series, b: Series) -> Series:
     """Readings of both in time order (a's first where equal); a channel that one lacks is missing
-    there. O(n log n)."""
+    there, and without a flag: nobody asked that sensor. O(n log n)."""
     times = a.time_ms.numbers() + b.time_ms.numbers()
     order = sorted(range(len(times)), key=times.__getitem__)
 
@@ -84,7 +84,23 @@ def merge_series(a: Series, b: Series) -> Series:
     source = None
     if a.source_time_ms and b.source_time_ms:
         source = Int64Column.of(ordered(a.source_time_ms.numbers() + b.source_time_ms.numbers()))
-    return Series(Int64Column.of(ordered(times)), values, source)
+    quality = {}
+    for channel in dict.fromkeys([*a.quality, *b.quality]):
+        flags = _flags(a, channel) + _flags(b, channel)
+        quality[channel] = UInt8Column(bytes([flags[i] for i in order]))
+    ages = None
+    if a.age_ms or b.age_ms:
+        ages = UInt32Column.of(ordered(_ages(a) + _ages(b)))
+    return Series(Int64Column.of(ordered(times)), values, source, quality, ages)
+
+
+def _flags(series: Series, channel: str) -> bytes:
+    column = series.quality.get(channel)
+    return bytes(len(series.time_ms)) if column is None else column.data
+
+
+def _ages(series: Series) -> array[int]:
+    return series.age_ms.numbers() if series.age_ms else array("I", [0]) * len(series.time_ms)
 
 
 def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
@@ -92,12 +108,23 @@ def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
     channels = dict(a.channels)
     for name, right in b.channels.items():
         left = channels.get(name)
-        if left is None or left.count == 0:
-            channels[name] = right
-        elif right.count:
-            count = left.count + right.count
-            mean = (left.mean * left.count + right.mean * right.count) / count
-            channels[name] = ChannelAggregate(
-                min(count, MOST_COUNTED), min(left.min, right.min), mean, max(left.max, right.max)
-            )
+        channels[name] = right if left is None else _joined(left, right)
     return Aggregate(min(a.first_ms, b.first_ms), max(a.last_ms, b.last_ms), channels)
+
+
+def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
+    if not a.count:
+        a, b = b, a
+    count, low, mean, high = a.count + b.count, a.min, a.mean, a.max
+    if b.count:
+        low, high = min(low, b.min), max(high, b.max)
+        # Their weighted sum might be more than a float can hold.
+        mean += (b.mean - mean) * (b.count / count)
+    return ChannelAggregate(
+        min(count, MOST_COUNTED),
+        low,
+        mean,
+        high,
+        bad=min(a.bad + b.bad, MOST_COUNTED),
+        suspect=min(a.suspect + b.suspect, MOST_COUNTED),
+    )

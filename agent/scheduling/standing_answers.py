@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.trigger import Trigger
 from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
+from agent.wire.quality import counts
 from agent.wire.standing import Watch
 
 C = TypeVar("C")
@@ -46,7 +47,11 @@ def _as_asked(result: AreaResult, watch: Watch) -> AreaResult:
     series, aggregate = result.series, result.aggregate
     if watch.channels:
         if series is not None:
-            series = replace(series, values=_only(watch.channels, series.values))
+            series = replace(
+                series,
+                values=_only(watch.channels, series.values),
+                quality=_only(watch.channels, series.quality),
+            )
         if aggregate is not None:
             aggregate = replace(aggregate, channels=_only(watch.channels, aggregate.channels))
     if watch.form == "aggregate" and series is not None:
@@ -63,9 +68,14 @@ def aggregate_of(series: Series) -> Aggregate:
     least. O(readings)."""
     times = series.time_ms.numbers()
     channels = {}
-    for name, column in series.values.items():
-        values = [value for value in column.numbers() if not math.isnan(value)]
+    for name in series.values:
+        values = [value for value in series.measured(name) if not math.isnan(value)]
+        bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
         if values:
             mean = math.fsum(values) / len(values)
-            channels[name] = ChannelAggregate(len(values), min(values), mean, max(values))
+            channels[name] = ChannelAggregate(
+                len(values), min(values), mean, max(values), bad, suspect
+            )
+        elif bad:
+            channels[name] = ChannelAggregate(0, 0.0, 0.0, 0.0, bad)
     return Aggregate(times[0], times[-1], channels)

@@ -20,7 +20,7 @@ class Trigger(Protocol):
         """Whether aggregates are not enough."""
 
     def holds(self, result: AreaResult) -> bool:
-        """Whether it holds; readings that are missing never make it hold."""
+        """Whether it holds; values that are missing or bad never make it hold."""
 
 
 # ValueError in one line for a text that is no trigger.

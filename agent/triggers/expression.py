@@ -38,7 +38,7 @@ class Comparison(Struct, frozen=True):
         return self.function in ("last", "rate")
 
     def holds(self, result: AreaResult) -> bool:
-        """Whether it holds; never for a channel without a reading. O(readings)."""
+        """Whether it holds; never for a channel without a measured value. O(readings)."""
         value = self._value(result)
         match self.operator:
             case ">":
@@ -115,10 +115,9 @@ def _channels(parts: Iterable[Expression]) -> tuple[str, ...]:
 
 
 def _of_series(function: Function, channel: str, series: Series) -> float:
-    column = series.values.get(channel)
-    if column is None:
+    if channel not in series.values:
         return NAN
-    values = column.numbers()
+    values = series.measured(channel)
     there = [i for i, value in enumerate(values) if not math.isnan(value)]
     if not there:
         return NAN

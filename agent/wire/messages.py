@@ -6,6 +6,8 @@ Field names end in their unit. Budgets are relative: no clock is ever compared w
 
 from __future__ import annotations
 
+import math
+from array import array
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -41,6 +43,7 @@ from agent.wire.packed import (
     UInt8Column,
     UInt32Column,
 )
+from agent.wire.quality import BAD
 
 Status = Literal["complete", "partial", "refused"]
 Refusal = Literal[
@@ -121,6 +124,15 @@ class Series(Part, frozen=True, omit_defaults=True):
         columns += [c for c in (self.source_time_ms, self.age_ms) if c is not None]
         if any(len(column) != n for column in columns):
             raise ValueError("the columns of a series differ in length")
+
+    def measured(self, channel: str) -> array[float]:
+        """The values of a channel; NaN where one is missing or bad. O(readings)."""
+        values = self.values[channel].numbers()
+        if channel in self.quality:
+            for i, flags in enumerate(self.quality[channel].data):
+                if flags & BAD:
+                    values[i] = math.nan
+        return values
 
 
 class ChannelAggregate(Part, frozen=True, omit_defaults=True):
