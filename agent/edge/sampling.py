@@ -1,25 +1,26 @@
-"""Sampling: when to read the sensor, and the thread that does it."""
-
-# ruff: noqa: PTH110, PTH123 - pathlib takes 0.6 MiB; see history_file
+"""Sampling: when to read a sensor, what becomes of a reading, and the thread that does it."""
 
 from __future__ import annotations
 
 import math
-import os
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import index
+from typing import Final
 
+from agent.edge.counters import SensorCounters
+from agent.edge.faults import Faults
 from agent.edge.groups import NAN, Sample
-from agent.edge.history import History
+from agent.edge.history import Stream
 from agent.edge.history_file import HistoryError
+from agent.edge.node_time import NodeTime
 from agent.edge.report import Reporter
-from sensors.base import Driver, Reading, SensorError
+from agent.edge.sensor import Sensor
+from sensors.base import Reading, SensorError
+from sensors.quality.channel import SensorQuality
+from sensors.quality.flags import NO_RESPONSE
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# systemd-timesyncd makes this file with the first synchronisation of a boot.
-SYNCHRONISED = "/run/systemd/timesync/synchronized"
+OLDEST_MS: Final = (1 << 32) - 1
 
 
 class Schedule:
@@ -47,61 +48,51 @@ class Schedule:
         return True
 
 
-class Clocks:
-    """The node's clocks; a test gives others."""
-
-    def monotonic(self) -> float:
-        """Seconds since some moment of this boot."""
-        return time.monotonic()
-
-    def wall(self) -> float:
-        """Seconds since 1970 UTC, as far as this node knows."""
-        return time.time()
-
-    def synchronised(self) -> bool | None:
-        """Whether the wall clock was set from the network in this boot; None where that cannot be
-        seen."""
-        return True if os.path.exists(SYNCHRONISED) else None
-
-
-def boot_id() -> str:
-    """The kernel's name for this boot."""
-    with open(BOOT_ID, encoding="ascii") as file:
-        return file.read().strip()
-
-
 class Sampler:
-    """Reads the driver on schedule and appends to the history, until it is stopped.
+    """Reads one sensor on schedule and appends to its stream, until it is stopped.
 
-    A reading that fails, or is none, is stored as missing values: a hole that can be seen, not a
-    repeat of the last value. No error ends the sampling; each is reported, rate-limited.
+    A reading that fails, or is none, is stored as missing values with the flags that say why: a
+    hole that can be seen, not a repeat of the last value. No error ends the sampling; each is
+    reported, rate-limited. `colocated` adds the flags that other channels of the node give reason
+    for.
     """
 
     def __init__(
         self,
-        driver: Driver,
-        history: History,
-        interval_s: float,
+        sensor: Sensor,
+        stream: Stream,
+        time: NodeTime,
         reporter: Reporter,
-        clocks: Clocks,
+        colocated: Callable[[str, float, float, int], int],
+        faults: Faults,
     ) -> None:
-        self._driver = driver
-        self._history = history
-        self._interval_s = interval_s
+        self._sensor = sensor
+        self._driver = sensor.driver
+        self._stream = stream
+        self._time = time
         self._reporter = reporter
-        self._clocks = clocks
-        self._missing = Reading((NAN,) * len(driver.channels))
+        self._colocated = colocated
+        self._faults = faults
+        self._calibrated = sensor.calibrated
+        self._names = tuple([channel.name for channel in sensor.channels])
+        limits = [channel.limits for channel in sensor.channels]
+        self._quality = SensorQuality(sensor.driver.channels, limits)
+        self._missing = (NAN,) * len(self._names)
+        self._silent = False
+        self.counters = SensorCounters(
+            sensor.name, self._names, sensor.interval_s, time.monotonic()
+        )
 
     def preload(self) -> None:
-        """Give an empty history the readings that the driver has for it, as if they had been taken
+        """Give an empty stream the readings that the driver has for it, as if they had been taken
         at the interval up to now; HistoryError if they cannot be stored.
 
-        A driver that fails leaves the history empty.
+        A driver that fails leaves it empty.
         """
-        if not self._history.empty:
+        if not self._stream.empty:
             return
         try:
-            self._history.load(self._past())
+            self._stream.load(self._past())
         except HistoryError:
             raise
         except SensorError as error:
@@ -111,62 +102,105 @@ class Sampler:
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set; the first reading is taken at once."""
-        schedule = Schedule(self._clocks.monotonic(), self._interval_s)
-        while not stop.wait(max(0.0, schedule.next_at - self._clocks.monotonic())):
-            missed = schedule.missed
-            if schedule.take(self._clocks.monotonic()):
-                if schedule.missed > missed:
-                    self._reporter.complain(
+        schedule = Schedule(self._time.monotonic(), self._sensor.interval_s)
+        while not stop.wait(max(0.0, schedule.next_at - self._time.monotonic())):
+            if schedule.take(self._time.monotonic()):
+                if schedule.missed > self.counters.missed:
+                    missed = schedule.missed - self.counters.missed
+                    self.counters.missed = schedule.missed
+                    self._complain(
                         "late",
-                        f"readings left out: {schedule.missed - missed}, for the sensor or the "
-                        f"processor was too slow; {schedule.missed} since the start",
+                        f"readings left out: {missed}, for the sensor or the processor was too "
+                        f"slow; {schedule.missed} since the start",
                     )
                 self.sample()
 
     def sample(self) -> None:
         """Take one reading and store it."""
-        monotonic, wall = self._clocks.monotonic(), self._clocks.wall()
-        reading = self._read()
+        moment = self._time.moment()
+        self.counters.begins(moment.monotonic_ms / 1000)
+        reading, flag = self._read()
+        sample = self._sample(moment.time_ms, moment.monotonic_ms, moment.synchronised, reading)
+        if flag:
+            sample = sample._replace(quality=(flag,) * len(self._names))
         try:
-            self._history.append(
-                Sample(
-                    round(wall * 1000),
-                    round(monotonic * 1000),
-                    self._clocks.synchronised(),
-                    *reading,
-                )
-            )
+            self._stream.append(sample)
         except HistoryError as error:
             self._reporter.complain("history", str(error))
         except Exception as error:  # noqa: BLE001 - this agent's mistake must not end it either
             self._reporter.complain("history", f"not stored: {type(error).__name__}: {error}")
+        self._faults.follow(moment, sample)
+        self.counters.ends(sample.quality, sample.age_ms, self._time.monotonic())
 
-    def _read(self) -> Reading:
+    def _sample(
+        self, time_ms: int, monotonic_ms: int, synchronised: bool, reading: Reading
+    ) -> Sample:
+        raw = reading.values
+        values = self._sensor.calibrate(raw) if self._calibrated else raw
+        at_s = monotonic_ms / 1000
+        found = self._quality.check(at_s, raw, values)
+        flags = tuple(
+            [
+                flag | self._colocated(name, at_s, value, flag)
+                for name, value, flag in zip(self._names, values, found, strict=True)
+            ]
+        )
+        return Sample(
+            time_ms,
+            monotonic_ms,
+            synchronised,
+            values,
+            reading.source_time_ms,
+            reading.age_ms,
+            flags if any(flags) else (),
+            raw if self._calibrated else None,
+        )
+
+    def _read(self) -> tuple[Reading, int]:
+        """A reading and 0, or missing values and the flag that says why."""
         try:
-            return self._checked(self._driver.read())
+            reading = self._checked(self._driver.read())
         except SensorError as error:
-            self._reporter.complain("sensor", f"no reading: {error}")
+            self._failed(str(error))
+            return Reading(self._missing), error.flag
         except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
-            self._reporter.complain("sensor", f"no reading: {type(error).__name__}: {error}")
-        return self._missing
+            self._failed(f"{type(error).__name__}: {error}")
+            return Reading(self._missing), NO_RESPONSE
+        if self._silent:
+            self._silent = False
+            name = self._sensor.name
+            self._reporter.recovered(f"sensor {name}", f"{name}: reads again", sensor=name)
+        return reading, 0
+
+    def _failed(self, why: str) -> None:
+        self._silent = True
+        self._complain("sensor", f"no reading: {why}")
+
+    def _complain(self, kind: str, line: str) -> None:
+        name = self._sensor.name
+        self._reporter.complain(f"{kind} {name}", f"{name}: {line}", sensor=name)
 
     def _checked(self, reading: object) -> Reading:
         """`reading` with numbers of the kinds that the history stores; an error if it has none."""
         if not isinstance(reading, Reading):
             raise SensorError(f"the driver gave {type(reading).__name__} in place of a reading")
         values = tuple([float(value) for value in reading.values])
-        if len(values) != len(self._missing.values):
-            raise SensorError(f"{len(values)} values for {len(self._missing.values)} channels")
+        if len(values) != len(self._missing):
+            raise SensorError(f"{len(values)} values for {len(self._missing)} channels")
         source_ms = reading.source_time_ms
         if source_ms is not None and not 0 <= (source_ms := index(source_ms)) < 2**53:
             raise SensorError(f"{source_ms} is no time at which a reading was recorded")
-        return Reading(values, source_ms)
+        if not 0 <= (age_ms := index(reading.age_ms)) <= OLDEST_MS:
+            raise SensorError(f"{age_ms} is no age of a reading")
+        return Reading(values, source_ms, age_ms)
 
     def _past(self) -> Iterator[Sample]:
-        wall_ms = round(self._clocks.wall() * 1000)
-        monotonic_ms = round(self._clocks.monotonic() * 1000)
-        synchronised = self._clocks.synchronised()
+        moment = self._time.moment()
         for intervals, reading in self._driver.preload():
-            age_ms = round(intervals * self._interval_s * 1000)
-            checked = self._checked(reading)
-            yield Sample(wall_ms - age_ms, monotonic_ms - age_ms, synchronised, *checked)
+            ago_ms = round(intervals * self._sensor.interval_s * 1000)
+            yield self._sample(
+                moment.time_ms - ago_ms,
+                moment.monotonic_ms - ago_ms,
+                moment.synchronised,
+                self._checked(reading),
+            )

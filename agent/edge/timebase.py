@@ -20,8 +20,10 @@ from typing import Final, NamedTuple
 
 # A larger change of wall time against monotonic time between two looks is a step, not slewing.
 STEP_MS: Final = 500
-# No crystal of a computer is further off: what exceeds this is a clock that was set wrong.
+# No crystal of a computer is further off: what exceeds this is a clock that was set wrong,
 WORST_DRIFT: Final = 200e-6
+# unless it is so little that moving readings of months ago by it would make them no better.
+SMALL_STEP_MS: Final = 10_000
 
 
 class Correction(NamedTuple):
@@ -81,19 +83,19 @@ class TimeBase:
         if synchronised:
             correction = self._synchronised(monotonic_ms, known, said)
             self._trusted_at_ms = monotonic_ms
-        elif known is not None and abs(said - known) > STEP_MS:
-            if self._trusted_at_ms is None:
-                correction = Correction(0, monotonic_ms, said, said, every=False, synchronised=False)
-            else:
+        elif known is None or abs(said - known) > STEP_MS:
+            if self._trusted_at_ms is not None and known is not None:
                 self._offset_ms = known
-        return Stamp(monotonic_ms + self._offset_ms, synchronised, correction)
+                return Stamp(monotonic_ms + known, synchronised=False, correction=None)
+            correction = Correction(0, monotonic_ms, said, said, every=False, synchronised=False)
+        return Stamp(monotonic_ms + said, synchronised, correction)
 
     def _synchronised(self, now_ms: int, known: int | None, said: int) -> Correction | None:
         trusted_ms = self._trusted_at_ms
         if trusted_ms is None or known is None:
             return Correction(0, now_ms, said, said, every=False, synchronised=True)
-        drift_ms = STEP_MS + WORST_DRIFT * (now_ms - trusted_ms)
-        if abs(said - known) > drift_ms:
+        drift_ms = WORST_DRIFT * (now_ms - trusted_ms)
+        if abs(said - known) > max(drift_ms, SMALL_STEP_MS):
             return Correction(0, now_ms, said, said, every=True, synchronised=True)
         if abs(said - known) > STEP_MS:
             return Correction(trusted_ms, now_ms, known, said, every=False, synchronised=True)

@@ -1,0 +1,247 @@
+"""The running agent: carries out what its state machines decide.
+
+One synchronous loop around one DEALER socket. It sleeps until a frame arrives, a pod has finished,
+an event was raised, a signal comes or the link wants to be woken; the samplers and the pods are
+threads of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import zmq
+
+from agent.edge import link as links
+from agent.edge.clocks import Clocks
+from agent.edge.emulation import emulation_of
+from agent.edge.faults import Faults, Happening
+from agent.edge.history import History
+from agent.edge.history_file import HistoryError
+from agent.edge.master_socket import MasterSocket
+from agent.edge.node_time import Moment, NodeTime
+from agent.edge.pods import Pods, ReceivedSubtask
+from agent.edge.report import Reporter
+from agent.edge.sampling import Sampler
+from agent.edge.sensor import Sensor, close_sensors
+from agent.edge.timebase import Correction, TimeBase
+from agent.edge.together import Together
+from agent.process import StopSignal
+from agent.wire import codec, edge_config
+from agent.wire.messages import Hello, HelloWanted, NodeEvent
+
+if TYPE_CHECKING:
+    from agent.edge.containers import PodSocket
+    from agent.sockets.keys import KeyFiles
+
+SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
+
+
+class EdgeNode:
+    """A node's sensors, history, pods and link to the master."""
+
+    def __init__(
+        self,
+        settings: edge_config.EdgeConfig,
+        sensors: tuple[Sensor, ...],
+        history: History,
+        reporter: Reporter,
+        keys: KeyFiles | None = None,
+        clocks: Clocks | None = None,
+    ) -> None:
+        self._sensors = sensors
+        self._history = history
+        self._reporter = reporter
+        self._time = NodeTime(
+            clocks or Clocks(),
+            TimeBase(history.reference()),
+            history.correct,
+            self._corrected,
+            lambda error: reporter.complain("history", str(error)),
+        )
+        together = Together(sensors)
+        self._samplers = [
+            Sampler(
+                sensor,
+                history.stream(
+                    sensor.name,
+                    tuple([channel.name for channel in sensor.channels]),
+                    keeps_raw=sensor.calibrated,
+                ),
+                self._time,
+                reporter,
+                together.check,
+                Faults(sensor.name, sensor.channels, self._raise),
+            )
+            for sensor in sensors
+        ]
+        self._sampling_ends = threading.Event()
+        self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for the outbox
+        self._wake_fd, self._waker_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._results: dict[int, bytes] = {}  # finished and not sent yet
+        self._poller = zmq.Poller()
+        self._poller.register(self._wake_fd, zmq.POLLIN)
+        self._socket = MasterSocket(settings.master, keys, self._poller, reporter)
+        self._link = links.Link(
+            Hello(
+                node=settings.node.name,
+                incarnation=uuid4().hex,
+                history=history.id,
+                areas=settings.node.areas,
+                channels=tuple([c.name for sensor in sensors for c in sensor.channels]),
+                pods=settings.pods.count,
+                version=(codec.MAJOR + b"." + codec.MINOR).decode(),
+                emulates=settings.pods.emulate,
+            ),
+            first_pause_s=settings.master.reconnect_first_s,
+            longest_pause_s=settings.master.reconnect_longest_s,
+            jitter=random.random,
+        )
+        self._pods = Pods(
+            history,
+            settings.pods.count,
+            self._wake,
+            emulation_of(settings.pods.emulate, settings.node.name),
+            threads_follow=not settings.pods.containers,
+        )
+        self._pod_socket = _pod_socket(self._pods) if settings.pods.containers else None
+
+    def preload(self) -> None:
+        """Give empty streams the readings that their drivers have for them; HistoryError."""
+        for sampler in self._samplers:
+            sampler.preload()
+
+    def run(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        for fileno in stop.filenos:
+            self._poller.register(fileno, zmq.POLLIN)
+        self.preload()
+        sampling = [
+            threading.Thread(
+                target=sampler.run, args=(self._sampling_ends,), name="sampler", daemon=True
+            )
+            for sampler in self._samplers
+        ]
+        for thread in sampling:
+            thread.start()
+        self._handle(links.Start())
+        while not stop.requested:
+            self._wait_once(stop)
+        self._leave(sampling)
+
+    def _wait_once(self, stop: StopSignal) -> None:
+        pause_s = self._link.wake_at - time.monotonic()
+        # A millisecond more than needed: the poll must not end just before.
+        ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
+        if self._wake_fd in ready:
+            os.read(self._wake_fd, 4096)
+            self._collect()
+        if self._socket.ready(ready):
+            self._receive_all()
+        for fileno in stop.filenos:
+            if fileno in ready:
+                stop.woken(fileno)
+        if self._socket.keyed_anew():
+            # What the master sent on the former connection and did not arrive, it sends again.
+            self._handle(HelloWanted())
+        # After the frames: a master that was heard while this process was held up is not lost.
+        if time.monotonic() >= self._link.wake_at:
+            self._handle(links.Tick())
+
+    def _receive_all(self) -> None:
+        for message in self._socket.messages():
+            self._handle(message)
+
+    def _collect(self) -> None:
+        for done in self._pods.take():
+            self._results[done.subtask] = done.frame
+            self._handle(links.Finished(done.subtask))
+
+    def _handle(self, event: links.Event) -> None:
+        """Let the link decide and do what it says."""
+        now = time.monotonic()
+        for instruction in self._link.handle(event, now):
+            match instruction:
+                case links.Execute(subtask):
+                    if self._pods.submit(ReceivedSubtask(subtask, now, self._time.now_ms())):
+                        self._collect()
+                case links.SendResult(number):
+                    self._socket.send(self._results.pop(number))
+                case links.Send(message):
+                    self._socket.send(codec.encode(message))
+                case links.Resize(pods):
+                    self._pods.resize(pods)
+                case links.Report(kind, line):
+                    self._reporter.complain(kind, line)
+                case links.Open():
+                    self._socket.open()
+                case links.Close(linger_s):
+                    self._socket.close(linger_s)
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):  # full of bytes that wake just as well
+            os.write(self._waker_fd, b"\0")
+
+    # --- in the samplers' threads ----------------------------------------------------------------
+
+    def _raise(self, happening: Happening) -> None:
+        """Store an event and hand it on; any thread."""
+        try:
+            event = self._history.events.add(
+                monotonic_ms=happening.moment.monotonic_ms,
+                kind=happening.kind,
+                time_ms=happening.time_ms,
+                synchronised=happening.moment.synchronised,
+                sensor=happening.sensor,
+                channel=happening.channel,
+                text=happening.text,
+            )
+        except HistoryError as error:
+            self._reporter.complain("history", str(error))
+            return
+        self._raised.put(event)
+        self._wake()
+
+    def _corrected(self, moment: Moment, correction: Correction) -> None:
+        how = "synchronised" if correction.synchronised else "set by hand"
+        text = f"the wall clock was {how}; earlier readings of this boot follow it"
+        self._raise(Happening("clock_corrected", moment, moment.time_ms, "", "", text))
+        self._reporter.tell(text)
+
+    def _leave(self, sampling: list[threading.Thread]) -> None:
+        self._reporter.tell("stopping")
+        self._sampling_ends.set()
+        self._handle(links.Stop())
+        if self._pod_socket is not None:
+            self._pod_socket.close()
+        self._pods.stop()
+        until_s = time.monotonic() + SAMPLERS_PATIENCE_S
+        for thread in sampling:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        stuck = [
+            sensor
+            for sensor, thread in zip(self._sensors, sampling, strict=True)
+            if thread.is_alive()
+        ]
+        for sensor in stuck:
+            self._reporter.tell(
+                f"sensor {sensor.name} does not return; stopping without its last reading"
+            )
+        close_sensors([sensor for sensor in self._sensors if sensor not in stuck])
+        try:
+            self._history.close()
+        except HistoryError as error:
+            self._reporter.tell(str(error))
+        self._socket.end()
+
+
+def _pod_socket(pods: Pods) -> PodSocket:
+    from agent.edge.containers import PodSocket  # most nodes' pods are threads
+
+    return PodSocket(pods)

@@ -1,0 +1,78 @@
+"""The time of a running node: its clocks, what they taught so far, and the history put right."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.edge.clocks import Clocks
+from agent.edge.history_file import HistoryError
+from agent.edge.timebase import Correction, TimeBase
+
+
+class Moment(NamedTuple):
+    """A moment on the node's clocks: wall and monotonic time in ms, and whether the former is
+    synchronised."""
+
+    time_ms: int
+    monotonic_ms: int
+    synchronised: bool
+
+
+class NodeTime:
+    """Reads the clocks for all threads of a node.
+
+    `correct` puts stored wall times right, `corrected` is told about each correction that was made
+    and `failed` why one could not be: it is tried again with the next moment.
+    """
+
+    def __init__(
+        self,
+        clocks: Clocks,
+        base: TimeBase,
+        correct: Callable[[Correction], object],
+        corrected: Callable[[Moment, Correction], object],
+        failed: Callable[[HistoryError], object],
+    ) -> None:
+        self._clocks = clocks
+        self._base = base
+        self._correct = correct
+        self._corrected = corrected
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._pending: list[Correction] = []
+
+    def monotonic(self) -> float:
+        """Seconds on the monotonic clock."""
+        return self._clocks.monotonic()
+
+    def moment(self) -> Moment:
+        """Now; wall times stored before are put right first, if the clocks say so."""
+        with self._lock:
+            monotonic_ms = round(self._clocks.monotonic() * 1000)
+            stamp = self._base.look(
+                monotonic_ms,
+                round(self._clocks.wall() * 1000),
+                synchronised=self._clocks.synchronised(),
+            )
+            moment = Moment(stamp.time_ms, monotonic_ms, stamp.synchronised)
+            if stamp.correction is not None:
+                self._pending.append(stamp.correction)
+            if self._pending:
+                self._put_right(moment)
+        return moment
+
+    def now_ms(self) -> int:
+        """The wall time now, in ms, as readings have it."""
+        monotonic_ms = round(self._clocks.monotonic() * 1000)
+        return self._base.time_ms(monotonic_ms, round(self._clocks.wall() * 1000))
+
+    def _put_right(self, moment: Moment) -> None:
+        while self._pending:
+            try:
+                self._correct(self._pending[0])
+            except HistoryError as error:
+                self._failed(error)
+                return
+            self._corrected(moment, self._pending.pop(0))

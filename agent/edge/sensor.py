@@ -1,0 +1,109 @@
+"""A node's sensors as the configuration has them: open drivers, the names of their channels, their
+calibration and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import NamedTuple
+
+from agent.wire.config import ConfigError
+from agent.wire.edge_config import EdgeChannel, EdgeSensor
+from sensors.base import Channel, Driver, nearest
+from sensors.quality.limits import Limits, limits_for
+from sensors.registry import open_driver
+
+PLAIN = EdgeChannel()
+RAW = "_raw"  # at the end of a channel's name: its values before calibration
+LIMITS = Limits._fields
+
+
+class StoredChannel(NamedTuple):
+    """A channel as it is stored: the driver's value r becomes gain · r + offset."""
+
+    name: str
+    unit: str
+    gain: float
+    offset: float
+    limits: Limits
+
+
+class Sensor(NamedTuple):
+    """An open sensor; `channels` are in the order of the driver's."""
+
+    name: str
+    driver: Driver
+    interval_s: float
+    channels: tuple[StoredChannel, ...]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether any value is stored otherwise than the driver gives it."""
+        return any((channel.gain, channel.offset) != (1.0, 0.0) for channel in self.channels)
+
+    def calibrate(self, raw: tuple[float, ...]) -> tuple[float, ...]:
+        """Values as they are stored; NaN stays NaN."""
+        pairs = zip(self.channels, raw, strict=True)
+        return tuple([channel.gain * r + channel.offset for channel, r in pairs])
+
+
+def open_sensors(settings: Sequence[EdgeSensor], folder: str | PathLike[str]) -> tuple[Sensor, ...]:
+    """Open all sensors; ConfigError or SensorError in one line, with none left open."""
+    found: list[Sensor] = []
+    try:
+        for sensor in settings:
+            found.append(_open(sensor, folder))
+            _refuse_twins(found)
+    except BaseException:
+        close_sensors(found)
+        raise
+    return tuple(found)
+
+
+def close_sensors(sensors: Sequence[Sensor]) -> None:
+    """Close their drivers."""
+    for sensor in sensors:
+        sensor.driver.close()
+
+
+def _open(settings: EdgeSensor, folder: str | PathLike[str]) -> Sensor:
+    driver = open_driver(settings.driver, settings.options, folder, settings.interval_s)
+    try:
+        known = [channel.name for channel in driver.channels]
+        for name in settings.channels:
+            if name not in known:
+                raise ConfigError(
+                    f"sensor.channels.{name}: {settings.called} has no such channel; "
+                    f"{nearest(name, known)}"
+                )
+        channels = [_stored(c, settings.channels.get(c.name, PLAIN)) for c in driver.channels]
+    except BaseException:
+        driver.close()
+        raise
+    return Sensor(settings.called, driver, settings.interval_s, tuple(channels))
+
+
+def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
+    unit = settings.unit or channel.unit
+    overrides = {name: getattr(settings, name) for name in LIMITS}
+    try:
+        limits = limits_for(channel.name, unit, overrides)
+    except ValueError as error:
+        raise ConfigError(f"sensor.channels.{error}") from None
+    name = settings.name or channel.name
+    if name.endswith(RAW):
+        raise ConfigError(f"channel {name}: names ending in {RAW} are those of uncalibrated values")
+    return StoredChannel(name, unit, settings.gain, settings.offset, limits)
+
+
+def _refuse_twins(sensors: Sequence[Sensor]) -> None:
+    owners: dict[str, str] = {}
+    for sensor in sensors:
+        for channel in sensor.channels:
+            other = owners.setdefault(channel.name, sensor.name)
+            if other != sensor.name:
+                raise ConfigError(
+                    f"channel {channel.name} is one of sensor {other} and of sensor "
+                    f"{sensor.name}; give one another name: below [[sensor]], "
+                    f"[sensor.channels.{channel.name}] name = …"
+                )
