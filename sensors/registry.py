@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Each module has open_driver(options: Options) -> Driver.
 DRIVERS: Final = {
+    "dht": "sensors.dht",
     "iio": "sensors.iio",
     "replay": "sensors.replay",
     "serial_line": "sensors.serial_line",
@@ -54,7 +55,7 @@ def _open_foreign(name: str, options: Options) -> Driver:
         driver: Driver = next(iter(found.select(name=name))).load()(options)
     except SensorError:
         raise
-    except Exception as error:  # noqa: BLE001 - another package's mistake is one line too
+    except Exception as error:  # another package's mistake is one line too
         line = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise SensorError(f"{name} (of package {package}): {line}") from error
     return driver

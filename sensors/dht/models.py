@@ -21,7 +21,8 @@ class Model(NamedTuple):
 
 
 DHT22: Final = Model(
-    2.0, (Channel("temperature", "celsius", -40.0, 80.0), Channel("humidity", "percent", 0.0, 100.0))
+    2.0,
+    (Channel("temperature", "celsius", -40.0, 80.0), Channel("humidity", "percent", 0.0, 100.0)),
 )
 # From 0 °C up: adafruit_dht does not know the sign bit of newer DHT11.
 DHT11: Final = Model(

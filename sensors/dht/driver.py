@@ -1,0 +1,206 @@
+"""The agent's side of a DHT: it collects what the reader measured, and keeps a reader running."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from sensors.base import ChecksumError, Options, Reading, SensorError
+from sensors.dht.models import MODELS
+from sensors.dht.pace import TRIES
+from sensors.dht.process import Process
+from sensors.dht.protocol import Failed, Job, Measured, Unusable, decode
+from sensors.dht.supervisor import (
+    Begin,
+    End,
+    Event,
+    Exited,
+    Heard,
+    Report,
+    Spawn,
+    Start,
+    Stop,
+    Supervisor,
+    Tick,
+    Used,
+)
+
+ADAFRUIT: Final = "sensors.dht.adafruit:open_sensor"
+OPEN_S: Final = 20.0  # for the first word of the first reader
+CLOSE_S: Final = 1.0  # for a clean end of the last
+LEAD: Final = 0.7  # of an interval: how long before a read the sensor is started
+
+
+class DhtDriver:
+    """A DHT at its pin. A value is given once, with its age; of several since the read before, the
+    newest. `job` is what readers are started for.
+
+    SensorError if the first reader finds that the sensor cannot be used here.
+    """
+
+    def __init__(self, job: Job, *, cpu_share: float, power_after: int, power_off_s: float) -> None:
+        self.channels = MODELS[job.model].channels
+        self._job = job
+        self._supervisor = Supervisor(
+            interval_s=job.interval_s,
+            cpu_share=cpu_share,
+            power_after=power_after if job.power_pin else 0,
+            power_off_s=power_off_s,
+        )
+        self._process: Process | None = None
+        self._trouble = "the reader is starting"
+        self._lines: list[Measured | Failed] = []  # since the read before
+        self._handle(Start())
+        try:
+            self._await_greeting()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def restarts(self) -> int:
+        """How often a reader was started again."""
+        return self._supervisor.restarts
+
+    @property
+    def reader(self) -> int | None:
+        """The process number of the reader; None while there is none."""
+        return self._process.pid if self._process is not None else None
+
+    def read(self) -> Reading:
+        self._look()
+        self._handle(Tick())
+        lines, self._lines = self._lines, []
+        measured = [line for line in lines if isinstance(line, Measured)]
+        if measured:
+            at_ms, values = measured[-1]
+            return Reading(values, age_ms=max(0, round(time.monotonic() * 1000) - at_ms))
+        damaged = any(isinstance(line, Failed) and line.damaged for line in lines)
+        raise (ChecksumError if damaged else SensorError)(self._tell(self._trouble))
+
+    def preload(self) -> Iterable[tuple[int, Reading]]:
+        return ()
+
+    def close(self) -> None:
+        self._handle(Stop())
+        if self._process is not None and self._process.reap(CLOSE_S) is None:
+            self._process.end(hard=True)
+            self._process.reap(float("inf"))
+        self._process = None
+
+    def _await_greeting(self) -> None:
+        if self._process is None:
+            raise SensorError(self._tell(self._trouble))
+        self._process.wait_for_line(OPEN_S)
+        unusable = self._take_lines()
+        if unusable is not None:
+            raise SensorError(self._tell(unusable))
+        # An end without a word is no property of the sensor: it is started again with the reads.
+
+    def _look(self) -> None:
+        """See what the reader did since the last look."""
+        if self._process is None:
+            return
+        how = self._process.reap()  # first: what it wrote before its end is in the pipe
+        self._take_lines()
+        if how is not None:
+            self._process = None
+            self._handle(Exited(how))
+        else:
+            self._handle(Used(self._process.cpu_s()))
+
+    def _take_lines(self) -> str | None:
+        """Take in what the reader wrote; why the sensor is unusable, if that is what it says."""
+        assert self._process is not None
+        unusable = None
+        for each in self._process.lines():
+            try:
+                line = decode(each)
+            except ValueError:
+                self._handle(Heard(None))
+                continue
+            self._handle(Heard(line))
+            match line:
+                case Measured():
+                    self._lines.append(line)
+                case Failed(text=text):
+                    self._lines.append(line)
+                    self._trouble = text
+                case Unusable(text):
+                    unusable = text
+        return unusable
+
+    def _handle(self, event: Event) -> None:
+        """Let the supervisor decide and do what it says."""
+        for instruction in self._supervisor.handle(event, time.monotonic()):
+            match instruction:
+                case Spawn(power_off_s):
+                    self._spawn(power_off_s)
+                case Begin():
+                    self._begin()
+                case End(hard):
+                    if self._process is not None:
+                        self._process.end(hard=hard)
+                case Report(text):
+                    self._trouble = text
+
+    def _spawn(self, power_off_s: float) -> None:
+        try:
+            self._process = Process(self._job._replace(power_off_s=power_off_s))
+        except OSError as error:
+            self._handle(Exited(f"cannot be started: {error.strerror}"))
+
+    def _begin(self) -> None:
+        """Place the starts so that their values are there when a read comes, and not old."""
+        assert self._process is not None
+        self._trouble = "the sensor was started, and its first value is not there yet"
+        rule_s, interval_s = MODELS[self._job.model].rule_s, self._job.interval_s
+        first = time.monotonic() + interval_s - min(LEAD * interval_s, TRIES * rule_s)
+        self._process.start(round(first * 1000))
+
+    def _tell(self, text: str) -> str:
+        return f"dht {self._job.pin}: {text}"
+
+
+def open_driver(options: Options) -> DhtDriver:
+    """The sensor that `options` describe."""
+    name = options.choice("model", MODELS) or "dht22"
+    pin = options.text("pin")
+    use_pulseio = options.flag("use_pulseio")
+    power_pin = options.text("power_pin")
+    power_off_s = options.number("power_off_s", 5.0)
+    power_after = options.count("power_after", 10)
+    cpu_share = options.number("cpu_share", 0.5)
+    options.finish()
+    if not sys.executable:
+        raise options.error("this Python does not know its own program, which reads the sensor")
+    if pin is None:
+        raise options.error("give the pin of the sensor's data line, such as pin = 'D4'")
+    if power_pin == pin:
+        raise options.error(f"power_pin and pin are both {pin}")
+    if power_pin is not None and not (power_off_s and power_after):
+        raise options.error("power_off_s and power_after must be over 0 where there is a power_pin")
+    if not cpu_share:
+        raise options.error("cpu_share must be over 0")
+    rule_s = MODELS[name].rule_s
+    if options.interval_s < rule_s:
+        raise options.error(
+            f"a {name} gives a value every {rule_s:g} s at most: interval_s must be {rule_s:g} or "
+            f"more, and is {options.interval_s:g}"
+        )
+    return DhtDriver(
+        Job(
+            factory=ADAFRUIT,
+            model=name,
+            pin=pin,
+            use_pulseio={None: "", True: "yes", False: "no"}[use_pulseio],
+            power_pin=power_pin or "",
+            power_off_s=0.0,
+            interval_s=options.interval_s,
+        ),
+        cpu_share=cpu_share,
+        power_after=power_after,
+        power_off_s=power_off_s,
+    )

@@ -1,0 +1,153 @@
+"""The program in the reader's process: it starts the sensor at its pace and tells what came of it.
+
+It ends when its standard input does: then the agent is gone, however that came about. What it does
+at that moment may hang; so a thread waits for that end, and finishes the whole process group if the
+rest takes too long.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Final, Protocol
+
+from sensors.base import ChecksumError, SensorError
+from sensors.dht.models import MODELS
+from sensors.dht.pace import Pace
+from sensors.dht.protocol import Failed, Job, Line, Measured, Ready, Unusable, encode
+
+WARM_UP_S: Final = 2.0  # after power: the data sheets ask for one second without a start
+GRACE_S: Final = 2.0  # for a clean end once the agent is gone
+UNUSABLE: Final = 3  # exit status
+
+
+class Sensor(Protocol):
+    """What a factory opens."""
+
+    def measure(self) -> tuple[float, float]:
+        """Start the sensor once: °C and % as it sent them. ChecksumError where its answer is
+        damaged, SensorError where there is none."""
+        ...
+
+    def power(self, *, on: bool) -> None:
+        """Switch the power pin; called only where the job names one."""
+        ...
+
+    def close(self) -> None:
+        """Release the pins."""
+        ...
+
+
+Factory = Callable[[Job], Sensor]
+
+
+class Agent:
+    """The agent at the other end of standard input and output.
+
+    Both are taken away from the rest of the process: a child of a library writes to standard
+    output, and would keep these pipes open after its parent.
+    """
+
+    def __init__(self) -> None:
+        self._in, self._out = os.dup(0), os.dup(1)  # not inherited
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        os.close(null)
+        self.gone = threading.Event()
+        self._first_ms: int | None = None
+        self._asked = threading.Event()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def tell(self, line: Line) -> None:
+        """Write a line; where nobody reads it, the agent is gone."""
+        try:
+            os.write(self._out, encode(line))
+        except BrokenPipeError:
+            self.gone.set()
+
+    def first_start(self) -> float | None:
+        """Wait for the time of the first start, in seconds; None where the agent is gone."""
+        self._asked.wait()
+        return None if self._first_ms is None else self._first_ms / 1000
+
+    def _watch(self) -> None:
+        with suppress(ValueError, OSError):
+            word, _, first_ms = os.read(self._in, 100).partition(b" ")
+            if word == b"start":
+                self._first_ms = int(first_ms)
+                self._asked.set()
+                while os.read(self._in, 100):  # nothing more comes but its end
+                    pass
+        self.gone.set()
+        self._asked.set()
+        # The rest of the process may hang, and have children of its own.
+        self._ended.wait(GRACE_S)
+        os.killpg(0, signal.SIGKILL)
+
+
+def start_once(sensor: Sensor, pace: Pace) -> Line:
+    """Start the sensor, and what to say of it."""
+    pace.start(time.monotonic())
+    values, failed = None, None
+    try:
+        values = sensor.measure()
+    except ChecksumError as error:
+        failed = Failed(True, str(error))
+    except SensorError as error:
+        failed = Failed(False, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a library raises, there is a next start
+        failed = Failed(False, f"{type(error).__name__}: {error}")
+    answered = failed is None or failed.damaged
+    measured_at = pace.end(time.monotonic(), answered=answered, valid=failed is None)
+    if failed is not None:
+        return failed
+    if measured_at is None or values is None:
+        return Failed(False, "what it sent was measured too long ago; it is started again")
+    return Measured(round(measured_at * 1000), values)
+
+
+def switch_on(sensor: Sensor, off_s: float, gone: threading.Event) -> None:
+    """Give the sensor power, after `off_s` without, and time to wake up."""
+    if off_s:
+        sensor.power(on=False)
+        gone.wait(off_s)
+    sensor.power(on=True)
+    gone.wait(WARM_UP_S)
+
+
+def run(job: Job, agent: Agent) -> int:
+    """Read the sensor until the agent is gone; the exit status."""
+    module, _, name = job.factory.partition(":")
+    factory: Factory = getattr(import_module(module), name)
+    try:
+        sensor = factory(job)
+    except SensorError as error:
+        agent.tell(Unusable(str(error)))
+        return UNUSABLE
+    try:
+        agent.tell(Ready())
+        if job.power_pin:
+            switch_on(sensor, job.power_off_s, agent.gone)
+        first = agent.first_start()
+        if first is not None:
+            pace = Pace(MODELS[job.model], first, job.interval_s)
+            while not agent.gone.wait(max(0.0, pace.next_at - time.monotonic())):
+                agent.tell(start_once(sensor, pace))
+    finally:
+        sensor.close()
+    return 0
+
+
+def main() -> None:
+    """Run the program; the arguments are those of a `Job`."""
+    # A library that wants to clean up puts a handler of its own in place of this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    sys.exit(run(Job.parse(sys.argv[1:]), Agent()))
