@@ -120,11 +120,7 @@ def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
         low, high = min(low, b.min), max(high, b.max)
         # Their weighted sum might be more than a float can hold.
         mean += (b.mean - mean) * (b.count / count)
-    return ChannelAggregate(
-        min(count, MOST_COUNTED),
-        low,
-        mean,
-        high,
-        bad=min(a.bad + b.bad, MOST_COUNTED),
-        suspect=min(a.suspect + b.suspect, MOST_COUNTED),
-    )
+    bad, suspect = a.bad + b.bad, a.suspect + b.suspect
+    if count > MOST_COUNTED or bad > MOST_COUNTED or suspect > MOST_COUNTED:
+        count, bad, suspect = (min(n, MOST_COUNTED) for n in (count, bad, suspect))
+    return ChannelAggregate(count, low, mean, high, bad, suspect)

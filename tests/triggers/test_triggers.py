@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from agent.scheduling.standing_answers import aggregate_of
 from agent.triggers.language import MOST_NESTED, TriggerError, read_trigger
-from agent.wire.messages import AreaResult, Series
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column
+from agent.wire.quality import BAD
 
 CHANNELS = ("temperature", "humidity", "co2")
 OPERATORS = {
@@ -86,23 +87,44 @@ def windows(draw):
     return {name: list(zip(times, draw(values), strict=True)) for name in names}, times
 
 
-def series_of(readings, times):
+# Flags of the values of a window by channel; () for a channel whose values are all good.
+flags = st.fixed_dictionaries(
+    {name: st.just(()) | st.lists(st.integers(0, 63), min_size=5, max_size=5) for name in CHANNELS}
+)
+
+
+def series_of(readings, times, quality):
     columns = {
         name: Float32Column.of([math.nan if v is None else v for _, v in column])
         for name, column in readings.items()
     }
-    return Series(Int64Column.of([1000 * at for at in times]), columns)
+    flagged = {
+        name: UInt8Column.of(quality[name][: len(times)]) for name in columns if quality[name]
+    }
+    return Series(Int64Column.of([1000 * at for at in times]), columns, quality=flagged)
 
 
-@given(trees, windows())
-def test_a_trigger_holds_where_the_plain_evaluator_says_so(tree, window):
+def without_bad(readings, quality):
+    """The readings with None for each bad value."""
+    return {
+        name: [
+            (at, None if quality[name] and quality[name][i] & BAD else value)
+            for i, (at, value) in enumerate(column)
+        ]
+        for name, column in readings.items()
+    }
+
+
+@given(trees, windows(), flags)
+def test_a_trigger_holds_where_the_plain_evaluator_says_so(tree, window, quality):
     readings, times = window
     trigger = read_trigger(text_of(tree))
-    series = series_of(readings, times)
-    assert trigger.holds(AreaResult("a", series)) == twin(tree, readings)
+    series = series_of(readings, times, quality)
+    expected = twin(tree, without_bad(readings, quality))
+    assert trigger.holds(AreaResult("a", series)) == expected
     if not trigger.needs_series:
         aggregate = AreaResult("a", aggregate=aggregate_of(series))
-        assert trigger.holds(aggregate) == twin(tree, readings)
+        assert trigger.holds(aggregate) == expected
 
 
 @given(trees)
@@ -163,6 +185,19 @@ def test_readings_that_are_missing_never_fire():
         assert not holds(text, math.nan, math.nan)
         assert not holds(text, 5.0, channel="humidity")
         assert not read_trigger(text).holds(AreaResult("a"))
+
+
+def test_bad_readings_never_fire_and_suspect_ones_do():
+    spike, flatline = 8, 16
+    times, values = Int64Column.of([0, 1000, 2000]), Float32Column.of([20, 85, 21])
+    for flag, fires in ((spike, False), (flatline, True)):
+        quality = {"temperature": UInt8Column.of([0, flag, 0])}
+        result = AreaResult("a", Series(times, {"temperature": values}, quality=quality))
+        assert read_trigger("temperature > 80").holds(result) == fires
+        assert read_trigger("mean(temperature) > 40").holds(result) == fires
+        assert read_trigger("last(temperature) >= 21").holds(result)
+    silent = AreaResult("a", aggregate=Aggregate(0, 1, {"x": ChannelAggregate(0, 0, 0, 0, 9)}))
+    assert not read_trigger("x < 1 or x > -1").holds(silent)
 
 
 def test_and_binds_closer_than_or():

@@ -1,0 +1,164 @@
+"""Quality and age of readings on their way up, against plain lists of readings."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from agent.scheduling.aggregation import merge_aggregates, merge_series
+from agent.scheduling.standing_answers import aggregate_of, as_asked
+from agent.wire import messages as m
+from agent.wire.base import MOST_COUNTED
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from agent.wire.quality import BAD
+from agent.wire.standing import Watch
+
+CHANNELS = ("x", "y", "z")
+
+
+@dataclass
+class Plain:
+    """A reading: values with their flags by channel; None is a value that is missing."""
+
+    time_ms: int
+    age_ms: int = 0
+    values: dict[str, tuple[float | None, int]] = field(default_factory=dict)
+
+
+half = st.integers(-200, 200).map(lambda n: n / 2)
+# Mostly good, and every flag, alone or with others.
+flagged = st.one_of(st.just(0), st.integers(0, 63))
+
+
+@st.composite
+def sources(draw):
+    """Channels of a source and its readings in time order: at least one."""
+    channels = draw(st.lists(st.sampled_from(CHANNELS), min_size=1, unique=True))
+    ages = draw(st.sampled_from([st.just(0), st.integers(0, 2**32 - 1)]))
+    flags = draw(st.sampled_from([st.just(0), flagged]))
+    times = sorted(draw(st.lists(st.integers(0, 50), min_size=1, max_size=12)))
+    value = st.tuples(half, flags) | st.just((None, 1))
+    return channels, [
+        Plain(time, draw(ages), {channel: draw(value) for channel in channels}) for time in times
+    ]
+
+
+def packed(source):
+    """The series that a node would make of the readings: no column that says nothing."""
+    channels, readings = source
+    values, quality = {}, {}
+    for channel in channels:
+        column = [reading.values[channel] for reading in readings]
+        values[channel] = Float32Column.of([math.nan if v is None else v for v, _ in column])
+        if any(flags for _, flags in column):
+            quality[channel] = UInt8Column.of([flags for _, flags in column])
+    ages = [reading.age_ms for reading in readings]
+    return m.Series(
+        Int64Column.of([reading.time_ms for reading in readings]),
+        values,
+        quality=quality,
+        age_ms=UInt32Column.of(ages) if any(ages) else None,
+    )
+
+
+def plain(series):
+    """The readings of a series, with what a missing column stands for."""
+    n = len(series.time_ms)
+    none = bytes(n)
+    flags = {c: series.quality[c].data if c in series.quality else none for c in series.values}
+    ages = series.age_ms.numbers() if series.age_ms is not None else [0] * n
+    values = {c: column.numbers() for c, column in series.values.items()}
+    return [
+        Plain(
+            time,
+            ages[i],
+            {c: (None if math.isnan(v[i]) else v[i], flags[c][i]) for c, v in values.items()},
+        )
+        for i, time in enumerate(series.time_ms.numbers())
+    ]
+
+
+@given(sources(), sources())
+def test_merged_readings_keep_their_quality_and_age(a, b):
+    merged = merge_series(packed(a), packed(b))
+    channels = dict.fromkeys([*a[0], *b[0]])
+    # A channel that a source lacks was not asked for there: missing, without a flag.
+    expected = [
+        Plain(r.time_ms, r.age_ms, {c: r.values.get(c, (None, 0)) for c in channels})
+        for r in sorted([*a[1], *b[1]], key=lambda reading: reading.time_ms)
+    ]
+    assert plain(merged) == expected
+    assert set(merged.quality) == {c for c in channels if any(r.values[c][1] for r in expected)}
+    assert (merged.age_ms is None) == all(not reading.age_ms for reading in expected)
+
+
+def counted(channels, readings):
+    """What an aggregate says, one reading after another."""
+    found = {}
+    for channel in channels:
+        values, bad, suspect = [], 0, 0
+        for value, flags in (r.values[channel] for r in readings if channel in r.values):
+            if flags & BAD:
+                bad += 1
+            else:
+                assert value is not None
+                values.append(value)
+                suspect += flags != 0
+        mean = sum(values) / len(values) if values else 0.0
+        low, high = min(values, default=0.0), max(values, default=0.0)
+        found[channel] = (len(values), low, mean, high, bad, suspect)
+    return found
+
+
+def numbers_of(aggregate):
+    return {
+        name: (c.count, c.min, pytest.approx(c.mean, abs=1e-9), c.max, c.bad, c.suspect)
+        for name, c in aggregate.channels.items()
+    }
+
+
+@given(sources())
+def test_an_aggregate_of_a_series_leaves_out_what_is_bad_and_counts_it(source):
+    assert numbers_of(aggregate_of(packed(source))) == counted(*source)
+
+
+@given(sources(), sources())
+def test_merging_and_aggregating_come_to_the_same_in_any_order(a, b):
+    merged = merge_aggregates(aggregate_of(packed(a)), aggregate_of(packed(b)))
+    expected = counted(dict.fromkeys([*a[0], *b[0]]), [*a[1], *b[1]])
+    assert numbers_of(merged) == expected
+    assert numbers_of(aggregate_of(merge_series(packed(a), packed(b)))) == expected
+
+
+def one(*numbers):
+    return m.Aggregate(0, 1, {"x": m.ChannelAggregate(*numbers)})
+
+
+def test_a_side_with_nothing_but_bad_readings_adds_its_count_of_them():
+    silent, good = one(0, 0.0, 0.0, 0.0, 60), one(2, -3.0, -2.0, -1.0, 0, 1)
+    for merged in (merge_aggregates(silent, good), merge_aggregates(good, silent)):
+        assert merged.channels["x"] == m.ChannelAggregate(2, -3.0, -2.0, -1.0, 60, 1)
+    assert merge_aggregates(silent, silent) == one(0, 0.0, 0.0, 0.0, 120)
+
+
+def test_counts_and_means_stay_within_what_a_message_may_hold():
+    most = one(MOST_COUNTED, 1e300, 1e300, 1e300, MOST_COUNTED, MOST_COUNTED)
+    assert merge_aggregates(most, most) == most
+    least = one(MOST_COUNTED, -1e300, -1e300, -1e300)
+    assert merge_aggregates(most, least).channels["x"].mean == 0.0
+    assert merge_aggregates(one(1, -1e300, -1e300, -1e300), most).channels["x"].mean <= 1e300
+
+
+def test_channels_that_only_the_trigger_needed_go_with_their_quality():
+    source = (["x", "y"], [Plain(1, 7, {"x": (1.0, 8), "y": (2.0, 32)})])
+    answer = m.Answer(
+        "q", "complete", 1.0, True, m.Coverage(1, 1), (m.AreaResult("a", packed(source)),)
+    )
+    watch = Watch("w", ("a",), m.Slo(99, 500), "event", 1.0, trigger="x > 3", channels=("y",))
+    [result] = as_asked(answer, watch).results
+    assert result.series == packed((["y"], [Plain(1, 7, {"y": (2.0, 32)})]))
+    [result] = as_asked(answer, replace(watch, form="aggregate")).results
+    assert result.aggregate.channels == {"y": m.ChannelAggregate(1, 2.0, 2.0, 2.0, suspect=1)}
