@@ -1,0 +1,104 @@
+"""What systemd is told: ready, stopping, alive, and one line on how it goes (sd_notify)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from agent.edge.counters import SensorCounters
+from agent.edge.report import ERROR, Reporter
+from agent.edge.watchdog import Watchdog, watchdog_s
+
+if TYPE_CHECKING:
+    from sdnotify import SystemdNotifier
+
+
+def problem() -> str | None:
+    """Why systemd's wish to be notified cannot be met here, if so, in one line."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from importlib.util import find_spec
+
+    if find_spec("sdnotify") is None:
+        return (
+            "the unit has Type=notify, which needs sdnotify: install it with "
+            "pip install '.[systemd]', or set Type=exec and no WatchdogSec"
+        )
+    return None
+
+
+class Supervision:
+    """Keeps systemd informed, if it started this process; complains about sensors that are stuck
+    in any case.
+
+    Call `turn` in the loop whenever `wake_at` (monotonic, s) has come. `status` makes the line that
+    ``systemctl status`` shows.
+    """
+
+    def __init__(
+        self,
+        sensors: Iterable[SensorCounters],
+        reporter: Reporter,
+        status: Callable[[], str],
+        now: float,
+    ) -> None:
+        self._reporter = reporter
+        self._status = status
+        self._said = ""
+        self._stuck: set[str] = set()
+        self._systemd = _systemd()
+        wanted_s = watchdog_s(dict(os.environ), os.getpid()) if self._systemd else None
+        self._watchdog = Watchdog(sensors, wanted_s, now)
+
+    @property
+    def wake_at(self) -> float:
+        """When the next turn is due."""
+        return self._watchdog.wake_at
+
+    def ready(self) -> None:
+        """Queries can be answered from now on."""
+        self._notify("READY=1", f"STATUS={self._status()}")
+
+    def stopping(self) -> None:
+        """The end has begun."""
+        self._notify("STOPPING=1", "STATUS=storing what was read")
+
+    def turn(self, now: float) -> None:
+        """Ping if all is well; a process that is not will be killed and started again."""
+        alive, stuck = self._watchdog.look(now)
+        for sensor, since_s in stuck.items():
+            self._reporter.complain(
+                "stuck",
+                f"sensor {sensor} has not come back for {since_s:.0f} s",
+                priority=ERROR,
+                sensor=sensor,
+            )
+        for sensor in self._stuck - stuck.keys():
+            self._reporter.recovered("stuck", f"sensor {sensor} is back", sensor=sensor)
+        self._stuck = set(stuck)
+        said = self._status()
+        lines = [f"STATUS={said}"] if said != self._said else []
+        self._said = said
+        if alive:
+            lines.append("WATCHDOG=1")
+        if lines:
+            self._notify(*lines)
+
+    def close(self) -> None:
+        """Release systemd's socket."""
+        if self._systemd is not None and self._systemd.socket is not None:
+            self._systemd.socket.close()
+
+    def _notify(self, *lines: str) -> None:
+        if self._systemd is not None:
+            self._systemd.notify("\n".join(lines))
+
+
+def _systemd() -> SystemdNotifier | None:
+    """systemd's socket; None if it did not start this process."""
+    if "NOTIFY_SOCKET" not in os.environ or problem() is not None:
+        return None
+    from sdnotify import SystemdNotifier  # with `socket`, 0.4 MiB
+
+    return SystemdNotifier()

@@ -1,0 +1,55 @@
+"""Whether this agent does its work: judged by what its threads finish, without a clock.
+
+A node without a master, or with a sensor that fails at once, is well: restarting would not help.
+One whose sensor's thread does not come back is not: the driver hangs, or the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from agent.edge.counters import SensorCounters
+
+# On top of an interval, in which a driver may block. A worn card may take half a minute for a sync.
+PATIENCE_S: Final = 60.0
+LOOK_S: Final = 10.0  # between two looks where systemd wants no pings
+
+
+class Watchdog:
+    """Decides when to ping systemd. `watchdog_s` is the time after which it would kill the agent;
+    None: it waits for no pings. Times are monotonic, in seconds."""
+
+    def __init__(
+        self, sensors: Iterable[SensorCounters], watchdog_s: float | None, now: float
+    ) -> None:
+        self._sensors = tuple(sensors)
+        self._pause_s = watchdog_s / 2 if watchdog_s is not None else LOOK_S
+        self._pings = watchdog_s is not None
+        self.wake_at = now
+
+    def stuck(self, now: float) -> dict[str, float]:
+        """The sensors whose threads do not come back, and since when, in seconds."""
+        return {
+            sensor.sensor: now - sensor.sign_s
+            for sensor in self._sensors
+            if now - sensor.sign_s > sensor.interval_s + PATIENCE_S
+        }
+
+    def look(self, now: float) -> tuple[bool, dict[str, float]]:
+        """Whether to ping, and which sensors are stuck; to be called at `wake_at`, by the loop
+        whose own turn that proves."""
+        self.wake_at = now + self._pause_s
+        stuck = self.stuck(now)
+        return self._pings and not stuck, stuck
+
+
+def watchdog_s(environment: dict[str, str], pid: int) -> float | None:
+    """The time after which systemd kills a process `pid` that does not ping, from WATCHDOG_USEC and
+    WATCHDOG_PID; None if it does not."""
+    wanted = environment.get("WATCHDOG_USEC", "")
+    if not wanted.isascii() or not wanted.isdigit() or int(wanted) == 0:
+        return None
+    if environment.get("WATCHDOG_PID", str(pid)) != str(pid):
+        return None
+    return int(wanted) / 1e6
