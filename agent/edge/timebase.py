@@ -67,9 +67,10 @@ class TimeBase:
 
     def __init__(self, reference: tuple[int, int] | None = None) -> None:
         self._offset_ms: int | None = None
-        self._trusted_at_ms: int | None = None  # monotonic: when the clock was last synchronised
+        # (monotonic, offset) when the clock was last synchronised
+        self._trusted = reference
         if reference is not None:
-            self._trusted_at_ms, self._offset_ms = reference
+            self._offset_ms = reference[1]
 
     def time_ms(self, monotonic_ms: int, wall_ms: int) -> int:
         """The time of a moment, without learning from it."""
@@ -82,21 +83,23 @@ class TimeBase:
         correction = None
         if synchronised:
             correction = self._synchronised(monotonic_ms, known, said)
-            self._trusted_at_ms = monotonic_ms
+            self._trusted = monotonic_ms, said
         elif known is None or abs(said - known) > STEP_MS:
-            if self._trusted_at_ms is not None and known is not None:
+            if self._trusted is not None and known is not None:
                 self._offset_ms = known
                 return Stamp(monotonic_ms + known, synchronised=False, correction=None)
             correction = Correction(0, monotonic_ms, said, said, every=False, synchronised=False)
         return Stamp(monotonic_ms + said, synchronised, correction)
 
     def _synchronised(self, now_ms: int, known: int | None, said: int) -> Correction | None:
-        trusted_ms = self._trusted_at_ms
-        if trusted_ms is None or known is None:
+        if self._trusted is None or known is None:
             return Correction(0, now_ms, said, said, every=False, synchronised=True)
+        trusted_ms, trusted_offset_ms = self._trusted
         drift_ms = WORST_DRIFT * (now_ms - trusted_ms)
         if abs(said - known) > max(drift_ms, SMALL_STEP_MS):
             return Correction(0, now_ms, said, said, every=True, synchronised=True)
         if abs(said - known) > STEP_MS:
-            return Correction(trusted_ms, now_ms, known, said, every=False, synchronised=True)
+            return Correction(
+                trusted_ms, now_ms, trusted_offset_ms, said, every=False, synchronised=True
+            )
         return None
