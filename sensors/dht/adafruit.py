@@ -1,7 +1,7 @@
 """The sensor through adafruit-circuitpython-dht. Only the reader's process imports this: Blinka
 takes 20 MiB, handles signals and leaves children behind."""
 
-# ruff: noqa: PTH123, PTH208 - as everywhere in sensors/
+# ruff: noqa: PTH208 - as everywhere in sensors/
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sensors.base import ChecksumError, Options, Reading, SensorError
@@ -40,9 +40,18 @@ class DhtDriver:
     SensorError if the first reader finds that the sensor cannot be used here.
     """
 
-    def __init__(self, job: Job, *, cpu_share: float, power_after: int, power_off_s: float) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        cpu_share: float,
+        power_after: int,
+        power_off_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.channels = MODELS[job.model].channels
         self._job = job
+        self._clock = clock
         self._supervisor = Supervisor(
             interval_s=job.interval_s,
             cpu_share=cpu_share,
@@ -76,7 +85,7 @@ class DhtDriver:
         measured = [line for line in lines if isinstance(line, Measured)]
         if measured:
             at_ms, values = measured[-1]
-            return Reading(values, age_ms=max(0, round(time.monotonic() * 1000) - at_ms))
+            return Reading(values, age_ms=max(0, round(self._clock() * 1000) - at_ms))
         damaged = any(isinstance(line, Failed) and line.damaged for line in lines)
         raise (ChecksumError if damaged else SensorError)(self._tell(self._trouble))
 
@@ -134,7 +143,7 @@ class DhtDriver:
 
     def _handle(self, event: Event) -> None:
         """Let the supervisor decide and do what it says."""
-        for instruction in self._supervisor.handle(event, time.monotonic()):
+        for instruction in self._supervisor.handle(event, self._clock()):
             match instruction:
                 case Spawn(power_off_s):
                     self._spawn(power_off_s)
@@ -156,8 +165,8 @@ class DhtDriver:
         """Place the starts so that their values are there when a read comes, and not old."""
         assert self._process is not None
         self._trouble = "the sensor was started, and its first value is not there yet"
-        rule_s, interval_s = MODELS[self._job.model].rule_s, self._job.interval_s
-        first = time.monotonic() + interval_s - min(LEAD * interval_s, TRIES * rule_s)
+        interval_s = self._job.interval_s
+        first = self._clock() + interval_s - min(LEAD * interval_s, TRIES * self._job.rule_s)
         self._process.start(round(first * 1000))
 
     def _tell(self, text: str) -> str:
@@ -198,6 +207,7 @@ def open_driver(options: Options) -> DhtDriver:
             use_pulseio={None: "", True: "yes", False: "no"}[use_pulseio],
             power_pin=power_pin or "",
             power_off_s=0.0,
+            rule_s=rule_s,
             interval_s=options.interval_s,
         ),
         cpu_share=cpu_share,

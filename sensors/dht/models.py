@@ -8,16 +8,11 @@ from sensors.base import Channel
 
 
 class Model(NamedTuple):
-    """A kind of sensor: two starts of it are at least `rule_s` apart; longer ago than `fresh_s` is
-    no measurement of now."""
+    """A kind of sensor: two starts of it are at least `rule_s` apart, and the first is as long
+    after its power came."""
 
     rule_s: float
     channels: tuple[Channel, ...]
-
-    @property
-    def fresh_s(self) -> float:
-        """Four starts: silence may swallow two of them before a value counts as too old."""
-        return 4 * self.rule_s
 
 
 DHT22: Final = Model(

@@ -10,19 +10,18 @@ from __future__ import annotations
 from math import floor
 from typing import Final
 
-from sensors.dht.models import Model
-
 TRIES: Final = 6  # starts in one interval, at most
+FRESH: Final = 4  # rules between two starts, at most: silence may swallow some in between
 USUAL_S: Final = 0.5  # a start takes no longer, unless the processor was busy elsewhere
 
 
 class Pace:
     """Starts on a beat of `interval_s` from `first`, further ones while no new value came, and
-    never two within the model's rule. Times are seconds on one monotonic clock."""
+    never two within `rule_s`. Times are seconds on one monotonic clock."""
 
-    def __init__(self, model: Model, first: float, interval_s: float) -> None:
+    def __init__(self, rule_s: float, first: float, interval_s: float) -> None:
         self.next_at = first
-        self._model = model
+        self._rule_s = rule_s
         self._first = first
         self._interval_s = interval_s
         self._tries = 0
@@ -40,16 +39,16 @@ class Pace:
         before = self._answered
         if answered:
             self._answered = self._started
-        fresh = before is not None and self._started - before <= self._model.fresh_s
+        fresh = before is not None and self._started - before <= FRESH * self._rule_s
         new = valid and fresh
         self._plan(now, done=new)
         return before if new else None
 
     def _plan(self, now: float, *, done: bool) -> None:
         # Of a start that took long nobody knows when the sensor saw it: it counts from its end.
-        earliest = max(self._started, now - USUAL_S) + self._model.rule_s
+        earliest = max(self._started, now - USUAL_S) + self._rule_s
         beat = self._beat_after(self._started)
-        if done or self._tries >= TRIES or earliest + self._model.rule_s > beat:
+        if done or self._tries >= TRIES or earliest + self._rule_s > beat:
             self._tries = 0
             # Beats that have passed meanwhile are left out.
             earliest = max(earliest, beat)

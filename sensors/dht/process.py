@@ -22,7 +22,7 @@ AT_ONCE: Final = 64 * 1024  # bytes taken in one go: what writes more is not a r
 
 
 class Process:
-    """A reader that runs `job`, in a process group of its own; OSError if there is none to be had."""
+    """A reader that runs `job`, in a process group of its own; OSError if it cannot be."""
 
     def __init__(self, job: Job) -> None:
         its_in, self._in = os.pipe2(os.O_CLOEXEC)
@@ -84,7 +84,7 @@ class Process:
         with suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{self._pid}/task/{self._pid}/children", "rb") as file:
                 children = file.read().split()
-            return sum([_ticks(int(pid)) for pid in (self._pid, *children)]) * TICK_S
+            return sum([_ticks(pid) for pid in (self._pid, *map(int, children))]) * TICK_S
         return 0.0
 
     def end(self, *, hard: bool) -> None:

@@ -15,7 +15,8 @@ MAX_LINE: Final = 300  # bytes, the newline among them
 
 class Job(NamedTuple):
     """What a reader is started for. `factory` is the `module:function` that opens the sensor;
-    `power_off_s` is how long its power is cut first, 0 for not at all."""
+    `power_off_s` is how long its power is cut first, 0 for not at all; `rule_s` is as in `Model`.
+    """
 
     factory: str
     model: str
@@ -23,6 +24,7 @@ class Job(NamedTuple):
     use_pulseio: str  # "yes", "no", or "" for the library's own choice
     power_pin: str  # "" for none
     power_off_s: float
+    rule_s: float
     interval_s: float
 
     def arguments(self) -> list[str]:
@@ -32,8 +34,9 @@ class Job(NamedTuple):
     @staticmethod
     def parse(arguments: list[str]) -> Job:
         """What `arguments` gave."""
-        *texts, power_off_s, interval_s = arguments
-        return Job(*texts, float(power_off_s), float(interval_s))
+        factory, model, pin, use_pulseio, power_pin, power_off_s, rule_s, interval_s = arguments
+        numbers = float(power_off_s), float(rule_s), float(interval_s)
+        return Job(factory, model, pin, use_pulseio, power_pin, *numbers)
 
 
 class Ready(NamedTuple):

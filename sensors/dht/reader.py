@@ -18,11 +18,9 @@ from importlib import import_module
 from typing import Final, Protocol
 
 from sensors.base import ChecksumError, SensorError
-from sensors.dht.models import MODELS
 from sensors.dht.pace import Pace
 from sensors.dht.protocol import Failed, Job, Line, Measured, Ready, Unusable, encode
 
-WARM_UP_S: Final = 2.0  # after power: the data sheets ask for one second without a start
 GRACE_S: Final = 2.0  # for a clean end once the agent is gone
 UNUSABLE: Final = 3  # exit status
 
@@ -114,13 +112,13 @@ def start_once(sensor: Sensor, pace: Pace) -> Line:
     return Measured(round(measured_at * 1000), values)
 
 
-def switch_on(sensor: Sensor, off_s: float, gone: threading.Event) -> None:
-    """Give the sensor power, after `off_s` without, and time to wake up."""
-    if off_s:
+def switch_on(sensor: Sensor, job: Job, gone: threading.Event) -> None:
+    """Give the sensor power, after a while without if the job says so, and time to wake up."""
+    if job.power_off_s:
         sensor.power(on=False)
-        gone.wait(off_s)
+        gone.wait(job.power_off_s)
     sensor.power(on=True)
-    gone.wait(WARM_UP_S)
+    gone.wait(job.rule_s)
 
 
 def run(job: Job, agent: Agent) -> int:
@@ -135,10 +133,10 @@ def run(job: Job, agent: Agent) -> int:
     try:
         agent.tell(Ready())
         if job.power_pin:
-            switch_on(sensor, job.power_off_s, agent.gone)
+            switch_on(sensor, job, agent.gone)
         first = agent.first_start()
         if first is not None:
-            pace = Pace(MODELS[job.model], first, job.interval_s)
+            pace = Pace(job.rule_s, first, job.interval_s)
             while not agent.gone.wait(max(0.0, pace.next_at - time.monotonic())):
                 agent.tell(start_once(sensor, pace))
     finally:
@@ -150,4 +148,8 @@ def main() -> None:
     """Run the program; the arguments are those of a `Job`."""
     # A library that wants to clean up puts a handler of its own in place of this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    sys.exit(run(Job.parse(sys.argv[1:]), Agent()))
+    agent = Agent()
+    status = run(Job.parse(sys.argv[1:]), agent)
+    if agent.gone.is_set():
+        os.killpg(0, signal.SIGKILL)  # nobody else is left to end the children of a library
+    sys.exit(status)
