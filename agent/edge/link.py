@@ -5,7 +5,8 @@ Events go in with the monotonic time in seconds, instructions come out; the shel
 from the silence. A node holds no queue: a subtask that no idle pod can take is answered at once.
 What a pod finishes while the link is cut is held, named in the next hello, and sent after the
 welcome. When the master wants fewer pods, subtasks at work finish first; until then more may run
-than there are pods, and no new one is taken.
+than there are pods, and no new one is taken. What the link means for the events that wait at the
+node is told to the outbox (`agent.edge.outbox`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from agent.edge.outbox import Cut, Joined, Taken
 from agent.wire.messages import (
+    EventsTaken,
     Goodbye,
     Heartbeat,
     Hello,
@@ -115,7 +118,8 @@ class Report(NamedTuple):
     line: str
 
 
-Instruction = Open | Close | Send | SendResult | Execute | Resize | Report
+# Those of the outbox are events for it.
+Instruction = Open | Close | Send | SendResult | Execute | Resize | Report | Joined | Cut | Taken
 Instructions = list[Instruction]
 
 
@@ -161,9 +165,13 @@ class Link:
                 f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
             ]
             raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(story)}")
-        if self.state is State.JOINED and isinstance(event, MasterMessage):
+        joined = self.state is State.JOINED
+        if joined and isinstance(event, MasterMessage):
             self._heard_at = now
-        return action(self, event, now)
+        instructions = action(self, event, now)
+        if joined and self.state is not State.JOINED:
+            instructions.append(Cut())
+        return instructions
 
     # --- actions ---
 
@@ -193,9 +201,11 @@ class Link:
         self._heard_at = now
         self._beat_at = now + event.heartbeat_s
         self._sleep()
-        results = [SendResult(subtask) for subtask in self.held]
+        results: Instructions = [SendResult(subtask) for subtask in self.held]
         self.held.clear()
-        return [*([Report("joined", "joined the master")] if joining else []), *results]
+        if not joining:
+            return results
+        return [Report("joined", "joined the master"), *results, Joined(event.takes_events)]
 
     def _beat(self, _: Event, now: float) -> Instructions:
         if now >= self._lost_at():
@@ -236,6 +246,14 @@ class Link:
             return [_refusal(event, f"all pods are busy: {self._hello.pods}")]
         self.running.add(event.id)
         return [Execute(event)]
+
+    def _taken(self, event: EventsTaken, _: float) -> Instructions:
+        if self.state is State.JOINED:
+            self._sleep()
+        # It may answer what a process before this one sent from a history before this one.
+        if (event.incarnation, event.history) != (self._hello.incarnation, self._hello.history):
+            return []
+        return [Taken(event.sequences)]
 
     def _resize(self, event: SetPods, _: float) -> Instructions:
         if self.state is State.JOINED:
@@ -297,6 +315,7 @@ class Link:
         (State.GREETING, Rejected): _rejected,
         # From before the hello, which it overtook: what is answered now comes after it.
         (State.GREETING, SetPods): _resize,
+        (State.GREETING, EventsTaken): _taken,
         (State.GREETING, Subtask): _refuse,
         (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
@@ -306,6 +325,7 @@ class Link:
         (State.JOINED, HelloWanted): _greet,
         (State.JOINED, Rejected): _rejected,
         (State.JOINED, SetPods): _resize,
+        (State.JOINED, EventsTaken): _taken,
         (State.JOINED, Subtask): _execute,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,

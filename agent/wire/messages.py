@@ -334,13 +334,15 @@ class NodeEvent(Part, frozen=True, omit_defaults=True):
 class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
     """Events that the master has not taken over yet, live ones before the backlog; answered with
     `events_taken`, or sent again. `backlog` is how many more wait; `dropped` counts those that the
-    node has given up for want of room since its history began."""
+    node has given up for want of room since its history began. Nothing below the sequence `oldest`
+    waits any more or ever will: the master need not remember what it took of that."""
 
     incarnation: Identifier
     history: Identifier
     events: Annotated[tuple[NodeEvent, ...], Meta(min_length=1, max_length=MOST_EVENTS)]
     backlog: Count = 0
     dropped: Count = 0
+    oldest: SubtaskId = 0
 
 
 # --- master → edge node ------------------------------------------------------------------------

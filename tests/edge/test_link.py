@@ -28,7 +28,9 @@ from agent.edge.link import (
     Stop,
     Tick,
 )
+from agent.edge.outbox import Cut, Joined, Taken
 from agent.wire.messages import (
+    EventsTaken,
     Goodbye,
     Heartbeat,
     Hello,
@@ -69,7 +71,7 @@ def kinds(instructions: list[Instruction]) -> list[type]:
 def test_start_says_hello_and_the_welcome_starts_the_heartbeats() -> None:
     link = new_link()
     assert link.handle(Start(), 0.0) == [Open(), Send(HELLO)]
-    assert kinds(link.handle(WELCOME, 0.3)) == [Report]
+    assert kinds(link.handle(WELCOME, 0.3)) == [Report, Joined]
     assert link.wake_at == 1.3
     assert link.handle(Tick(), 1.29) == []
     assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here", ()))]
@@ -91,7 +93,7 @@ def test_a_silent_master_is_left_after_three_heartbeats_and_greeted_again() -> N
         assert link.handle(Tick(), now) == [Send(Heartbeat("here", ()))]
     assert link.handle(Tick(), 3.89) == []
     instructions = link.handle(Tick(), 3.9)
-    assert kinds(instructions) == [Close, Report]
+    assert kinds(instructions) == [Close, Report, Cut]
     assert link.state is State.WAITING
     assert link.wake_at == pytest.approx(3.9 + FIRST_S * 0.75)
     assert link.handle(Tick(), link.wake_at) == [Open(), Send(HELLO)]
@@ -136,7 +138,7 @@ def test_a_rejected_hello_is_retried_slowly_and_a_welcome_forgives() -> None:
 
 def test_a_rejection_after_the_welcome_greets_again_soon() -> None:
     link = joined()
-    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Close, Report]
+    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Close, Report, Cut]
     assert link.wake_at <= 1.0 + FIRST_S
 
 
@@ -182,15 +184,15 @@ def test_what_finishes_while_the_link_is_cut_is_sent_after_the_welcome() -> None
     assert link.handle(Finished(2), 11.0) == []
     assert link.handle(Tick(), 20.0) == [Open(), hello(1, 2)]
     assert link.handle(Finished(1), 20.1) == []
-    assert link.handle(WELCOME, 20.2)[1:] == [SendResult(2), SendResult(1)]
+    assert link.handle(WELCOME, 20.2)[1:] == [SendResult(2), SendResult(1), Joined(False)]
     link.handle(HelloWanted(), 20.3)
-    assert link.handle(WELCOME, 20.4)[1:] == []
+    assert link.handle(WELCOME, 20.4)[1:] == [Joined(False)]
 
 
 def test_a_master_that_forgot_the_node_gets_a_hello_on_the_same_link() -> None:
     link = joined()
     link.handle(subtask(7), 0.1)
-    assert link.handle(HelloWanted(), 0.2) == [hello(7)]
+    assert link.handle(HelloWanted(), 0.2) == [hello(7), Cut()]
     assert link.state is State.GREETING
     # A second frame was answered too, before the hello was there: one hello is enough.
     assert link.handle(HelloWanted(), 0.2) == []
@@ -212,7 +214,7 @@ def test_two_subtasks_of_one_number_never_run_together() -> None:
 
 def test_stop_says_goodbye_once_a_socket_is_there() -> None:
     link = joined()
-    assert link.handle(Stop(), 0.5) == [Send(Goodbye("here")), Close(0.5)]
+    assert link.handle(Stop(), 0.5) == [Send(Goodbye("here")), Close(0.5), Cut()]
     assert link.handle(Tick(), 100.0) == []
     waiting = joined()
     waiting.handle(Tick(), 10.0)
@@ -260,12 +262,38 @@ def test_with_fewer_pods_what_is_at_work_finishes_and_nothing_new_is_taken() -> 
 def test_every_later_hello_carries_the_number_of_pods() -> None:
     link = joined()
     link.handle(SetPods(5), 0.1)
-    assert link.handle(HelloWanted(), 0.2) == [Send(replace(HELLO, pods=5))]
+    assert link.handle(HelloWanted(), 0.2) == [Send(replace(HELLO, pods=5)), Cut()]
     # The master may set them before it welcomes; the answer follows the hello.
     assert link.handle(SetPods(4), 0.3) == [Resize(4), Send(PodsSet("here", 4))]
     assert link.state is State.GREETING
     link.handle(Tick(), 10.0)
     assert link.handle(Tick(), 20.0) == [Open(), Send(replace(HELLO, pods=4))]
+
+
+@pytest.mark.parametrize("takes_events", [False, True])
+def test_the_outbox_learns_what_the_welcome_says_of_events_once(takes_events: bool) -> None:
+    link = new_link()
+    link.handle(Start(), 0.0)
+    welcome = replace(WELCOME, takes_events=takes_events)
+    assert link.handle(welcome, 0.1)[1:] == [Joined(takes_events)]
+    assert link.handle(welcome, 0.2) == []
+
+
+def test_what_the_master_has_taken_goes_to_the_outbox() -> None:
+    link = joined()
+    assert link.handle(EventsTaken("here", "history", (4, 7)), 2.5) == [Taken((4, 7))]
+    link.handle(Tick(), 3.5)
+    assert link.state is State.JOINED, "not a sign of life"
+    # On its way since before the hello: the master has them all the same.
+    link.handle(HelloWanted(), 3.6)
+    assert link.handle(EventsTaken("here", "history", (8,)), 3.7) == [Taken((8,))]
+    assert link.wake_at == 3.6 + GREETING_S
+
+
+@pytest.mark.parametrize("who", [("other", "history"), ("here", "other")])
+def test_an_acknowledgement_for_somebody_else_is_ignored(who: tuple[str, str]) -> None:
+    link = joined()
+    assert link.handle(EventsTaken(*who, (4,)), 0.1) == []
 
 
 class LinkModel(RuleBasedStateMachine):
@@ -284,6 +312,7 @@ class LinkModel(RuleBasedStateMachine):
         self.most = HELLO.pods  # more than `pods` only while those at work finish
         self.heard_at = 0.0
         self.stopped = False
+        self.outbox_joined = False
 
     def handle(self, event: Event) -> list[Instruction]:
         instructions = self.link.handle(event, self.now)
@@ -309,6 +338,14 @@ class LinkModel(RuleBasedStateMachine):
                 case SendResult(number):
                     assert self.link.state is State.JOINED
                     self.held.remove(number)
+                case Joined(takes_events):
+                    assert not self.outbox_joined
+                    assert not takes_events
+                    self.outbox_joined = True
+                case Cut():
+                    assert self.outbox_joined
+                    self.outbox_joined = False
+        assert self.outbox_joined == (self.link.state is State.JOINED)
         return instructions
 
     @rule()
@@ -345,10 +382,16 @@ class LinkModel(RuleBasedStateMachine):
 
     @rule()
     @precondition(lambda self: self.socket_open)
+    def events_taken(self) -> None:
+        self.heard_at = self.now
+        assert self.handle(EventsTaken("here", "history", (1,))) == [Taken((1,))]
+
+    @rule()
+    @precondition(lambda self: self.socket_open)
     def hello_wanted(self) -> None:
         sent = self.handle(HelloWanted())
         assert self.link.state is State.GREETING
-        assert len(sent) <= 1
+        assert len([i for i in sent if isinstance(i, Send)]) <= 1
 
     @rule()
     @precondition(lambda self: self.socket_open)

@@ -133,6 +133,7 @@ SAMPLES: dict[str, Message] = {
         ),
         backlog=3,
         dropped=1,
+        oldest=4_294_967_294,
     ),
     "events_taken": m.EventsTaken("5f1d3c", "9c1f0a", (4_294_967_296,)),
     "welcome": m.Welcome("5f1d3c", 1.0),
