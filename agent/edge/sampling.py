@@ -78,7 +78,6 @@ class Sampler:
         limits = [channel.limits for channel in sensor.channels]
         self._quality = SensorQuality(sensor.driver.channels, limits)
         self._missing = (NAN,) * len(self._names)
-        self._silent = False
         self.counters = SensorCounters(
             sensor.name, self._names, sensor.interval_s, time.monotonic()
         )
@@ -166,19 +165,16 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
             self._failed(f"{type(error).__name__}: {error}")
             return Reading(self._missing), NO_RESPONSE
-        if self._silent:
-            self._silent = False
-            name = self._sensor.name
-            self._reporter.recovered(f"sensor {name}", f"{name}: reads again", sensor=name)
+        name = self._sensor.name
+        self._reporter.recovered("sensor", f"{name}: reads again", sensor=name)
         return reading, 0
 
     def _failed(self, why: str) -> None:
-        self._silent = True
         self._complain("sensor", f"no reading: {why}")
 
     def _complain(self, kind: str, line: str) -> None:
         name = self._sensor.name
-        self._reporter.complain(f"{kind} {name}", f"{name}: {line}", sensor=name)
+        self._reporter.complain(kind, f"{name}: {line}", sensor=name)
 
     def _checked(self, reading: object) -> Reading:
         """`reading` with numbers of the kinds that the history stores; an error if it has none."""

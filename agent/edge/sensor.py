@@ -99,7 +99,13 @@ def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
 def _refuse_twins(sensors: Sequence[Sensor]) -> None:
     owners: dict[str, str] = {}
     for sensor in sensors:
+        names = [channel.name for channel in sensor.channels]
         for channel in sensor.channels:
+            if names.count(channel.name) > 1:
+                raise ConfigError(
+                    f"sensor {sensor.name} has two channels called {channel.name}: give one "
+                    "another name"
+                )
             other = owners.setdefault(channel.name, sensor.name)
             if other != sensor.name:
                 raise ConfigError(

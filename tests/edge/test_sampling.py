@@ -12,12 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.edge.clocks import Clocks
+from agent.edge.faults import Faults, Happening
 from agent.edge.history import History
 from agent.edge.history_file import HistoryError
-from agent.edge.report import QUIET_S, Reporter
+from agent.edge.node_time import NodeTime
+from agent.edge.report import Reporter
 from agent.edge.retrieval import Reader
-from agent.edge.sampling import Clocks, Sampler, Schedule
-from sensors.base import Channel, Reading, SensorError
+from agent.edge.sampling import Sampler, Schedule
+from agent.edge.sensor import Sensor, StoredChannel
+from agent.edge.timebase import TimeBase
+from agent.edge.together import Together
+from agent.wire.messages import Series
+from sensors.base import Channel, ChecksumError, Reading, SensorError
+from sensors.quality.flags import CHECKSUM, NO_RESPONSE, OUT_OF_RANGE
+from sensors.quality.limits import limits_for
 
 START_S = 1_700_000_000.0
 
@@ -63,7 +72,7 @@ class FakeClocks(Clocks):
     def wall(self) -> float:
         return START_S + self.now
 
-    def synchronised(self) -> bool | None:
+    def synchronised(self) -> bool:
         return True
 
 
@@ -95,20 +104,32 @@ class Script:
 class Bench:
     """A sampler with all its surroundings in the test's hands."""
 
-    def __init__(self, path: Path, *steps: Any) -> None:
+    def __init__(self, path: Path, *steps: Any, gain: float = 1.0) -> None:
         self.lines: list[str] = []
+        self.happenings: list[Happening] = []
         self.clocks = FakeClocks()
-        self.history = History(
-            path,
-            ("temperature", "humidity"),
-            "boot",
-            group_readings=10,
-            commit_s=10.0,
-            retention_s=1000.0,
+        self.history = History(path, "boot", group_readings=10, commit_s=10.0, retention_s=1000.0)
+        self.driver = Script(*steps)
+        channels = tuple(
+            StoredChannel(c.name, c.unit, gain, 0.0, limits_for(c.name, c.unit, {}))
+            for c in Script.channels
+        )
+        sensor = Sensor("probe", self.driver, 2.0, channels)
+        self.stream = self.history.stream(
+            "probe", ("temperature", "humidity"), keeps_raw=sensor.calibrated
         )
         reporter = Reporter(self.lines.append, "n1", self.clocks.monotonic)
-        self.driver = Script(*steps)
-        self.sampler = Sampler(self.driver, self.history, 2.0, reporter, self.clocks)
+        time = NodeTime(
+            self.clocks, TimeBase(), self.history.correct, lambda *_: None, lambda _: None
+        )
+        self.sampler = Sampler(
+            sensor,
+            self.stream,
+            time,
+            reporter,
+            Together([sensor]).check,
+            Faults("probe", channels, self.happenings.append),
+        )
         self.steps = len(steps)
 
     def run(self) -> None:
@@ -116,11 +137,16 @@ class Bench:
             self.sampler.sample()
             self.clocks.now += 2.0
 
-    def stored(self) -> list[tuple[int, list[float], int | None]]:
+    def series(self, *channels: str) -> Series | None:
+        """All that is stored; closes the history."""
         reader = Reader(self.history)
-        series = reader.series(0, 2**53)
+        series = reader.series(0, 2**53, channels)
         reader.close()
         self.history.close()
+        return series
+
+    def stored(self) -> list[tuple[int, list[float], int | None]]:
+        series = self.series()
         if series is None:
             return []
         columns = [column.numbers().tolist() for column in series.values.values()]
@@ -134,6 +160,53 @@ class Bench:
                 strict=True,
             )
         ]
+
+
+def test_quality_age_and_raw_values_are_stored_beside_the_calibrated_ones(tmp_path: Path) -> None:
+    bench = Bench(
+        tmp_path / "h.sqlite",
+        Reading((20.0, 40.0), age_ms=350),
+        ChecksumError("damaged"),
+        Reading((math.nan, 40.0)),
+        Reading((81.0, 40.0)),
+        gain=0.5,
+    )
+    bench.run()
+    series = bench.series("temperature", "temperature_raw")
+    assert series is not None
+    temperature, raw = (series.values[n].numbers() for n in ("temperature", "temperature_raw"))
+    assert (temperature[0], raw[0], temperature[3], raw[3]) == (10.0, 20.0, 40.5, 81.0)
+    assert list(series.quality["temperature"].numbers()) == [
+        0,
+        CHECKSUM,
+        NO_RESPONSE,
+        OUT_OF_RANGE,  # of what the sensor can measure, not of what is plausible
+    ]
+    assert series.age_ms is not None
+    assert list(series.age_ms.numbers()) == [350, 0, 0, 0]
+
+
+def test_counters_tell_what_came_of_the_readings(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((20.0, 40.0), age_ms=7), SensorError("silent"))
+    bench.run()
+    counters = bench.sampler.counters
+    assert (counters.reads, counters.age_ms, counters.success_s) == (2, 7, 50.0)
+    assert [counts[:2] for counts in counters.values] == [[1, 1], [1, 1]]
+    bench.history.close()
+
+
+def test_a_fault_is_an_event_when_it_begins_and_when_it_is_over(tmp_path: Path) -> None:
+    good = [Reading((20.0, 40.0 + n % 2)) for n in range(400)]
+    bench = Bench(tmp_path / "h.sqlite", *good[:50], Reading((20.0, 120.0)), *good)
+    bench.run()
+    assert [(h.kind, h.sensor, h.channel, h.text) for h in bench.happenings] == [
+        ("fault_began", "probe", "humidity", "out_of_range: 120 %"),
+        ("fault_ended", "probe", "humidity", "out_of_range: over after 2 s"),
+    ]
+    began, ended = bench.happenings
+    assert began.time_ms == round((START_S + 50.0 + 100.0) * 1000)
+    assert ended.time_ms == began.time_ms + 2000
+    bench.history.close()
 
 
 def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path: Path) -> None:
@@ -173,7 +246,7 @@ def test_a_failed_reading_is_a_hole_and_a_line(failure: Any, told: str, tmp_path
     assert [values[0], values[2]] == [[1.0, 2.0], [3.0, 4.0]]
     assert all(math.isnan(value) for value in values[1])
     assert len(bench.lines) == 1
-    assert bench.lines[0].startswith(f"sanderling-edge n1: {told}")
+    assert bench.lines[0].startswith(f"sanderling-edge n1: probe: {told}")
 
 
 def test_numbers_of_other_kinds_are_stored_as_numbers(tmp_path: Path) -> None:
@@ -192,7 +265,7 @@ def test_a_preload_that_fails_leaves_an_empty_history_that_works(past: Any, tmp_
     bench.sampler.preload()
     assert len(bench.lines) == 1
     assert "no preloaded readings: " in bench.lines[0]
-    assert bench.history.empty
+    assert bench.stream.empty
     bench.run()
     bench.history.commit()
     assert [values for _, values, _ in bench.stored()] == [[1.0, 2.0]]
@@ -205,11 +278,13 @@ def test_a_value_that_is_no_number_is_missing(tmp_path: Path) -> None:
     assert all(math.isnan(value) for value in values)
 
 
-def test_a_sensor_that_fails_for_long_writes_little(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "h.sqlite", *[SensorError("no answer")] * 100)
+def test_a_sensor_that_reads_again_is_told(tmp_path: Path) -> None:
+    good, bad = Reading((1.0, 2.0)), SensorError("no answer")
+    bench = Bench(tmp_path / "h.sqlite", good, *[bad] * 100, good, good)
     bench.run()
-    assert len(bench.lines) == math.ceil(100 * 2.0 / QUIET_S)
-    assert bench.lines[1].endswith("no reading: no answer (and 29 more such lines)\n")
+    assert "probe: no reading: no answer" in bench.lines[0]
+    assert "probe: reads again" in bench.lines[-1]
+    assert len(bench.lines) < 8
     bench.history.close()
 
 
@@ -228,7 +303,7 @@ def test_a_history_that_cannot_be_written_does_not_end_the_sampling(
     def refuse(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(bench.history, "append", refuse)
+    monkeypatch.setattr(bench.stream, "append", refuse)
     bench.run()
     assert bench.lines == [f"sanderling-edge n1: {told}\n"]
     bench.history.close()

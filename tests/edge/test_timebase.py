@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_once_the_clock_is_right_all_readings_of_the_boot_are(
     # A step of up to SMALL_STEP_MS or a drift may be believed of a clock without a source.
     assert worst_ms <= max(SMALL_STEP_MS, WORST_DRIFT * now_ms) + 1_000
     times = [time for _, time, _ in node.stored]
-    assert all(b >= a - SMALL_STEP_MS - 1_000 for a, b in zip(times, times[1:], strict=False))
+    assert all(b >= a - SMALL_STEP_MS - 1_000 for a, b in pairwise(times))
 
 
 @given(st.lists(st.tuples(st.integers(1, 60_000), st.integers(-(10**10), 10**10)), max_size=30))
