@@ -49,9 +49,9 @@ class Episodes:
         self._good_since_s = 0.0
 
     @property
-    def open(self) -> bool:
-        """Whether a fault is there."""
-        return self._open
+    def fault(self) -> Began | None:
+        """The fault that is there."""
+        return Began(self._began_s, self._flags) if self._open else None
 
     def update(self, time_s: float, flags: int) -> Began | Ended | None:
         """What the next reading's flags change; times are the caller's, in seconds."""

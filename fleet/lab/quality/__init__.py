@@ -1,0 +1,1 @@
+"""How well the quality checks find faults: on labelled real ones, and on injected ones."""
