@@ -61,7 +61,6 @@ class Agent:
         self.gone = threading.Event()
         self._first_ms: int | None = None
         self._asked = threading.Event()
-        self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def tell(self, line: Line) -> None:
@@ -87,7 +86,7 @@ class Agent:
         self.gone.set()
         self._asked.set()
         # The rest of the process may hang, and have children of its own.
-        self._ended.wait(GRACE_S)
+        time.sleep(GRACE_S)
         os.killpg(0, signal.SIGKILL)
 
 
