@@ -10,6 +10,7 @@ one more low. adafruit_dht keeps the last 81 pulses that it saw.
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
 KEPT = 81
@@ -65,4 +66,4 @@ def lines() -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*lines(), sep="\n")
+    sys.stdout.write("".join(f"{line}\n" for line in lines()))
