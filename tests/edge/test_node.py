@@ -11,12 +11,12 @@ import zmq
 
 from agent.edge import link as links
 from agent.edge.history import History
-from agent.edge.main import EdgeNode
+from agent.edge.node import EdgeNode
 from agent.edge.report import Reporter
+from agent.edge.sensor import open_sensors
 from agent.wire import codec
 from agent.wire.edge_config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
 from agent.wire.messages import Subtask, Welcome, Window
-from sensors.registry import open_driver
 
 
 class Full:
@@ -42,39 +42,40 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.lines: list[str] = []
-        driver = open_driver("synthetic", {"preload_rows": 10}, folder)
-        names = tuple(channel.name for channel in driver.channels)
         self.history = History(
-            folder / "h.sqlite", names, "boot", group_readings=600, commit_s=10, retention_s=1e6
+            folder / "h.sqlite", "boot", group_readings=600, commit_s=10, retention_s=1e6
         )
         settings = EdgeConfig(
             node=EdgeIdentity(name="n1", areas=("b1/r1",)),
             master=EdgeMaster(
                 address=f"ipc://{folder}/m", reconnect_first_s=0.3, reconnect_longest_s=7.0
             ),
-            sensor=EdgeSensor(driver="synthetic"),
+            sensor=(EdgeSensor(driver="synthetic", options={"preload_rows": 10}),),
         )
         self.node = EdgeNode(
-            settings, driver, self.history, Reporter(self.lines.append, "n1", lambda: 0.0)
+            settings,
+            open_sensors(settings.sensor, folder),
+            self.history,
+            Reporter(self.lines.append, "n1", lambda: 0.0),
         )
-        self.node._sampler.preload()
+        self.node.preload()
         self.node._handle(links.Start())
-        assert self.node._socket is not None
-        self.socket = self.node._socket
+        assert self.node._socket._socket is not None
+        self.socket = self.node._socket._socket
 
     def join(self) -> None:
         self.node._handle(Welcome(self.node._link._hello.incarnation, 1.0))
 
     def fill(self) -> Full:
         full: Any = Full()
-        self.node._socket = full
+        self.node._socket._socket = full
         return full
 
     def close(self) -> None:
-        self.node._socket = self.socket
-        self.node._close(0.0)
+        self.node._socket._socket = self.socket
+        self.node._socket.close(0.0)
         self.node._pods.stop()
-        self.node._context.term()
+        self.node._socket.end()
         self.history.close()
 
 
