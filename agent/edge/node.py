@@ -19,9 +19,11 @@ from uuid import uuid4
 import zmq
 
 from agent.edge import link as links
+from agent.edge import outbox
 from agent.edge.clocks import Clocks
 from agent.edge.emulation import emulation_of
 from agent.edge.faults import Faults, Happening
+from agent.edge.forwarding import Forwarding
 from agent.edge.history import History
 from agent.edge.history_file import HistoryError
 from agent.edge.master_socket import MasterSocket
@@ -82,16 +84,17 @@ class EdgeNode:
             for sensor in sensors
         ]
         self._sampling_ends = threading.Event()
-        self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for the outbox
+        self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for forwarding
         self._wake_fd, self._waker_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._results: dict[int, bytes] = {}  # finished and not sent yet
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
         self._socket = MasterSocket(settings.master, keys, self._poller, reporter)
+        incarnation = uuid4().hex
         self._link = links.Link(
             Hello(
                 node=settings.node.name,
-                incarnation=uuid4().hex,
+                incarnation=incarnation,
                 history=history.id,
                 areas=settings.node.areas,
                 channels=tuple([c.name for sensor in sensors for c in sensor.channels]),
@@ -102,6 +105,14 @@ class EdgeNode:
             first_pause_s=settings.master.reconnect_first_s,
             longest_pause_s=settings.master.reconnect_longest_s,
             jitter=random.random,
+        )
+        self._forwarding = Forwarding(
+            history.events,
+            history.id,
+            incarnation,
+            backlog_per_s=settings.events.backlog_per_s,
+            send=lambda message: self._socket.send(codec.encode(message)),
+            complain=lambda line: reporter.complain("history", line),
         )
         self._pods = Pods(
             history,
@@ -136,12 +147,13 @@ class EdgeNode:
         self._leave(sampling)
 
     def _wait_once(self, stop: StopSignal) -> None:
-        pause_s = self._link.wake_at - time.monotonic()
+        pause_s = min(self._link.wake_at, self._forwarding.wake_at) - time.monotonic()
         # A millisecond more than needed: the poll must not end just before.
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
         if self._wake_fd in ready:
             os.read(self._wake_fd, 4096)
             self._collect()
+            self._forward_raised()
         if self._socket.ready(ready):
             self._receive_all()
         for fileno in stop.filenos:
@@ -153,6 +165,8 @@ class EdgeNode:
         # After the frames: a master that was heard while this process was held up is not lost.
         if time.monotonic() >= self._link.wake_at:
             self._handle(links.Tick())
+        if (now := time.monotonic()) >= self._forwarding.wake_at:
+            self._forwarding.handle(outbox.Tick(), now)
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -162,6 +176,11 @@ class EdgeNode:
         for done in self._pods.take():
             self._results[done.subtask] = done.frame
             self._handle(links.Finished(done.subtask))
+
+    def _forward_raised(self) -> None:
+        raised = tuple([self._raised.get_nowait() for _ in range(self._raised.qsize())])
+        if raised:
+            self._forwarding.handle(outbox.Raised(raised), time.monotonic())
 
     def _handle(self, event: links.Event) -> None:
         """Let the link decide and do what it says."""
@@ -179,6 +198,8 @@ class EdgeNode:
                     self._pods.resize(pods)
                 case links.Report(kind, line):
                     self._reporter.complain(kind, line)
+                case links.Joined() | links.Cut() | links.Taken():
+                    self._forwarding.handle(instruction, now)
                 case links.Open():
                     self._socket.open()
                 case links.Close(linger_s):
