@@ -18,11 +18,14 @@ CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help demo test test-kubernetes lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+setup: $(DONE)/core ## Set up .venv: the commands, and all drivers
+	@echo "The commands are in $(BIN): fleet, sanderling-edge, sanderling-master, …"
 
 demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 	@exec $(BIN)/fleet demo $(ARGS)

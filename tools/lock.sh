@@ -33,6 +33,7 @@ print(*project["build-system"]["requires"], sep="\n")'
 
 # The others take their versions from all.txt, so that any two of them install together.
 compile locks/all.txt pyproject.toml --all-extras "$@"
-compile locks/run.txt pyproject.toml --extra cli --extra metrics --constraints locks/all.txt
+compile locks/run.txt pyproject.toml --extra cli --extra drivers --extra metrics --extra systemd \
+    --constraints locks/all.txt
 compile locks/dev.txt pyproject.toml --extra cli --extra dev --constraints locks/all.txt
 print_build_requirements | compile locks/build.txt - --constraints locks/all.txt

@@ -198,7 +198,7 @@ class EdgeNode:
                     self._pods.resize(pods)
                 case links.Report(kind, line):
                     self._reporter.complain(kind, line)
-                case links.Joined() | links.Cut() | links.Taken():
+                case outbox.Joined() | outbox.Cut() | outbox.Taken():
                     self._forwarding.handle(instruction, now)
                 case links.Open():
                     self._socket.open()
