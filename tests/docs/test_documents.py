@@ -31,7 +31,7 @@ def test_every_message_on_the_wire_is_valid_by_the_schema(name):
 def test_examples_in_the_wire_page_are_valid():
     schema = json.loads((DOCS / "wire.schema.json").read_text())
     examples = re.findall(r"```json\n(.*?)```", WIRE, re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         kind = {"$ref": "#/$defs/AreaResult", "$defs": schema["$defs"]}
         jsonschema.Draft202012Validator(kind).validate(json.loads(example))

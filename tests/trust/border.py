@@ -7,7 +7,8 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 
 # Every name of a field that may stand in what masters send each other; whoever adds one asks
 # first whether it tells about nodes. A task's advance is learnt by its sender from how late its own
-# queries were, as a whole: nothing in it is about one IAD's nodes.
+# queries were, as a whole: nothing in it is about one IAD's nodes. Quality and age say how far an
+# area's readings are to be believed, whichever sensor took them.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
@@ -17,7 +18,8 @@ ALLOWED = {
     "task_result": {
         "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
         "series", "aggregate", "time_ms", "source_time_ms", "values", "first_ms", "last_ms",
-        "channels", "count", "min", "mean", "max", "temperature", "humidity",
+        "channels", "count", "min", "mean", "max", "quality", "age_ms", "bad", "suspect",
+        "temperature", "humidity",
     },
     "cancel_task": {"type", "id"},
     "propose": {
