@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from agent.metrics import families
+from agent.metrics import edge_families, families
 from agent.scheduling import lifecycle
 from agent.wire import (
     config,
@@ -147,6 +147,10 @@ def metrics() -> str:
             "Metrics of a registration service",
             [f for f in families.DRS if f not in families.COMMON],
         ),
+        (
+            "Metrics of an edge node",
+            [f for f in edge_families.EDGE if f not in families.COMMON],
+        ),
     )
     text = (DOCS / "metrics.md").read_text().partition(f"## {tables[0][0]}")[0]
     lines = []
@@ -163,7 +167,8 @@ def metrics() -> str:
         lines.append("")
     lines += [
         "Every page has `process_*` (CPU, memory, open files) and `python_info` of the Prometheus",
-        "client as well. These tables are made from `agent/metrics/families.py` by `make docs`.",
+        "client as well. These tables are made from `agent/metrics/families.py` and",
+        "`agent/metrics/edge_families.py` by `make docs`.",
     ]
     return text + "\n".join(lines) + "\n"
 

@@ -27,6 +27,7 @@ class SensorCounters:
         "restarts",
         "sensor",
         "sign_s",
+        "start_s",
         "success_s",
         "values",
     )
@@ -42,6 +43,7 @@ class SensorCounters:
         self.restarts = 0  # of the driver's helper process, if it has one
         self.age_ms = 0  # of the latest value that is not bad, when it was read
         self.success_s: float | None = None  # when the latest value that is not bad was read
+        self.start_s = now
         self.sign_s = now  # the latest sign of life of the sensor's thread
         self.values = tuple([[0] * len(OUTCOMES) for _ in channels])
 
@@ -59,3 +61,7 @@ class SensorCounters:
         if not all(flag & BAD for flag in flags):
             self.success_s = now
             self.age_ms = age_ms
+
+    def silence_s(self, now: float) -> float:
+        """Since the latest value that is not bad, or since the start."""
+        return now - (self.start_s if self.success_s is None else self.success_s)

@@ -1,16 +1,17 @@
-"""A master and a registration service after a short load, once for all tests that read pages."""
+"""A master, a registration service and a node after a short load, for all tests that read pages."""
 
 import pytest
 import zmq
 
 from agent.client import Client
+from agent.wire import codec
 from agent.wire import directory as d
 from agent.wire import messages as m
 from bench.processes import free_address
 from tests.conftest import TestContext
 from tests.drs.rig import Asker
 from tests.master.rig import PATIENCE_MS, FakeNode
-from tests.metrics.rig import MeasuredDrs, MeasuredMaster, scrape
+from tests.metrics.rig import MeasuredDrs, MeasuredEdge, MeasuredMaster, scrape
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +82,15 @@ def drs_page(tmp_path_factory, context):
 
 
 @pytest.fixture(scope="session")
-def pages(master_page, drs_page):
-    """All families of both, by name."""
-    return drs_page[1] | master_page[1]
+def edge_page():
+    """The page of a node with two sensors, one of which is broken, that answered two subtasks."""
+    with MeasuredEdge(free_address().removeprefix("tcp://")) as edge:
+        for outcome in ("ok", "error"):
+            edge.metrics.answered(codec.encode(m.SubtaskResult(7, outcome, 0.04, 3.0)))
+        return scrape(edge.address)
+
+
+@pytest.fixture(scope="session")
+def pages(master_page, drs_page, edge_page):
+    """All families of all, by name."""
+    return edge_page[1] | drs_page[1] | master_page[1]

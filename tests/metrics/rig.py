@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import sys
+import threading
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.edge.counters import SensorCounters
+from agent.edge.metrics import EdgeMetrics, NodeNumbers
+from agent.wire.config import Metrics
 from bench.processes import free_address
+from sensors.quality import flags as q
 from tests.drs.rig import DrsProcess
 from tests.master.rig import MasterProcess
 
@@ -51,3 +58,48 @@ class MeasuredDrs(DrsProcess):
     def start(self) -> None:
         self.metrics = add_metrics(self.config)
         super().start()
+
+
+class MeasuredEdge:
+    """The page of an edge node, and in a thread the turns of its loop."""
+
+    def __init__(self, address):
+        self.address = address
+        good = SensorCounters("replay", ("temperature", "humidity"), 1.0, 100.0)
+        broken = SensorCounters("dht", ("duct_temperature",), 2.0, 100.0)
+        for second in range(101, 111):
+            good.ends(() if second % 5 else (q.SPIKE | q.DRIFT, q.GOOD), 40, second)
+            broken.ends((q.NO_RESPONSE,), 0, second)
+        good.missed, broken.restarts = 3, 2
+        self.numbers = NodeNumbers(
+            now=112.0,
+            sensors=(good, broken),
+            faults=(0, 1),
+            stored=10,
+            given_up=1,
+            events_waiting=4,
+            events_dropped=5,
+            joined=True,
+            synchronised=False,
+            malformed_frames=6,
+            messages_dropped=7,
+            written_bytes=4_096,
+        )
+        self.metrics = EdgeMetrics(Metrics(address), lambda: self.numbers)
+        self._stop_read, self._stop_write = socket.socketpair()
+        self._loop = threading.Thread(target=self._turns)
+
+    def __enter__(self):
+        self._loop.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop_write.close()
+        self._loop.join()
+        self._stop_read.close()
+        self.metrics.close()
+
+    def _turns(self):
+        awaited = [self.metrics.fileno, self._stop_read]
+        while self._stop_read not in select.select(awaited, [], [])[0]:
+            self.metrics.turn()

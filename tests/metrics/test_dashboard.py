@@ -98,5 +98,5 @@ def test_it_has_a_row_for_each_question():
     assert rows == [
         "SLO attainment per class", "Latency per class", "Where the time goes",
         "Queueing deadlines", "Queues and pods per node", "Refusals", "Liveness",
-        "Registration service", "Processes",
+        "Registration service", "Edge nodes", "Processes",
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.metrics.edge_families import EDGE
 from agent.metrics.families import DRS, MASTER, Family
 from agent.metrics.numbers import BoundedNames, Count, Histogram
 
@@ -61,12 +62,12 @@ def test_a_name_that_must_not_be_new_takes_no_place():
 
 
 def test_families_keep_the_conventions_of_prometheus():
-    for family in {*MASTER, *DRS}:
+    for family in {*MASTER, *DRS, *EDGE}:
         assert family.name.startswith("sanderling_")
         assert family.name.endswith("_total") == (family.kind == "counter"), family.name
         assert family.name.endswith("_seconds") == (family.unit == "seconds"), family.name
         assert bool(family.bounds) == (family.kind == "histogram"), family.name
         assert list(family.bounds) == sorted(set(family.bounds)), family.name
         assert "le" not in family.labels
-    for table in (MASTER, DRS):
+    for table in (MASTER, DRS, EDGE):
         assert len({family.name for family in table}) == len(table)

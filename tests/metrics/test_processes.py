@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from agent.metrics.edge_families import EDGE
 from agent.metrics.families import DRS, MASTER
 from agent.wire.directory import ListAccounts
 from bench.processes import free_address
@@ -37,7 +38,9 @@ address = "127.0.0.1:9701"
 """
 
 
-@pytest.mark.parametrize(("page", "declared"), [("master_page", MASTER), ("drs_page", DRS)])
+@pytest.mark.parametrize(
+    ("page", "declared"), [("master_page", MASTER), ("drs_page", DRS), ("edge_page", EDGE)]
+)
 def test_every_metric_is_there_as_declared(page, declared, request):
     text, families = request.getfixturevalue(page)
     ours = {name: family for name, family in families.items() if name.startswith("sanderling_")}
@@ -51,7 +54,7 @@ def test_every_metric_is_there_as_declared(page, declared, request):
             assert set(sample.labels) - {"le"} == set(family.labels)
 
 
-@pytest.mark.parametrize("page", ["master_page", "drs_page"])
+@pytest.mark.parametrize("page", ["master_page", "drs_page", "edge_page"])
 def test_promtool_has_nothing_to_say(page, request):
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")

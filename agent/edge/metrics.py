@@ -1,0 +1,120 @@
+"""The node's metrics: subtasks as they are answered, the rest when Prometheus asks.
+
+Imported only where `[metrics] address` is set: the page takes 10 MiB.
+"""
+
+# ruff: noqa: PTH123 - pathlib takes 0.6 MiB; see history_file
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agent.edge.counters import OUTCOMES, SensorCounters
+from agent.metrics import edge_families as f
+from agent.metrics.families import MALFORMED_FRAMES, MESSAGES_DROPPED
+from agent.metrics.numbers import Histogram, Samples, gauge
+from agent.metrics.page import Page
+from agent.wire.codec import HEADER_BYTES
+from agent.wire.config import Metrics
+
+IO: Final = "/proc/self/io"
+
+
+class NodeNumbers(NamedTuple):
+    """What a node has to show at a scrape; `now` is monotonic, in seconds. `faults` are the
+    channels with one, by sensor."""
+
+    now: float
+    sensors: tuple[SensorCounters, ...]
+    faults: tuple[int, ...]
+    stored: int
+    given_up: int
+    events_waiting: int
+    events_dropped: int
+    joined: bool
+    synchronised: bool
+    malformed_frames: int
+    messages_dropped: int
+    written_bytes: int | None
+
+
+class _Result(msgspec.Struct):
+    """What is wanted of a subtask's result."""
+
+    outcome: str
+    wait_ms: float
+    execution_ms: float
+
+
+class EdgeMetrics:
+    """Serves /metrics; `numbers` is called by whoever runs `turn`, which is to be called whenever
+    `fileno` can be read. OSError if nobody can listen there."""
+
+    def __init__(self, config: Metrics, numbers: Callable[[], NodeNumbers]) -> None:
+        self._numbers = numbers
+        self._subtasks = Histogram(f.SUBTASK_DURATION)
+        self._decode = msgspec.msgpack.Decoder(_Result).decode
+        self._page = Page(config, f.EDGE, self._take)
+        self.fileno = self._page.fileno
+
+    def answered(self, frame: bytes) -> None:
+        """A subtask was answered with this."""
+        result = self._decode(memoryview(frame)[HEADER_BYTES:])
+        self._subtasks.observe(("node_wait", result.outcome), [max(0.0, result.wait_ms / 1e3)])
+        self._subtasks.observe(("execution", result.outcome), [result.execution_ms / 1e3])
+
+    def turn(self) -> None:
+        """Answer the scrapes that wait."""
+        self._page.turn()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._page.close()
+
+    def _take(self) -> list[Samples]:
+        return [self._subtasks.samples(), *samples(self._numbers())]
+
+
+def samples(n: NodeNumbers) -> list[Samples]:
+    """All families but the one of subtasks."""
+    values = [
+        ((s.sensor, channel, outcome), count)
+        for s in n.sensors
+        for channel, counts in zip(s.channels, s.values, strict=True)
+        for outcome, count in zip(OUTCOMES, counts, strict=True)
+    ]
+    plain = {
+        f.ACKNOWLEDGED: n.stored,
+        f.GIVEN_UP: n.given_up,
+        f.EVENTS_WAITING: n.events_waiting,
+        f.EVENTS_DROPPED: n.events_dropped,
+        f.LINK_JOINED: n.joined,
+        f.SYNCHRONISED: n.synchronised,
+        MALFORMED_FRAMES: n.malformed_frames,
+        MESSAGES_DROPPED: n.messages_dropped,
+    }
+    if n.written_bytes is not None:
+        plain[f.WRITTEN] = n.written_bytes
+    return [
+        gauge(f.SENSOR_VALUES, values),
+        gauge(f.TICKS_MISSED, [((s.sensor,), s.missed) for s in n.sensors]),
+        gauge(f.SILENCE, [((s.sensor,), s.silence_s(n.now)) for s in n.sensors]),
+        gauge(f.VALUE_AGE, [((s.sensor,), s.age_ms / 1e3) for s in n.sensors if s.success_s]),
+        gauge(f.FAULTS, [((s.sensor,), k) for s, k in zip(n.sensors, n.faults, strict=True)]),
+        gauge(f.HELPER_RESTARTS, [((s.sensor,), s.restarts) for s in n.sensors]),
+        *[gauge(family, [((), value)]) for family, value in plain.items()],
+    ]
+
+
+def written_bytes(path: str = IO) -> int | None:
+    """Bytes that this process had written to storage, as the kernel counts them; None where it
+    does not tell."""
+    with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+        for line in file:
+            if line.startswith("write_bytes:"):
+                return int(line.partition(":")[2])
+    return None
