@@ -12,10 +12,10 @@ def test_each_sensor_shows_how_it_fares(edge_page):
     page = {name.removeprefix(PREFIX): family for name, family in edge_page[1].items()}
     shown = values(page["sensor_values_total"])
     assert {key: count for key, count in shown.items() if count} == {
-        ("replay", "temperature", "good"): 8,
-        ("replay", "temperature", "spike"): 2,
-        ("replay", "humidity", "good"): 10,
-        ("dht", "duct_temperature", "no_response"): 10,
+        ("temperature", "good", "replay"): 8,
+        ("temperature", "spike", "replay"): 2,
+        ("humidity", "good", "replay"): 10,
+        ("duct_temperature", "no_response", "dht"): 10,
     }
     assert len(shown) == 3 * 7  # also what did not happen yet: rates begin at 0
     # The broken one has been silent since its start, and has no age.
