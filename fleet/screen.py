@@ -82,7 +82,8 @@ def show_table(screen: Console, table: Table) -> None:
 
 
 def show_readings(screen: Console, answer: Answer) -> None:
-    """A row per area: how many readings, from when to when, and each channel in its unit."""
+    """A row per area: how many readings, from when to when, and each channel in its unit; then
+    what is wrong with values."""
     areas = summarize(answer)
     if not areas:
         return
@@ -90,22 +91,50 @@ def show_readings(screen: Console, answer: Answer) -> None:
     with_last = any(result.series is not None for result in answer.results)
     names = ["min", "mean", "max", "last"] if with_last else ["min", "mean", "max"]
     table = plain_table("area", "n", "from", "to")
+    # Of a series the words say more than these two.
+    counts = {channel: [] if with_last else _counts_in(areas, channel) for channel in channels}
     # As narrow as it goes: two channels of a series fit 80 columns.
     table.padding = (0, 1, 0, 0)
     for channel in channels:
         for name in names:
             unit = UNITS.get(channel, channel)
             table.add_column(f"{name}\n{unit}", justify="right", no_wrap=True)
+        for name in counts[channel]:
+            table.add_column(name, justify="right", no_wrap=True)
     today = datetime.now().astimezone()
     for area in areas:
         cells = [area.area, str(area.n)]
         cells += [_clock(area.first_ms, today), _clock(area.last_ms, today)]
         for channel in channels:
             summary = area.channels.get(channel)
-            cells += ["–"] * len(names) if summary is None else _numbers(summary, names)
+            if summary is None:
+                cells += ["–"] * (len(names) + len(counts[channel]))
+            else:
+                cells += _numbers(summary, names)
+                cells += [str(getattr(summary, name)) for name in counts[channel]]
         table.add_row(*cells)
     show_table(screen, table)
     line(screen, _legend(channels, areas), style="dim")
+    for area in areas:
+        for channel, summary in area.channels.items():
+            if summary.flags:
+                line(screen, f"flagged {area.area} {channel}: {flagged(summary)}", style="yellow")
+
+
+def _counts_in(areas: Iterable[AreaSummary], channel: str) -> list[str]:
+    """Which of the counts of values that are not good are anywhere above 0."""
+    found = [area.channels[channel] for area in areas if channel in area.channels]
+    return [name for name in ("bad", "suspect") if any(getattr(s, name) for s in found)]
+
+
+def flagged(summary: ChannelSummary) -> str:
+    """How many values of a channel are not good: by their flags, or only bad and suspect, as the
+    answer has it; empty if all are good."""
+    kinds = summary.flags or {"bad": summary.bad, "suspect": summary.suspect}
+    text = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    if summary.last_flags:
+        text += f" (the latest: {', '.join(summary.last_flags)})"
+    return text
 
 
 def _numbers(summary: ChannelSummary, names: Sequence[str]) -> list[str]:
@@ -125,13 +154,16 @@ def _clock(milliseconds: int, today: datetime) -> str:
     return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
 
 
-def _legend(channels: Iterable[str], areas: Iterable[AreaSummary]) -> str:
-    units = ", ".join(f"{UNITS[c]} {c}" for c in channels if c in UNITS)
+def _legend(channels: Iterable[str], areas: Sequence[AreaSummary]) -> str:
+    notes = [", ".join(f"{UNITS[c]} {c}" for c in channels if c in UNITS)]
+    oldest = max(areas, key=lambda area: area.age_ms)
+    if oldest.age_ms:
+        notes.append(f"age up to {format_ms(oldest.age_ms)} ({oldest.area})")
     sources = [area.source_ms for area in areas if area.source_ms is not None]
-    if not sources:
-        return units
-    recorded = datetime.fromtimestamp(min(first for first, _ in sources) / 1e3).astimezone()
-    return f"{units}; replayed now from a recording of {recorded:%Y-%m-%d}"
+    if sources:
+        recorded = datetime.fromtimestamp(min(first for first, _ in sources) / 1e3).astimezone()
+        notes.append(f"replayed now from a recording of {recorded:%Y-%m-%d}")
+    return "; ".join(note for note in notes if note)
 
 
 # --- how an answer came about -------------------------------------------------------------------

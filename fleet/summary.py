@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from agent.wire.messages import Aggregate, Answer, AreaResult, Series
+from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
+from agent.wire.quality import counts, names
 
 
 class ChannelSummary(Struct, frozen=True):
-    """One channel of one area; NaN where there was no value. `last` only comes with a series."""
+    """One channel of one area: numbers of what is not bad, NaN where that is nothing, and how many
+    values are bad and suspect. A series tells more: the `last` of these numbers, how many values
+    have each of the `flags`, and the flags of the channel's latest value, bad or not."""
 
-    min: float
-    mean: float
-    max: float
+    min: float = math.nan
+    mean: float = math.nan
+    max: float = math.nan
     last: float = math.nan
+    bad: int = 0
+    suspect: int = 0
+    flags: dict[str, int] = {}
+    last_flags: tuple[str, ...] = ()
 
 
 class AreaSummary(Struct, frozen=True):
     """Readings of one area: how many, when the first and the last (milliseconds since 1970 UTC),
-    and when the same were recorded first, if they are a replay."""
+    the highest age of one, and when the same were recorded first, if they are a replay."""
 
     area: str
     n: int
@@ -29,6 +38,7 @@ class AreaSummary(Struct, frozen=True):
     last_ms: int
     channels: dict[str, ChannelSummary]
     source_ms: tuple[int, int] | None = None
+    age_ms: int = 0
 
 
 def summarize(answer: Answer) -> list[AreaSummary]:
@@ -53,36 +63,50 @@ def _of_series(area: str, series: Series) -> AreaSummary:
     times = series.time_ms.numbers()
     if not times:
         return AreaSummary(area, 0, 0, 0, {})
-    channels = {}
-    for name, column in series.values.items():
-        # NaN is a reading that is missing; it is the only number unlike itself.
-        values = [value for value in column.numbers() if value == value]
-        channels[name] = (
-            ChannelSummary(min(values), math.fsum(values) / len(values), max(values), values[-1])
-            if values
-            else ChannelSummary(math.nan, math.nan, math.nan)
-        )
     source = series.source_time_ms.numbers() if series.source_time_ms else None
     return AreaSummary(
         area,
         len(times),
         times[0],
         times[-1],
-        channels,
+        {name: _of_column(name, series) for name in series.values},
         (source[0], source[-1]) if source else None,
+        max(series.age_ms.numbers()) if series.age_ms else 0,
     )
+
+
+def _of_column(name: str, series: Series) -> ChannelSummary:
+    values = series.measured(name)
+    flags = series.quality[name].data if name in series.quality else b""
+    bad, suspect = counts(flags)
+    # NaN is a value that is missing or bad; it is the only number unlike itself.
+    there = [value for value in values if value == value]
+    latest = len(flags.rstrip(b"\0")) - 1
+    is_last = latest >= 0 and all(value != value for value in values[latest + 1 :])
+    summary = ChannelSummary(
+        bad=bad,
+        suspect=suspect,
+        flags=Counter(word for byte in flags if byte for word in names(byte)),
+        last_flags=names(flags[latest]) if is_last else (),
+    )
+    if not there:
+        return summary
+    mean = math.fsum(there) / len(there)
+    return replace(summary, min=min(there), mean=mean, max=max(there), last=there[-1])
 
 
 def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
     return AreaSummary(
         area,
-        max((c.count for c in aggregate.channels.values()), default=0),
+        max((c.count + c.bad for c in aggregate.channels.values()), default=0),
         aggregate.first_ms,
         aggregate.last_ms,
-        {
-            name: ChannelSummary(c.min, c.mean, c.max)
-            if c.count
-            else ChannelSummary(math.nan, math.nan, math.nan)
-            for name, c in aggregate.channels.items()
-        },
+        {name: _of_channel(channel) for name, channel in aggregate.channels.items()},
     )
+
+
+def _of_channel(channel: ChannelAggregate) -> ChannelSummary:
+    summary = ChannelSummary(bad=channel.bad, suspect=channel.suspect)
+    if not channel.count:
+        return summary
+    return replace(summary, min=channel.min, mean=channel.mean, max=channel.max)

@@ -186,7 +186,13 @@ def _area_line(area: AreaSummary, channels: list[str], width: int) -> Text:
             continue
         low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
         text += f"  {low:>6} {mean:>6} {high:>6} {unit}"
-    return Text(text, style="dim")
+    drawn = Text(text, style="dim")
+    notes = [f"{name} {told}" for name, c in area.channels.items() if (told := screen.flagged(c))]
+    if area.age_ms:
+        notes.append(f"age {format_ms(area.age_ms)}")
+    if notes:
+        drawn.append(f"  {'; '.join(notes)}", style="not dim yellow")
+    return drawn
 
 
 def _named(areas: tuple[str, ...]) -> str:
