@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import tty
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from sensors.base import ChecksumError, Driver, Options, Reading, SensorError
 from sensors.registry import open_driver
-from sensors.serial_line import Pauses, SerialLine
+from sensors.serial_line import Pauses, SerialLine, pretend
 from sensors.serial_line.inbox import Inbox
 from sensors.serial_line.lines import MAX_LINE, Splitter
 from sensors.serial_line.mapping import Layout, layout
@@ -379,6 +380,25 @@ def test_what_is_no_terminal_cannot_be_opened(
 ) -> None:
     plug.port.write_text("21.5,40.2\n")
     await_outcome(opened(), "cannot be opened: ")
+
+
+@pytest.mark.parametrize("arguments", [(), (FIXTURES / "csv.raw", "0.01")])
+def test_the_pretended_sensor_is_one(
+    plug: Plug, opened: Callable[..., SerialLine], arguments: tuple[object, ...]
+) -> None:
+    driver = opened()
+    process = subprocess.Popen(
+        [sys.executable, pretend.__file__, str(plug.port), *map(str, arguments)]
+    )
+    try:
+        seen = [outcome(driver.read)]
+        while isinstance(seen[-1], str) and len(seen) < 3000:
+            seen.append(outcome(driver.read))
+        assert len(seen[-1]) == 2
+    finally:
+        process.terminate()
+        assert process.wait() == 0
+    await_outcome(driver, "port is not there")
 
 
 def test_a_mistake_in_the_thread_is_told_and_does_not_end_it(
