@@ -21,6 +21,7 @@ from sensors.dht.supervisor import (
     Report,
     Spawn,
     Start,
+    State,
     Stop,
     Supervisor,
     Tick,
@@ -30,12 +31,13 @@ from sensors.dht.supervisor import (
 ADAFRUIT: Final = "sensors.dht.adafruit:open_sensor"
 OPEN_S: Final = 20.0  # for the first word of the first reader
 CLOSE_S: Final = 1.0  # for a clean end of the last
+END_S: Final = 2.0  # for the system to end what it was told to
 LEAD: Final = 0.7  # of an interval: how long before a read the sensor is started
 
 
 class DhtDriver:
     """A DHT at its pin. A value is given once, with its age; of several since the read before, the
-    newest. `job` is what readers are started for.
+    newest. `job` is what readers are started for; `clock` is the supervisor's.
 
     SensorError if the first reader finds that the sensor cannot be used here.
     """
@@ -85,7 +87,7 @@ class DhtDriver:
         measured = [line for line in lines if isinstance(line, Measured)]
         if measured:
             at_ms, values = measured[-1]
-            return Reading(values, age_ms=max(0, round(self._clock() * 1000) - at_ms))
+            return Reading(values, age_ms=max(0, round(time.monotonic() * 1000) - at_ms))
         damaged = any(isinstance(line, Failed) and line.damaged for line in lines)
         raise (ChecksumError if damaged else SensorError)(self._tell(self._trouble))
 
@@ -94,9 +96,12 @@ class DhtDriver:
 
     def close(self) -> None:
         self._handle(Stop())
-        if self._process is not None and self._process.reap(CLOSE_S) is None:
+        if self._process is None:
+            return
+        if self._process.reap(CLOSE_S) is None:
             self._process.end(hard=True)
-            self._process.reap(float("inf"))
+            self._process.reap(END_S)
+        self._process.close()
         self._process = None
 
     def _await_greeting(self) -> None:
@@ -115,6 +120,7 @@ class DhtDriver:
         how = self._process.reap()  # first: what it wrote before its end is in the pipe
         self._take_lines()
         if how is not None:
+            self._process.close()
             self._process = None
             self._handle(Exited(how))
         else:
@@ -136,7 +142,8 @@ class DhtDriver:
                     self._lines.append(line)
                 case Failed(text=text):
                     self._lines.append(line)
-                    self._trouble = text
+                    if self._supervisor.state is State.RUNNING:  # else there is worse to tell
+                        self._trouble = text
                 case Unusable(text):
                     unusable = text
         return unusable
@@ -166,7 +173,7 @@ class DhtDriver:
         assert self._process is not None
         self._trouble = "the sensor was started, and its first value is not there yet"
         interval_s = self._job.interval_s
-        first = self._clock() + interval_s - min(LEAD * interval_s, TRIES * self._job.rule_s)
+        first = time.monotonic() + interval_s - min(LEAD * interval_s, TRIES * self._job.rule_s)
         self._process.start(round(first * 1000))
 
     def _tell(self, text: str) -> str:

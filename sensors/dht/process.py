@@ -43,7 +43,7 @@ class Process:
                 setpgroup=0,
             )
         except OSError:
-            self._close_pipes()
+            self.close()
             raise
         finally:
             os.close(its_in)
@@ -109,10 +109,10 @@ class Process:
             return None
         self.end(hard=True)
         status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        self._close_pipes()
         return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
-    def _close_pipes(self) -> None:
+    def close(self) -> None:
+        """Let go of its pipes, which tells it that nobody needs it."""
         os.close(self._in)
         os.close(self._out)
 

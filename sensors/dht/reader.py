@@ -2,11 +2,12 @@
 
 It ends when its standard input does: then the agent is gone, however that came about. What it does
 at that moment may hang; so a thread waits for that end, and finishes the whole process group if the
-rest takes too long.
+rest takes too long. An orderly end, too, takes the group along.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -22,7 +23,6 @@ from sensors.dht.pace import Pace
 from sensors.dht.protocol import Failed, Job, Line, Measured, Ready, Unusable, encode
 
 GRACE_S: Final = 2.0  # for a clean end once the agent is gone
-UNUSABLE: Final = 3  # exit status
 
 
 class Sensor(Protocol):
@@ -120,15 +120,18 @@ def switch_on(sensor: Sensor, job: Job, gone: threading.Event) -> None:
     gone.wait(job.rule_s)
 
 
-def run(job: Job, agent: Agent) -> int:
-    """Read the sensor until the agent is gone; the exit status."""
+def run(job: Job, agent: Agent) -> None:
+    """Read the sensor until the agent is gone."""
     module, _, name = job.factory.partition(":")
-    factory: Factory = getattr(import_module(module), name)
     try:
+        factory: Factory = getattr(import_module(module), name)
         sensor = factory(job)
     except SensorError as error:
         agent.tell(Unusable(str(error)))
-        return UNUSABLE
+        return
+    except Exception as error:  # noqa: BLE001 - whatever a library raises, somebody has to read it
+        agent.tell(Unusable(f"{type(error).__name__}: {error}"))
+        return
     try:
         agent.tell(Ready())
         if job.power_pin:
@@ -140,15 +143,12 @@ def run(job: Job, agent: Agent) -> int:
                 agent.tell(start_once(sensor, pace))
     finally:
         sensor.close()
-    return 0
 
 
 def main() -> None:
     """Run the program; the arguments are those of a `Job`."""
     # A library that wants to clean up puts a handler of its own in place of this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    agent = Agent()
-    status = run(Job.parse(sys.argv[1:]), agent)
-    if agent.gone.is_set():
-        os.killpg(0, signal.SIGKILL)  # nobody else is left to end the children of a library
-    sys.exit(status)
+    # The first registered is the last to run: whatever a library left in the group ends.
+    atexit.register(os.killpg, 0, signal.SIGKILL)
+    run(Job.parse(sys.argv[1:]), Agent())
