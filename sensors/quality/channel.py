@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from sensors.base import Channel
 from sensors.quality.flags import FLATLINE, GOOD, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import Limits
 
@@ -94,10 +93,20 @@ class ChannelCheck:
         return abs(difference) > limits.max_step + limits.max_rate_per_s * dt_s
 
 
+class Ranged(Protocol):
+    """What the checks need of a driver's channel: what its sensor can measure."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
 class SensorQuality:
     """The channels of one sensor."""
 
-    def __init__(self, channels: Sequence[Channel], limits: Sequence[Limits]) -> None:
+    def __init__(self, channels: Sequence[Ranged], limits: Sequence[Limits]) -> None:
         """`channels` as the driver has them, whose range holds for raw values; `limits`, in the
         same order, hold for calibrated ones."""
         pairs = zip(channels, limits, strict=True)

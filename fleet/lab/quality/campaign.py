@@ -51,7 +51,8 @@ class Trial(Struct, frozen=True):
 
 
 class Alarms(Struct, frozen=True):
-    """Faults told of in `weeks` weeks of rooms where there are none."""
+    """Faults told of where there are none, in `weeks` weeks: of rooms, with all their channels, in
+    the recording; of single channels where faults are injected."""
 
     weeks: float
     told: tuple[str, ...]
@@ -287,21 +288,20 @@ def _result(
     step_s: float,
 ) -> Result:
     spans = [(first_s + f.start * step_s, first_s + f.end * step_s) for f in injected]
-    trials = []
-    for fault, (start_s, end_s) in zip(injected, spans, strict=True):
-        told = [one.told_s - start_s for one in found if one.overlaps(start_s, end_s)]
-        delay_s = max(min(told), 0.0) if told else None
-        trials.append(Trial(channel, fault.kind, fault.size, delay_s))
 
     def is_hole(one: Found) -> bool:
         # What the recording itself lacks.
         start = round((one.began_s - first_s) / step_s)
         return one.flags == NO_RESPONSE and before[start] != before[start]
 
+    told = [one for one in found if not is_hole(one)]
+    trials = []
+    for fault, (start_s, end_s) in zip(injected, spans, strict=True):
+        delays = [one.told_s - start_s for one in told if one.overlaps(start_s, end_s)]
+        delay_s = max(min(delays), 0.0) if delays else None
+        trials.append(Trial(channel, fault.kind, fault.size, delay_s))
     false = [
-        f"{channel}: {one.what}"
-        for one in found
-        if not any(one.overlaps(*span) for span in spans) and not is_hole(one)
+        f"{channel}: {one.what}" for one in told if not any(one.overlaps(*span) for span in spans)
     ]
     return Result(trials, Alarms(weeks_of(before, step_s), tuple(false)))
 

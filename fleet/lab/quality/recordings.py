@@ -8,6 +8,7 @@ import math
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +75,7 @@ def read(files: Iterable[Path]) -> Recording:
     for path in files:
         try:
             rows.extend(_rows(path))
-        except (OSError, EOFError, zlib.error, KeyError, ValueError) as error:
+        except (OSError, EOFError, zlib.error, IndexError, ValueError) as error:
             raise RecordingError(f"{path}: {type(error).__name__}: {error}") from None
     if not rows:
         raise RecordingError("no recordings; run in a checkout, or give --data FILE")
@@ -111,10 +112,19 @@ def _rows(path: Path) -> Iterable[tuple[int, str, dict[str, float]]]:
     opener = gzip.open if path.suffix == ".gz" else open
     named = path.name.removeprefix("room-").split(".")[0]
     with opener(path, "rt", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            minute = round(_time(row["timestamp"]) / STEP_S)
-            values = {channel: float(row[channel] or "nan") for channel in UNITS if channel in row}
-            yield minute, row.get("room", named), values
+        lines = csv.reader(file)
+        header = next(lines, [])
+        columns = [(name, header.index(name)) for name in UNITS if name in header]
+        timestamp = header.index("timestamp")
+        room = header.index("room") if "room" in header else None
+        for row in lines:
+            values = {name: float(row[column] or "nan") for name, column in columns}
+            yield _minute(row[timestamp]), named if room is None else row[room], values
+
+
+@lru_cache(maxsize=65_536)  # rooms share their minutes
+def _minute(text: str) -> int:
+    return round(_time(text) / STEP_S)
 
 
 def _time(text: str) -> float:

@@ -34,7 +34,8 @@ def share(hits: int, n: int) -> Interval:
     z, p = 1.959964, hits / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
+    # Rounding must not put a share of 0 or 1 outside.
+    return Interval(p, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))
 
 
 def _at_most(events: int, mean: float) -> float:
