@@ -1,0 +1,105 @@
+"""Quality and age of readings from nodes through a real master to its clients."""
+
+import json
+import subprocess
+
+from agent.client import Client
+from agent.wire.messages import (
+    Aggregate,
+    ChannelAggregate,
+    Query,
+    Series,
+    Slo,
+    SubtaskResult,
+    Window,
+)
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from tests.agent_process import installed
+from tests.master.rig import PATIENCE_MS
+
+AREA = "b1/f4/r1"
+SPIKE, DRIFT = 8, 32
+
+
+def series(times, values, flags=(), ages=()):
+    return Series(
+        Int64Column.of(times),
+        {"temperature": Float32Column.of(values)},
+        quality={"temperature": UInt8Column.of(flags)} if flags else {},
+        age_ms=UInt32Column.of(ages) if ages else None,
+    )
+
+
+FAULTY = series([1, 3, 5], [20, 85, 21], [0, SPIKE, DRIFT], [0, 350, 0])
+
+
+def serve(node, **result):
+    """Answer the next subtask."""
+    node.send(SubtaskResult(node.receive().id, "ok", 0.1, 0.2, **result))
+
+
+def test_quality_and_age_of_two_nodes_are_one_result(master, join):
+    faulty, good = join(master, "n1"), join(master, "n2")
+    with Client(master.public) as client:
+
+        def ask(form):
+            client.send(Query(form, (AREA,), Window(last_s=60), Slo(99, 10_000.0), form=form))
+
+        ask("series")
+        serve(faulty, series=FAULTY)
+        serve(good, series=series([2, 4], [22, 23]))
+        [result] = client.receive(PATIENCE_MS).results
+        assert result.series == series(
+            [1, 2, 3, 4, 5], [20, 22, 85, 23, 21], [0, 0, SPIKE, 0, DRIFT], [0, 0, 350, 0, 0]
+        )
+        ask("aggregate")
+        silent = ChannelAggregate(0, 0.0, 0.0, 0.0, bad=3)
+        some = ChannelAggregate(2, 22.0, 22.5, 23.0, bad=1, suspect=2)
+        serve(faulty, aggregate=Aggregate(1, 5, {"temperature": silent}))
+        serve(good, aggregate=Aggregate(2, 4, {"temperature": some}))
+        [result] = client.receive(PATIENCE_MS).results
+        both = ChannelAggregate(2, 22.0, 22.5, 23.0, bad=4, suspect=2)
+        assert result.aggregate == Aggregate(1, 5, {"temperature": both})
+
+
+def test_a_trigger_passes_over_a_spike_and_fires_on_what_is_suspect(master, join):
+    node = join(master)
+    with (
+        Client(master.public) as client,
+        client.watch(
+            [AREA],
+            style="event",
+            trigger="temperature > 80",
+            interval_s=0.1,
+            latency_ms=10_000.0,
+        ) as rounds,
+    ):
+        serve(node, series=series([1, 2], [20, 85], [0, SPIKE]))
+        serve(node, series=series([1, 2], [20, 85], [0, DRIFT]))
+        first = next(iter(rounds))
+        assert (first.number, first.fired) == (2, (AREA,))
+        [result] = first.answer.results
+        assert result.series.quality == {"temperature": UInt8Column.of([0, DRIFT])}
+
+
+def fleet_query(master, node, *arguments):
+    """What `fleet query` prints when `node` answers with readings that are not all good."""
+    command = [installed("fleet"), "query", "--master", master.public, "--area", AREA]
+    with subprocess.Popen(
+        [*command, "--slo", "p99=10s", *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        serve(node, series=FAULTY)
+        printed, _ = process.communicate(timeout=PATIENCE_MS / 1e3)
+    assert process.returncode == 0
+    return printed
+
+
+def test_fleet_query_tells_it_in_words_and_in_json(master, join):
+    node = join(master)
+    words = "temperature: 1 spike, 1 drift (the latest: drift)"
+    printed = fleet_query(master, node)
+    assert f"flagged {AREA} {words}" in printed.splitlines()
+    assert f"°C temperature; age up to 350 ms ({AREA})" in printed.splitlines()
+    [result] = json.loads(fleet_query(master, node, "--json"))["results"]
+    assert result["series"]["quality"] == {"temperature": [0, SPIKE, DRIFT]}
+    assert result["series"]["age_ms"] == [0, 350, 0]
