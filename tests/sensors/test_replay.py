@@ -17,6 +17,7 @@ from sensors.base import Driver, Reading, SensorError
 from sensors.registry import open_driver
 
 DATA = Path(replay.DATA)
+FIXTURES = DATA.parent / "fixtures"
 RECORDING = """\
 timestamp,room,temperature,door,humidity
 2013-08-23 23:04:00,1,20.5,0,40
@@ -85,6 +86,19 @@ def test_a_shipped_room_equals_its_file(room: str, tmp_path: Path) -> None:
         assert reading.source_time_ms == round(time.timestamp() * 1000)
         assert reading.values == (float(row["temperature"]), float(row["humidity"]))
     assert readings[-1] == readings[0]
+
+
+def test_the_fixture_reads_as_its_golden_rows_say() -> None:
+    with (FIXTURES / "golden.csv").open(newline="") as file:
+        golden = list(csv.DictReader(file))
+    driver = open_replay(FIXTURES, file="rooms.csv", room=419)
+    names = [channel.name for channel in driver.channels]
+    assert [*golden[0]] == ["source_time_ms", *names]
+    rows = [
+        Reading(tuple([float(row[name]) for name in names]), int(row["source_time_ms"]))
+        for row in golden
+    ]
+    assert plain([driver.read() for _ in golden]) == plain(rows)
 
 
 def test_every_room_of_the_fleet_is_shipped() -> None:

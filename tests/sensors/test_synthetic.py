@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from sensors import synthetic
 from sensors.base import Reading, SensorError
 from sensors.registry import open_driver
+
+FIXTURES = Path(synthetic.__file__).parent / "fixtures"
 
 
 def readings(n: int, **options: Any) -> list[Reading]:
@@ -19,6 +22,11 @@ def readings(n: int, **options: Any) -> list[Reading]:
 def test_the_seed_decides() -> None:
     assert readings(50, seed=1) == readings(50, seed=1)
     assert readings(50, seed=1) != readings(50, seed=2)
+
+
+def test_the_first_readings_are_the_golden_ones() -> None:
+    golden = (FIXTURES / "golden.csv").read_text().splitlines()[1:]
+    assert ["{:.9f},{:.9f}".format(*r.values) for r in readings(8, seed=1, period_s=8)] == golden
 
 
 def test_without_noise_it_is_a_sine_over_the_period() -> None:
