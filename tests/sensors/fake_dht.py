@@ -27,6 +27,7 @@ class FakeSensor:
     def __init__(self, job: Job) -> None:
         self._words = job.pin.split(",")
         self._starts = 0
+        self._stuck = Path(f"{job.use_pulseio}.stuck")
         self._power = Path(job.power_pin) if job.power_pin else None
 
     def measure(self) -> tuple[float, float]:
@@ -46,15 +47,22 @@ class FakeSensor:
                     pass
             case "stubborn":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                self._say_so()
                 while True:
                     pass
             case "hang":
+                self._say_so()
                 threading.Event().wait()
             case "print":
                 os.write(1, b"measured 1 2 3\n")
                 sys.stdout.write("measured 1 2 3\n")
                 sys.stdout.flush()
         return 20.0 + self._starts, 50.0
+
+    def _say_so(self) -> None:
+        """Whoever opened this fifo learns that the start does not return."""
+        if self._stuck.is_fifo():
+            self._stuck.write_bytes(b"")
 
     def power(self, *, on: bool) -> None:
         assert self._power is not None

@@ -124,6 +124,13 @@ def gone(fd: int) -> bool:
     return ended
 
 
+def fifo(folder: Path) -> Path:
+    """A file whose reading returns when a start hangs."""
+    path = folder / "child.stuck"
+    os.mkfifo(path)
+    return path
+
+
 def test_values_arrive_once_and_in_order_with_their_age(opened: Opener) -> None:
     driver = opened("value")
     assert says("its first value is not there yet")(at_once(driver))
@@ -262,15 +269,15 @@ def test_what_is_no_reader_is_ended(
     assert driver.reader is None
 
 
-@pytest.mark.parametrize("script", ["value", "value,hang", "value,stubborn"])
+@pytest.mark.parametrize("script", ["value", "hang", "stubborn"])
 def test_closing_ends_the_reader_and_its_children(
     script: str, opened: Opener, tmp_path: Path
 ) -> None:
-    """`stubborn` takes the second that a reader has for a clean end."""
-    numbers = tmp_path / "child"
+    numbers, stuck = tmp_path / "child", fifo(tmp_path)
     driver = opened(script, factory="open_with_child", child=str(numbers))
     at_once(driver)
-    outcome(driver)  # the first start is over
+    if script != "value":
+        stuck.read_bytes()
     reader = os.pidfd_open(driver.reader or 0)
     child = os.pidfd_open(int(numbers.read_text()))
     driver.close()
@@ -283,7 +290,8 @@ def test_closing_ends_the_reader_and_its_children(
 
 @pytest.mark.parametrize("script", ["value", "hang", "stubborn"])
 def test_a_killed_agent_takes_its_reader_along(script: str, tmp_path: Path) -> None:
-    numbers = tmp_path / "child"
+    """One that hangs takes the two seconds that it has for a clean end."""
+    numbers, stuck = tmp_path / "child", fifo(tmp_path)
     agent = subprocess.Popen(
         [sys.executable, "-c", AGENT, script, str(numbers)],
         stdin=subprocess.PIPE,
@@ -292,6 +300,8 @@ def test_a_killed_agent_takes_its_reader_along(script: str, tmp_path: Path) -> N
     assert agent.stdout is not None
     reader = os.pidfd_open(int(agent.stdout.readline()))
     child = os.pidfd_open(int(numbers.read_text()))
+    if script != "value":
+        stuck.read_bytes()
     agent.kill()
     agent.communicate()
     assert gone(reader)
