@@ -24,7 +24,6 @@ class SensorCounters:
         "interval_s",
         "missed",
         "reads",
-        "restarts",
         "sensor",
         "sign_s",
         "start_s",
@@ -40,7 +39,6 @@ class SensorCounters:
         self.interval_s = interval_s
         self.reads = 0  # readings taken, failed ones too
         self.missed = 0  # ticks left out, for the sensor or the processor was too slow
-        self.restarts = 0  # of the driver's helper process, if it has one
         self.age_ms = 0  # of the latest value that is not bad, when it was read
         self.success_s: float | None = None  # when the latest value that is not bad was read
         self.start_s = now

@@ -7,7 +7,7 @@ Imported only where `[metrics] address` is set: the page takes 10 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 from agent.edge.counters import OUTCOMES, SensorCounters
 from agent.metrics import edge_families as f
 from agent.metrics.families import MALFORMED_FRAMES, MESSAGES_DROPPED
-from agent.metrics.numbers import Histogram, Samples, gauge
+from agent.metrics.numbers import Histogram, Labels, Samples, gauge
 from agent.metrics.page import Page
 from agent.wire.codec import HEADER_BYTES
 from agent.wire.config import Metrics
@@ -25,12 +25,13 @@ IO: Final = "/proc/self/io"
 
 
 class NodeNumbers(NamedTuple):
-    """What a node has to show at a scrape; `now` is monotonic, in seconds. `faults` are the
-    channels with one, by sensor."""
+    """What a node has to show at a scrape; `now` is monotonic, in seconds. By sensor, `faults` are
+    the channels with one, and `restarts` those of its helper process."""
 
     now: float
     sensors: tuple[SensorCounters, ...]
     faults: tuple[int, ...]
+    restarts: tuple[int, ...]
     stored: int
     given_up: int
     events_waiting: int
@@ -104,10 +105,14 @@ def samples(n: NodeNumbers) -> list[Samples]:
         gauge(f.TICKS_MISSED, [((s.sensor,), s.missed) for s in n.sensors]),
         gauge(f.SILENCE, [((s.sensor,), s.silence_s(n.now)) for s in n.sensors]),
         gauge(f.VALUE_AGE, [((s.sensor,), s.age_ms / 1e3) for s in n.sensors if s.success_s]),
-        gauge(f.FAULTS, [((s.sensor,), k) for s, k in zip(n.sensors, n.faults, strict=True)]),
-        gauge(f.HELPER_RESTARTS, [((s.sensor,), s.restarts) for s in n.sensors]),
+        gauge(f.FAULTS, _by_sensor(n, n.faults)),
+        gauge(f.HELPER_RESTARTS, _by_sensor(n, n.restarts)),
         *[gauge(family, [((), value)]) for family, value in plain.items()],
     ]
+
+
+def _by_sensor(n: NodeNumbers, values: Iterable[float]) -> Iterator[tuple[Labels, float]]:
+    return (((s.sensor,), value) for s, value in zip(n.sensors, values, strict=True))
 
 
 def written_bytes(path: str = IO) -> int | None:

@@ -70,11 +70,12 @@ class MeasuredEdge:
         for second in range(101, 111):
             good.ends(() if second % 5 else (q.SPIKE | q.DRIFT, q.GOOD), 40, second)
             broken.ends((q.NO_RESPONSE,), 0, second)
-        good.missed, broken.restarts = 3, 2
+        good.missed = 3
         self.numbers = NodeNumbers(
             now=112.0,
             sensors=(good, broken),
             faults=(0, 1),
+            restarts=(0, 2),
             stored=10,
             given_up=1,
             events_waiting=4,
