@@ -1,6 +1,6 @@
 """SQLite files of agents: who has one to itself, and what becomes of a broken one."""
 
-# ruff: noqa: PTH104, PTH110 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH118, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import os
 import sqlite3
 import time
 from typing import Final
+
+LOGS: Final = ("", "-wal", "-shm")  # what SQLite puts after a file's name
 
 # What a damaged file may raise. SQLite quotes it in its messages, which then may be no valid UTF-8.
 DAMAGE: Final = (sqlite3.Error, UnicodeError, OverflowError)
@@ -47,14 +49,49 @@ def out_of_reach(error: Exception) -> bool:
     return code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH
 
 
-def put_aside(path: str) -> str:
-    """Rename the file, with its log, to a name that says when; returns the new path."""
-    aside = first = f"{path}.broken-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+def damaged(error: Exception) -> bool:
+    """Whether the file turned out to be damaged while it was in use."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def put_aside(path: str, label: str = "broken") -> str:
+    """Rename the file, with its log, to a name that says why and when; returns the new path."""
+    aside = first = f"{path}.{label}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     n = 1
     while os.path.exists(aside):
         n += 1
         aside = f"{first}-{n}"
-    for suffix in ("", "-wal", "-shm"):
+    # The log first: a cut in between must not leave it to a file that is made anew.
+    for suffix in reversed(LOGS):
         if os.path.exists(path + suffix):
             os.rename(path + suffix, aside + suffix)
     return aside
+
+
+def thin_out(path: str, most: int, most_bytes: int) -> int:
+    """Delete the oldest of the broken files that were put aside, so that at most `most` of them
+    with `most_bytes` in all are left: a card must not fill up. Returns how many went."""
+    folder, name = os.path.split(path)
+    kept = [each for each in os.listdir(folder or ".") if each.startswith(f"{name}.broken-")]
+    files = {
+        each: [each + suffix for suffix in LOGS if each + suffix in kept]
+        for each in kept
+        if not each.endswith(LOGS[1:])
+    }
+    deleted = total = 0
+    newest_first = sorted(files, key=_number_last, reverse=True)
+    for n, each in enumerate(newest_first, 1):
+        paths = [os.path.join(folder, file) for file in files[each]]
+        total += sum(map(os.path.getsize, paths))
+        if n > most or total > most_bytes:
+            for file in paths:
+                os.unlink(file)
+            deleted += 1
+    return deleted
+
+
+def _number_last(name: str) -> tuple[str, int]:
+    """Orders `….broken-<time>` before `….broken-<time>-2`, and that before `…-10`."""
+    stamp, _, number = name.rpartition("Z-")
+    return (stamp + "Z", int(number)) if number.isdigit() else (name, 1)

@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.edge.groups import Piece
 from agent.edge.pods import Pods, ReceivedSubtask
+from agent.edge.recent import Recent
 from agent.wire.messages import Subtask
 
 SOCKET: Final = "pods.sock"
@@ -31,16 +31,15 @@ LENGTH: Final = struct.Struct("!I")
 
 
 class Request(Struct, array_like=True):
-    """A subtask for a container; `recent` and `floor` are what `History.recent` gives for it, and
-    `history` is the name of the file in the folder."""
+    """A subtask for a container; `recent` is what `History.recent` gives for it, and `history`
+    is the name of the file in the folder."""
 
     history: str
     subtask: Subtask
     waited_s: float
     wall_ms: int
     emulated_s: float
-    recent: list[Piece]
-    floor: int | None
+    recent: Recent
 
 
 class PodSocket:
@@ -89,15 +88,13 @@ class PodSocket:
 
     def _ask(self, connection: socket.socket, received: ReceivedSubtask) -> bytes:
         start_ms, end_ms = received.subtask.window.bounds_ms(received.wall_ms)
-        recent, floor = self._pods.history.recent(start_ms, end_ms)
         request = Request(
             self._history,
             received.subtask,
             time.monotonic() - received.at,
             received.wall_ms,
             self._pods.emulated_s(received.subtask),
-            recent,
-            floor,
+            self._pods.history.recent(start_ms, end_ms),
         )
         send(connection, msgspec.msgpack.encode(request))
         return receive(connection)

@@ -1,4 +1,4 @@
-"""Row groups: readings that one boot took one after another, packed column by column.
+"""Row groups: readings that one sensor took one after another in one boot, column by column.
 
 Within a group times grow strictly and the wall clock keeps its distance to the monotonic one, so a
 group can be searched by bisection and, if its clock turns out to have been wrong, be moved as one.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from agent.wire.messages import ChannelAggregate
-from agent.wire.packed import Float32Column, Int64Column
+from agent.edge.pieces import NAN, ZERO32, Piece
+from agent.wire.packed import Float32Column, Int64Column, UInt32Column
 
-NAN: Final = float("nan")
-NAN32: Final = Float32Column.of([NAN]).data
 # A larger change of wall time against monotonic time is a step of the clock, not its slewing.
 CLOCK_STEP_MS: Final = 500
 
@@ -31,7 +29,7 @@ class Sample(NamedTuple):
 
     time_ms: int
     monotonic_ms: int
-    synchronised: bool | None
+    synchronised: bool
     values: tuple[float, ...]
     source_time_ms: int | None = None
     age_ms: int = 0
@@ -39,57 +37,19 @@ class Sample(NamedTuple):
     raw: tuple[float, ...] | None = None
 
 
-class Piece(NamedTuple):
-    """The part of a group that lies in a window, in the byte order of the wire; never empty."""
-
-    first_ms: int
-    last_ms: int
-    time_ms: bytes
-    source_time_ms: bytes | None
-    columns: Mapping[str, bytes]
-
-
-class Statistics(NamedTuple):
-    """One channel's readings that are not missing; `low` and `high` are NaN where there is none."""
-
-    n: int
-    low: float
-    high: float
-    total: float
-
-    def join(self, other: Statistics) -> Statistics:
-        """The statistics of both together."""
-        if not self.n or not other.n:
-            return self if self.n else other
-        return Statistics(
-            self.n + other.n,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.total + other.total,
-        )
-
-    def aggregate(self) -> ChannelAggregate:
-        """As it goes on the wire; there must be a reading."""
-        return ChannelAggregate(self.n, self.low, self.total / self.n, self.high)
-
-
-NOTHING: Final = Statistics(0, NAN, NAN, 0.0)
-
-
-def statistics_of(numbers: Iterable[float]) -> Statistics:
-    """Statistics of a column; O(n)."""
-    # Only NaN differs from itself.
-    there = [x for x in numbers if x == x]
-    return Statistics(len(there), min(there), max(there), sum(there)) if there else NOTHING
-
-
 class RowGroup:
-    """A group in memory, growing at its end. `sequence` is the number of its first reading."""
+    """A group in memory, growing at its end. `sequence` is the number of its first reading;
+    `written` readings are on stable storage; `closed` says that it grows no more."""
 
     __slots__ = (
+        "age_ms",
         "channels",
+        "closed",
         "first",
-        "last",
+        "last_monotonic_ms",
+        "quality",
+        "raw",
+        "sensor",
         "sequence",
         "source_time_ms",
         "time_ms",
@@ -97,14 +57,28 @@ class RowGroup:
         "written",
     )
 
-    def __init__(self, sequence: int, channels: tuple[str, ...], first: Sample) -> None:
+    def __init__(
+        self,
+        sequence: int,
+        sensor: str,
+        channels: tuple[str, ...],
+        first: Sample,
+        *,
+        keeps_raw: bool = False,
+    ) -> None:
         self.sequence = sequence
+        self.sensor = sensor
         self.channels = channels
         self.first = first
+        self.last_monotonic_ms = first.monotonic_ms
         self.time_ms = array("q")
         self.source_time_ms = array("q") if first.source_time_ms is not None else None
+        self.age_ms = array("I")
         self.values = tuple([array("f") for _ in channels])
-        self.written = 0  # readings that are on stable storage
+        self.raw = tuple([array("f") for _ in channels]) if keeps_raw else None
+        self.quality = tuple([bytearray() for _ in channels])
+        self.written = 0
+        self.closed = False
         self.add(first)
 
     def __len__(self) -> int:
@@ -115,7 +89,7 @@ class RowGroup:
         first = self.first
         drift = (sample.time_ms - first.time_ms) - (sample.monotonic_ms - first.monotonic_ms)
         return (
-            sample.time_ms > self.last.time_ms
+            sample.time_ms > self.time_ms[-1]
             and abs(drift) <= CLOCK_STEP_MS
             and sample.synchronised == first.synchronised
             and (sample.source_time_ms is None) == (first.source_time_ms is None)
@@ -123,61 +97,75 @@ class RowGroup:
 
     def add(self, sample: Sample) -> None:
         """Append a reading, or raise and change nothing; O(channels)."""
-        # What a 32-bit float cannot hold was no reading.
-        values = [value if -3.4e38 < value < 3.4e38 else NAN for value in sample.values]
-        if len(values) != len(self.values):
-            raise ValueError(f"{len(values)} values for {len(self.values)} channels")
-        times = array("q", [sample.time_ms])
+        values, raw = _numbers(sample.values), _numbers(sample.raw or sample.values)
+        flags = bytes(sample.quality) or bytes(len(values))
+        if not len(values) == len(raw) == len(flags) == len(self.channels):
+            raise ValueError(f"{len(values)} values for {len(self.channels)} channels")
+        times, ages = array("q", [sample.time_ms]), array("I", [sample.age_ms])
         if self.source_time_ms is not None:
             assert sample.source_time_ms is not None
             self.source_time_ms += array("q", [sample.source_time_ms])
         # Nothing fails from here on, so that all columns stay equally long.
         self.time_ms += times
-        for column, value in zip(self.values, values, strict=True):
-            column.append(value)
-        self.last = sample
+        self.age_ms += ages
+        for i in range(len(values)):
+            self.values[i].append(values[i])
+            self.quality[i].append(flags[i])
+            if self.raw is not None:
+                self.raw[i].append(raw[i])
+        self.last_monotonic_ms = sample.monotonic_ms
 
     def cut(self, start_ms: int, end_ms: int) -> Piece | None:
         """The readings of [start_ms, end_ms), copied; None if there are none."""
         start, end = bisect_left(self.time_ms, start_ms), bisect_left(self.time_ms, end_ms)
-        if start >= end:
-            return None
+        return self.slice(start, end) if start < end else None
+
+    def slice(self, start: int, end: int) -> Piece:
+        """Readings `start` … `end` - 1, copied; there must be one. Columns that say nothing (no
+        flag is set, no age, raw as stored) are left out."""
         source = self.source_time_ms
+        values = [Float32Column.of(column[start:end]).data for column in self.values]
+        raw: dict[str, bytes] = {}
+        if self.raw is not None:
+            before = [Float32Column.of(column[start:end]).data for column in self.raw]
+            raw = {
+                name: column
+                for name, column, value in zip(self.channels, before, values, strict=True)
+                if column != value
+            }
+        flags = [bytes(column[start:end]) for column in self.quality]
+        age_ms = UInt32Column.of(self.age_ms[start:end]).data
         return Piece(
             self.time_ms[start],
             self.time_ms[end - 1],
             Int64Column.of(self.time_ms[start:end]).data,
             Int64Column.of(source[start:end]).data if source is not None else None,
+            dict(zip(self.channels, values, strict=True)),
+            raw,
             {
-                name: Float32Column.of(column[start:end]).data
-                for name, column in zip(self.channels, self.values, strict=True)
+                name: column
+                for name, column in zip(self.channels, flags, strict=True)
+                if any(column)
             },
+            age_ms if age_ms != ZERO32 * (end - start) else None,
         )
 
+    def cut_to_written(self) -> int:
+        """Give up the readings that are not on stable storage: how many."""
+        given_up = len(self) - self.written
+        keep = self.written
+        # Within a group the two clocks go together.
+        self.last_monotonic_ms -= self.time_ms[-1] - self.time_ms[keep - 1]
+        del self.time_ms[keep:], self.age_ms[keep:]
+        if self.source_time_ms is not None:
+            del self.source_time_ms[keep:]
+        for column in [*self.values, *(self.raw or ())]:
+            del column[keep:]
+        for flags in self.quality:
+            del flags[keep:]
+        return given_up
 
-def cut_packed(
-    start_ms: int,
-    end_ms: int,
-    first_ms: int,
-    last_ms: int,
-    time_ms: bytes,
-    source_time_ms: bytes | None,
-    columns: Mapping[str, bytes],
-) -> Piece | None:
-    """The readings of [start_ms, end_ms) of a packed group; None if there are none.
 
-    A group that lies inside the window is passed on as it is: no number is looked at.
-    """
-    if first_ms >= start_ms and last_ms < end_ms:
-        return Piece(first_ms, last_ms, time_ms, source_time_ms, columns)
-    times = Int64Column(time_ms).numbers()
-    start, end = bisect_left(times, start_ms), bisect_left(times, end_ms)
-    if start >= end:
-        return None
-    return Piece(
-        times[start],
-        times[end - 1],
-        time_ms[8 * start : 8 * end],
-        source_time_ms[8 * start : 8 * end] if source_time_ms is not None else None,
-        {name: data[4 * start : 4 * end] for name, data in columns.items()},
-    )
+def _numbers(values: Iterable[float]) -> list[float]:
+    # What a 32-bit float cannot hold was no reading.
+    return [value if -3.4e38 < value < 3.4e38 else NAN for value in values]

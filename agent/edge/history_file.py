@@ -7,96 +7,103 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import struct
-from typing import Final
+import zlib
+from typing import Any, Final
 
 from agent import database
+from agent.edge.pieces import STATISTICS, channels_of
 
-VERSION: Final = 1  # of the schema, which names it again
+VERSION: Final = 2  # of the format; the schema names it again
 APPLICATION_ID: Final = 0x53414E44  # "SAND"; the schema names it again
 OPENING: Final = 1 << 32
 MOST_OPENINGS: Final = 1 << 21  # keeps a sequence within the 53 bits that JSON numbers are sure of
-STATISTICS: Final = struct.Struct("<q3d")  # readings, lowest, highest, total
+MOST_ASIDE: Final = 3  # broken files that are kept
+MOST_ASIDE_BYTES: Final = 256 << 20
+MOST_QUARANTINED: Final = 32  # damaged groups that are kept
+# Up to this size the structure of the file is checked at the start; 10 ms for 5 MB.
+CHECKED_BYTES: Final = 64 << 20
 
-# Small columns first: a look at them does not touch the pages that hold the blobs.
+# Small rows and packed columns are apart: a look for times, or at statistics, touches no page of
+# numbers, and a correction of the clock writes none.
 SCHEMA: Final = """
-BEGIN IMMEDIATE;
-PRAGMA application_id = 0x53414E44;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE groups (
     sequence INTEGER PRIMARY KEY,
+    sensor TEXT NOT NULL,
     count INTEGER NOT NULL,
     first_ms INTEGER NOT NULL,
     last_ms INTEGER NOT NULL,
+    shift_ms INTEGER NOT NULL,
     boot TEXT NOT NULL,
     first_monotonic_ms INTEGER NOT NULL,
     last_monotonic_ms INTEGER NOT NULL,
-    synchronised INTEGER,
-    channels TEXT NOT NULL,
+    synchronised INTEGER NOT NULL,
+    layout TEXT NOT NULL,
     statistics BLOB NOT NULL,
-    time_ms BLOB NOT NULL CHECK (length(time_ms) = 8 * count),
-    source_time_ms BLOB CHECK (source_time_ms IS NULL OR length(source_time_ms) = 8 * count),
-    channel_values BLOB NOT NULL CHECK (length(channel_values) = length(statistics) / 8 * count)
+    crc INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX groups_by_time ON groups (last_ms, first_ms);
-INSERT INTO meta VALUES
-    ('version', 1), ('openings', 0), ('history', lower(hex(randomblob(16))));
-COMMIT;
+CREATE TABLE columns (
+    sequence INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+CREATE TABLE quarantine (
+    sequence INTEGER PRIMARY KEY, reason TEXT NOT NULL, layout TEXT, statistics BLOB, data BLOB
+) STRICT;
+CREATE TABLE events (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    time_ms INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    monotonic_ms INTEGER NOT NULL,
+    synchronised INTEGER NOT NULL,
+    sensor TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
 """
+META: Final = {"version": VERSION, "compatible": VERSION, "openings": 0, "events_dropped": 0}
+ROW: Final = (
+    "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
+    " last_monotonic_ms, synchronised, layout, statistics"
+)
 
 
 class HistoryError(Exception):
     """The history cannot be opened or written; the text is one line."""
 
 
-class _Broken(Exception):
+class Broken(Exception):
     """The file is no history that can be used; the text says why."""
 
 
-def start(db: sqlite3.Connection) -> tuple[str, int, int | None]:
-    """Count a new opening: (history id, first sequence, time of the latest reading or None)."""
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE meta SET value = value + 1 WHERE key = 'openings'")
-        meta = dict(db.execute("SELECT key, value FROM meta"))
-        (latest_ms,) = db.execute("SELECT max(last_ms) FROM groups").fetchone()
-    return meta["history"], meta["openings"] * OPENING, latest_ms
+class Newer(Exception):
+    """A later version wrote the file, and this one must not touch it; the text says which."""
 
 
 def hold(path: str) -> int:
     """Keep other agents off this history, as long as the file descriptor returned is open; it
-    closes with the process, however that ends. HistoryError if another agent has it."""
-    try:
-        holder = database.hold(path)
-    except OSError as error:
-        raise HistoryError(f"history {path}: {error.strerror}") from None
+    closes with the process, however that ends. HistoryError if another agent has it; OSError."""
+    holder = database.hold(path)
     if holder is None:
         raise HistoryError(f"history {path}: another agent is using it")
     return holder
 
 
-def open_or_rebuild(path: str) -> tuple[sqlite3.Connection, str]:
-    """The checked database and a line on what was wrong with the file before, if anything."""
-    try:
-        return _open(path), ""
-    except _Broken as error:
-        aside = database.put_aside(path)
-        return _open(
-            path
-        ), f"history {path} was broken ({error}); kept as {os.path.basename(aside)}, started anew"
+def open_checked(path: str, history: str) -> sqlite3.Connection:
+    """The database: made with the id `history` if there is none, migrated if old, and checked.
 
-
-def _open(path: str) -> sqlite3.Connection:
+    Broken and Newer say what is wrong with the file, sqlite3.Error that it cannot be reached.
+    """
     db = None
     try:
         db = connect(path)
-        _check(db, path)
+        _check(db, path, history)
     except database.DAMAGE as error:
         _close(db)
         if database.out_of_reach(error):
             raise
-        raise _Broken(" ".join(str(error).split())) from None
-    except (_Broken, HistoryError):
+        raise Broken(" ".join(str(error).split())) from None
+    except (Broken, Newer):
         _close(db)
         raise
     return db
@@ -107,42 +114,125 @@ def _close(db: sqlite3.Connection | None) -> None:
         db.close()
 
 
-def _check(db: sqlite3.Connection, path: str) -> None:
+def _check(db: sqlite3.Connection, path: str, new: str) -> None:
     db.execute("PRAGMA journal_mode=WAL")
     # FULL: a commit is on stable storage when it returns. NORMAL would sync at checkpoints only.
     db.execute("PRAGMA synchronous=FULL")
     if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        db.executescript(SCHEMA)
+        make(db, new)
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _Broken("it is not a Sanderling history")
-    (problem,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != "ok":
-        raise _Broken(" ".join(str(problem).split()))
+        raise Broken("it is not a Sanderling history")
     meta = dict(db.execute("SELECT key, value FROM meta"))
-    version, history, openings = map(meta.get, ("version", "history", "openings"))
+    version = meta.get("version")
     if not isinstance(version, int):
-        raise _Broken("its version is missing")
-    if version > VERSION:
-        raise HistoryError(
-            f"history {path}: written by a newer version of Sanderling (format {version}, "
-            f"this one reads {VERSION}); it is left as it is"
-        )
+        raise Broken("its version is missing")
+    if version > VERSION and not _usable(meta.get("compatible")):
+        raise Newer(f"format {version}, this version reads {VERSION}")
+    history, openings = meta.get("history"), meta.get("openings")
     if not isinstance(history, str) or not 0 < len(history) <= 64:
-        raise _Broken("its id is missing")
+        raise Broken("its id is missing")
     if not isinstance(openings, int) or not 0 <= openings < MOST_OPENINGS:
-        raise _Broken("the count of its openings is wrong")
-    # Damage inside a row is nothing to SQLite. Readers must be able to rely on these.
-    for first_ms, last_ms, channels, size in db.execute(
-        "SELECT first_ms, last_ms, channels, length(statistics) FROM groups"
-    ):
-        if first_ms > last_ms or STATISTICS.size * (channels.count(",") + 1) != size:
-            raise _Broken("a row group contradicts itself")
+        raise Broken("the count of its openings is wrong")
+    if os.path.getsize(path) <= CHECKED_BYTES:  # noqa: PTH202 - as above
+        (problem,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if problem != "ok":
+            raise Broken(" ".join(str(problem).split()))
+    if version < VERSION:
+        from agent.edge.migration import migrate  # once in the life of a file
+
+        migrate(db)
+    db.execute(f"SELECT {ROW}, crc FROM groups LIMIT 0")  # noqa: S608 - a constant
+
+
+def _usable(compatible: object) -> bool:
+    return isinstance(compatible, int) and compatible <= VERSION
+
+
+def make(db: sqlite3.Connection, history: str) -> None:
+    """Make an empty file a history."""
+    with transaction(db):
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        make_tables(db)
+        meta = META | {"history": history}
+        db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
+
+
+def make_tables(db: sqlite3.Connection) -> None:
+    """Make the tables, in the open transaction."""
+    for statement in SCHEMA.split(";\n")[:-1]:
+        db.execute(statement)
+
+
+class transaction:  # noqa: N801 - reads like contextlib's, whose import costs memory
+    """Commits what is done inside, or rolls it back."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            # SQLite has rolled back by itself after some errors.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+
+def row_crc(row: tuple[Any, ...]) -> int:
+    """CRC-32 of a row of `groups`, its columns as in `ROW`."""
+    return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
+
+
+def row_problem(row: tuple[Any, ...], crc: int) -> str:
+    """What is wrong with a row of `groups`, or ""."""
+    if crc != row_crc(row):
+        return "its checksum is wrong"
+    try:
+        channels = channels_of(row[10])
+    except ValueError as error:
+        return str(error)
+    if row[3] > row[4] or len(row[11]) != STATISTICS.size * len(channels):
+        return "it contradicts itself"
+    return ""
+
+
+def put_aside(path: str, label: str) -> str:
+    """Rename the file; of broken ones only some are kept. The line says what became of it."""
+    aside = os.path.basename(database.put_aside(path, label))
+    deleted = database.thin_out(path, MOST_ASIDE, MOST_ASIDE_BYTES) if label == "broken" else 0
+    older = f", {deleted} older deleted" if deleted else ""
+    return f"kept as {aside}{older}"
 
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection in autocommit mode, with a small cache: the pages are in the kernel's anyway."""
+    return _connected(path, uri=False)
+
+
+def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
+    """A connection that cannot write. `immutable`: on a file system without room for its log."""
+    if immutable:
+        from urllib.parse import quote  # rarely needed
+
+        db = _connected(f"file:{quote(os.path.abspath(path))}?immutable=1", uri=True)  # noqa: PTH100 - as above
+    else:
+        db = _connected(path, uri=False)
+    db.execute("PRAGMA query_only=ON")
+    return db
+
+
+def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
-        path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=8
+        path,
+        timeout=5.0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=16,
+        uri=uri,
     )
     try:
         db.execute("PRAGMA cache_size=-128")

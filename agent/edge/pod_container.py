@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from typing import Final
@@ -19,8 +20,9 @@ import msgspec
 
 from agent.command_line import UNUSABLE, fail
 from agent.edge.containers import SOCKET, Request, receive, send
-from agent.edge.groups import Piece
+from agent.edge.group_cache import GroupCache
 from agent.edge.pods import ReceivedSubtask, execute
+from agent.edge.recent import Recent
 from agent.edge.retrieval import Reader
 from agent.process import StopSignal
 
@@ -32,11 +34,16 @@ class Excerpt:
 
     def __init__(self) -> None:
         self.path = ""
-        self.known: tuple[list[Piece], int | None] = ([], None)
+        self.known = Recent([], (), None, immutable=False)
+        self.cache = GroupCache()
 
-    def recent(self, _start_ms: int, _end_ms: int) -> tuple[list[Piece], int | None]:
+    def recent(self, _start_ms: int, _end_ms: int) -> Recent:
         """As `History.recent`, of the subtask's own window."""
         return self.known
+
+    def doubt(self, sequence: int, reason: str) -> None:
+        """Say that a group is damaged; the agent finds out when it reads it or starts anew."""
+        sys.stderr.write(f"group {sequence} is damaged ({reason}) and left out\n")
 
 
 def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:
@@ -49,7 +56,7 @@ def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:
         while _readable(connection.fileno(), stop):
             request = decode(receive(connection))
             excerpt.path = os.path.join(folder, request.history)
-            excerpt.known = (request.recent, request.floor)
+            excerpt.known = request.recent
             at = time.monotonic() - request.waited_s
             received = ReceivedSubtask(request.subtask, at, request.wall_ms)
             send(connection, execute(reader, received, request.emulated_s, stopping))

@@ -10,12 +10,13 @@ from typing import Final
 
 from agent.edge.counters import SensorCounters
 from agent.edge.faults import Faults
-from agent.edge.groups import NAN, Sample
-from agent.edge.history import Stream
+from agent.edge.groups import Sample
 from agent.edge.history_file import HistoryError
 from agent.edge.node_time import NodeTime
+from agent.edge.pieces import NAN
 from agent.edge.report import Reporter
 from agent.edge.sensor import Sensor
+from agent.edge.stream import Stream
 from sensors.base import Reading, SensorError
 from sensors.quality.channel import SensorQuality
 from sensors.quality.flags import NO_RESPONSE

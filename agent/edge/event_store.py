@@ -1,0 +1,140 @@
+"""Events that wait until the master has taken them over, in the history's file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from agent.edge.history_file import HistoryError, transaction
+from agent.wire.messages import NodeEvent
+
+if TYPE_CHECKING:
+    from agent.edge.timebase import Correction
+
+Found = TypeVar("Found")
+FIELDS: Final = "sequence, kind, time_ms, synchronised, sensor, channel, text"
+
+
+class EventStore:
+    """Store and forward. A change is on stable storage when the call returns; HistoryError says
+    that it was not made. Any thread may call.
+
+    Of more than `most` events the oldest go, and are counted.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        boot: str,
+        most: int,
+        writer: threading.Lock,
+        database: Callable[[], sqlite3.Connection],
+    ) -> None:
+        """`writer` is held while `database()`, which raises HistoryError, is used."""
+        self._path = path
+        self._boot = boot
+        self._most = most
+        self._writer = writer
+        self._database = database
+        self.count = 0  # that wait
+        self.dropped = 0  # given up for want of room since the history began
+
+    def opened(self, db: sqlite3.Connection) -> None:
+        """Take the counts from a file that was opened."""
+        (self.count,) = db.execute("SELECT count(*) FROM events").fetchone()
+        (self.dropped,) = db.execute(
+            "SELECT coalesce(max(value), 0) FROM meta WHERE key = 'events_dropped'"
+        ).fetchone()
+
+    def add(
+        self,
+        *,
+        monotonic_ms: int,
+        kind: str,
+        time_ms: int,
+        synchronised: bool,
+        sensor: str = "",
+        channel: str = "",
+        text: str = "",
+    ) -> NodeEvent:
+        """Store an event; it gets the next sequence, which no other one ever has."""
+
+        def change(db: sqlite3.Connection) -> tuple[int, int]:
+            row = (kind, time_ms, self._boot, monotonic_ms, synchronised, sensor, channel, text)
+            sequence = db.execute(
+                "INSERT INTO events"
+                " (kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text)"
+                " VALUES (?,?,?,?,?,?,?,?)",
+                row,
+            ).lastrowid
+            assert sequence is not None
+            excess = max(0, self.count + 1 - self._most)
+            if excess:
+                db.execute(
+                    "DELETE FROM events WHERE sequence IN"
+                    " (SELECT sequence FROM events ORDER BY sequence LIMIT ?)",
+                    (excess,),
+                )
+                db.execute(
+                    "UPDATE meta SET value = ? WHERE key = 'events_dropped'",
+                    (self.dropped + excess,),
+                )
+            return sequence, excess
+
+        with self._writer:
+            sequence, excess = self._change(change)
+            self.count += 1 - excess
+            self.dropped += excess
+        return NodeEvent(sequence, kind, time_ms, synchronised, sensor, channel, text)
+
+    def waiting(self, after: int, most: int) -> list[NodeEvent]:
+        """The first `most` events with a sequence above `after`, ascending."""
+        if not self.count:
+            return []
+        with self._writer:
+            try:
+                rows = self._database().execute(
+                    f"SELECT {FIELDS} FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
+                    (after, most),
+                )
+                return [NodeEvent(row[0], row[1], row[2], bool(row[3]), *row[4:]) for row in rows]
+            except sqlite3.Error as error:
+                raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    def remove(self, sequences: Iterable[int]) -> None:
+        """Forget events that the master has; unknown ones are none."""
+        found = [(sequence,) for sequence in sequences]
+        with self._writer:
+            self.count -= self._change(
+                lambda db: db.executemany("DELETE FROM events WHERE sequence = ?", found).rowcount
+            )
+
+    def move(self, db: sqlite3.Connection, correction: Correction) -> None:
+        """Move the wall times of this boot's events, in the open transaction."""
+        rows = db.execute(
+            "SELECT sequence, monotonic_ms FROM events WHERE boot = ? AND monotonic_ms >= ?"
+            " AND monotonic_ms < ? AND (? OR NOT synchronised)",
+            (
+                self._boot,
+                correction.since_monotonic_ms,
+                correction.until_monotonic_ms,
+                correction.every,
+            ),
+        ).fetchall()
+        db.executemany(
+            "UPDATE events SET time_ms = ?, synchronised = ? WHERE sequence = ?",
+            [
+                (monotonic_ms + correction.offset_ms(monotonic_ms), correction.synchronised, number)
+                for number, monotonic_ms in rows
+            ],
+        )
+
+    def _change(self, change: Callable[[sqlite3.Connection], Found]) -> Found:
+        try:
+            db = self._database()
+            with transaction(db):
+                return change(db)
+        except sqlite3.Error as error:
+            raise HistoryError(f"history {self._path}: events: not written: {error}") from None

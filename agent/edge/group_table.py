@@ -1,0 +1,208 @@
+"""Row groups in the history's file: what goes in, what is dropped, moved and put in quarantine."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agent import database
+from agent.edge.history_file import MOST_QUARANTINED, ROW, connect_to_read, row_crc, row_problem
+from agent.edge.pieces import STATISTICS, Piece, encode, statistics_of
+
+if TYPE_CHECKING:
+    from agent.edge.timebase import Correction
+
+# The columns of numbers that are looked at before the start is over; the newest come first.
+CHECKED_COLUMNS: Final = 16 << 20
+INSERT: Final = f"INSERT INTO groups ({ROW}, crc) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+INSERT_COLUMNS: Final = "INSERT INTO columns (sequence, crc, data) VALUES (?, ?, ?)"
+
+
+class Complete(NamedTuple):
+    """A group that grows no more; `piece` has all of it, with the times that its boot gave."""
+
+    sequence: int
+    sensor: str
+    boot: str
+    first_monotonic_ms: int
+    last_monotonic_ms: int
+    synchronised: bool
+    piece: Piece
+
+
+def insert(db: sqlite3.Connection, group: Complete) -> None:
+    """Store a group, in the open transaction."""
+    layout, data = encode(group.piece)
+    found = [
+        statistics_of(column, group.piece.quality.get(name))
+        for name, column in group.piece.values.items()
+    ]
+    row = (
+        group.sequence,
+        group.sensor,
+        len(group.piece),
+        group.piece.first_ms,
+        group.piece.last_ms,
+        0,
+        group.boot,
+        group.first_monotonic_ms,
+        group.last_monotonic_ms,
+        int(group.synchronised),
+        layout,
+        b"".join([STATISTICS.pack(*each) for each in found]),
+    )
+    db.execute(INSERT, (*row, row_crc(row)))
+    db.execute(INSERT_COLUMNS, (group.sequence, zlib.crc32(data), data))
+
+
+def insert_new(db: sqlite3.Connection, group: Complete) -> None:
+    """Store a group unless it is there, as a whole or as its beginning."""
+    if not db.execute(
+        "SELECT 1 FROM groups WHERE sequence <= ? AND sequence + count > ?"
+        " ORDER BY sequence DESC LIMIT 1",
+        (group.sequence, group.sequence),
+    ).fetchone():
+        insert(db, group)
+
+
+def latest_ms(db: sqlite3.Connection) -> int | None:
+    """Time of the latest reading, None if there is none."""
+    found: int | None = db.execute("SELECT max(last_ms) FROM groups").fetchone()[0]
+    return found
+
+
+def drop_old(
+    db: sqlite3.Connection, boot: str, monotonic_ms: int, time_ms: int, retention_ms: int
+) -> None:
+    """Drop groups by age. Those of this boot age by the monotonic clock, so that a jump of the
+    wall clock drops none of them."""
+    _drop(
+        db,
+        db.execute(
+            "SELECT sequence FROM groups WHERE CASE WHEN boot = ? THEN last_monotonic_ms < ?"
+            " ELSE last_ms < ? END",
+            (boot, monotonic_ms - retention_ms, time_ms - retention_ms),
+        ).fetchall(),
+    )
+
+
+def drop_beyond(db: sqlite3.Connection, most_bytes: int) -> None:
+    """Drop the groups that were begun first until the pages in use are no more than that."""
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    while _used_pages(db) * page_bytes > most_bytes:
+        oldest = db.execute("SELECT sequence FROM groups ORDER BY sequence LIMIT 1").fetchall()
+        if not oldest:
+            return
+        _drop(db, oldest)
+
+
+def _used_pages(db: sqlite3.Connection) -> int:
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    return int(pages) - int(free)
+
+
+def _drop(db: sqlite3.Connection, sequences: list[tuple[int]]) -> None:
+    db.executemany("DELETE FROM columns WHERE sequence = ?", sequences)
+    db.executemany("DELETE FROM groups WHERE sequence = ?", sequences)
+
+
+def move(db: sqlite3.Connection, boot: str, correction: Correction) -> None:
+    """Move the groups of `boot` that a correction is for, in the open transaction."""
+    rows = db.execute(
+        f"SELECT {ROW} FROM groups WHERE boot = ? AND first_monotonic_ms >= ?"  # noqa: S608 - a constant
+        " AND first_monotonic_ms < ? AND (? OR NOT synchronised)",
+        (boot, correction.since_monotonic_ms, correction.until_monotonic_ms, correction.every),
+    ).fetchall()
+    moved = []
+    for row in rows:
+        by_ms = correction.offset_ms(row[7]) - (row[3] - row[7])
+        times = (row[3] + by_ms, row[4] + by_ms, row[5] + by_ms)
+        later = (*row[:3], *times, *row[6:9], int(correction.synchronised), *row[10:])
+        moved.append((*times, correction.synchronised, row_crc(later), row[0]))
+    db.executemany(
+        "UPDATE groups SET first_ms = ?, last_ms = ?, shift_ms = ?, synchronised = ?, crc = ?"
+        " WHERE sequence = ?",
+        moved,
+    )
+
+
+def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
+    """Groups that are damaged: (sequence, why). All rows are looked at, and the newest columns."""
+    found = []
+    room = CHECKED_COLUMNS
+    query = f"SELECT {ROW}, crc FROM groups ORDER BY sequence DESC"  # noqa: S608 - a constant
+    for *fields, crc in db.execute(query):
+        row = tuple(fields)
+        problem = row_problem(row, crc)
+        if not problem and room > 0:
+            columns = db.execute("SELECT crc, data FROM columns WHERE sequence = ?", row[:1])
+            stored = columns.fetchone()
+            problem = columns_problem(stored)
+            room -= len(stored[1]) if stored else 0
+        if problem:
+            found.append((row[0], problem))
+    return found
+
+
+def columns_problem(stored: tuple[int, bytes] | None) -> str:
+    """What is wrong with a row of `columns`, (crc, data), or ""."""
+    if stored is None:
+        return "its columns are missing"
+    return "" if zlib.crc32(stored[1]) == stored[0] else "the checksum of its columns is wrong"
+
+
+def quarantine(db: sqlite3.Connection, found: Iterable[tuple[int, str]]) -> None:
+    """Move damaged groups out of the way, in the open transaction; only the latest are kept."""
+    for sequence, reason in found:
+        db.execute(
+            "INSERT OR REPLACE INTO quarantine (sequence, reason, layout, statistics, data)"
+            " SELECT groups.sequence, ?, layout, statistics, data"
+            " FROM groups LEFT JOIN columns USING (sequence) WHERE groups.sequence = ?",
+            (reason, sequence),
+        )
+        _drop(db, [(sequence,)])
+    db.execute(
+        "DELETE FROM quarantine WHERE sequence NOT IN"
+        " (SELECT sequence FROM quarantine ORDER BY sequence DESC LIMIT ?)",
+        (MOST_QUARANTINED,),
+    )
+
+
+def salvage(db: sqlite3.Connection, aside: str) -> int:
+    """Copy what still passes its checks out of a broken file, in the open transaction; the number
+    of readings. What the file raises ends the search, not the start."""
+    readings = 0
+    try:
+        old = connect_to_read(aside)
+    except database.DAMAGE:
+        return 0
+    for order in ("ASC", "DESC"):  # from both sides of a page that cannot be read
+        try:
+            query = f"SELECT {ROW}, crc FROM groups ORDER BY sequence {order}"  # noqa: S608 - constants
+            for *fields, crc in old.execute(query):
+                readings += _take_over(db, old, tuple(fields), crc)
+        except database.DAMAGE:
+            continue
+        break
+    old.close()
+    return readings
+
+
+def _take_over(
+    db: sqlite3.Connection, old: sqlite3.Connection, row: tuple[Any, ...], crc: int
+) -> int:
+    known = db.execute("SELECT 1 FROM groups WHERE sequence = ?", row[:1]).fetchone()
+    if known or row_problem(row, crc):
+        return 0
+    try:
+        stored = old.execute("SELECT crc, data FROM columns WHERE sequence = ?", row[:1]).fetchone()
+    except database.DAMAGE:
+        return 0
+    if columns_problem(stored):
+        return 0
+    db.execute(INSERT, (*row, crc))
+    db.execute(INSERT_COLUMNS, (row[0], *stored))
+    return int(row[2])
