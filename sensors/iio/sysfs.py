@@ -20,7 +20,7 @@ FOLDER: Final = "/sys/bus/iio/devices"
 
 class Kind(NamedTuple):
     """A quantity that an IIO device may give: how its files begin, the channel that it becomes,
-    and the ABI's units in one of the channel's."""
+    and how many of the ABI's units are one of the channel's."""
 
     files: str
     channel: Channel
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 KINDS: Final = (
     Kind("in_temp", Channel("temperature", "celsius", -40.0, 125.0), 1000.0),
     Kind("in_humidityrelative", Channel("humidity", "percent", 0.0, 100.0), 1000.0),
-    Kind("in_pressure", Channel("pressure", "kilopascal", 30.0, 125.0), 1.0),
+    Kind("in_pressure", Channel("pressure", "hectopascal", 300.0, 1250.0), 0.1),
 )
 
 
