@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sensors.base import ChecksumError, Options, Reading, SensorError
-from sensors.dht.models import MODELS
-from sensors.dht.pace import TRIES
+from sensors.dht.models import MODELS, TRIES
 from sensors.dht.process import Process
 from sensors.dht.protocol import Failed, Job, Measured, Unusable, decode
 from sensors.dht.supervisor import (

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from sensors.base import Channel
 
+TRIES: Final = 6  # starts in one interval between two reads, at most
+
 
 class Model(NamedTuple):
     """A kind of sensor: two starts of it are at least `rule_s` apart, and the first is as long

@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import floor
 from typing import Final
 
-TRIES: Final = 6  # starts in one interval, at most
+from sensors.dht.models import TRIES
+
 FRESH: Final = 4  # rules between two starts, at most: silence may swallow some in between
 USUAL_S: Final = 0.5  # a start takes no longer, unless the processor was busy elsewhere
 

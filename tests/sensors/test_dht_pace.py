@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensors.dht.pace import FRESH, TRIES, USUAL_S, Pace
+from sensors.dht.models import TRIES
+from sensors.dht.pace import FRESH, USUAL_S, Pace
 from sensors.dht.protocol import (
     MAX_LINE,
     Failed,
