@@ -11,6 +11,7 @@
  * TORTURE_LOG      the log; appended to
  * TORTURE_CONTROL  the page; see struct control
  * TORTURE_BOOT     a file to be read for the kernel's boot id
+ * TORTURE_RANDOM   a file to be read for /dev/urandom, which SQLite draws its salts from
  *
  * Left out: files named …-shm, which SQLite maps and which carry nothing across a power cut
  * (faults hit them all the same); descriptors that were duplicated or opened relative to another.
@@ -167,8 +168,9 @@ static int open_watched(const char *path, int flags, mode_t mode, uint8_t watch)
 }
 
 static int open_any(const char *path, int flags, mode_t mode) {
-    const char *boot = getenv("TORTURE_BOOT");
+    const char *boot = getenv("TORTURE_BOOT"), *drawn = getenv("TORTURE_RANDOM");
     if (boot && path && !strcmp(path, "/proc/sys/kernel/random/boot_id")) path = boot;
+    if (drawn && path && !strcmp(path, "/dev/urandom")) path = drawn;
     uint8_t watch = watch_of(path);
     if (watch) return open_watched(path, flags, mode, watch);
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);

@@ -113,7 +113,7 @@ class Control:
 
 
 def environment(
-    recorder: str, folder: str, log: str, control: str = "", boot: str = ""
+    recorder: str, folder: str, log: str, *, control: str = "", boot: str = "", random: str = ""
 ) -> dict[str, str]:
     """The environment of a process whose changes in `folder` are to be recorded in `log`."""
     given = dict(os.environ)
@@ -121,6 +121,7 @@ def environment(
     given |= {"TORTURE_LOG": log}
     given |= {"TORTURE_CONTROL": control} if control else {}
     given |= {"TORTURE_BOOT": boot} if boot else {}
+    given |= {"TORTURE_RANDOM": random} if random else {}
     return given
 
 

@@ -54,7 +54,7 @@ def run(
     log.unlink(missing_ok=True)
     done = subprocess.run(
         [sys.executable, "-c", program, disk],
-        env=recording.environment(recorder, str(disk), str(log), control, boot),
+        env=recording.environment(recorder, str(disk), str(log), control=control, boot=boot),
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -1,0 +1,51 @@
+"""The short version of the power-cut campaign (`make torture` is the full one), and proof that it
+finds a history that lies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.torture import campaign
+from tests.torture.agents import chain
+from tests.torture.campaign import Job, Outcome
+from tests.torture.cuts import cuts, images, judged, played
+from tests.torture.report import NEVER
+
+
+@pytest.mark.parametrize("job", [Job("cuts", 7), Job("cuts", 8), Job("faults", 7)], ids=str)
+def test_nothing_acknowledged_is_lost(job: Job, recorder: str) -> None:
+    outcome = campaign.perform(job, recorder)
+    assert outcome.wrong == []
+    assert not any(outcome.counts[name] for name in NEVER)
+    assert campaign.images_in(outcome.counts) == campaign.CUTS
+    assert outcome.counts["with unsynced changes"] > campaign.CUTS // 4
+    assert outcome.counts["acknowledged readings held against images"] > 1_000
+
+
+def test_the_agent_starts_on_what_a_power_cut_left(recorder: str) -> None:
+    verdicts = list(chain(recorder, 3, 3))
+    assert [verdict.wrong for verdict in verdicts] == [[]] * 3
+    assert sum(verdict.acknowledged for verdict in verdicts) > 0
+
+
+@pytest.mark.parametrize("lie", ["off", "early"])
+def test_a_history_that_lies_is_found(lie: str, recorder: str, tmp_path: Path) -> None:
+    recorded = played(recorder, 5, campaign.LENGTH, lie=lie)
+    wanted = cuts(5, range(campaign.CUTS), recorded.log)
+    found = [judged(image, recorded, tmp_path / "disk") for image in images(recorded, wanted)]
+    assert any("LOST" in line for lines in found for line in lines)
+
+
+def test_an_image_is_a_function_of_seed_and_number(recorder: str) -> None:
+    made = []
+    for _ in range(2):
+        recorded = played(recorder, 9, 40)
+        wanted = cuts(9, range(20), recorded.log)
+        made.append([image.files.keys() for image in images(recorded, wanted)])
+    assert made[0] == made[1]
+    outcome = Outcome(Counter(), [])
+    campaign.scripted(Job("cuts", 9), recorder, outcome, only=3)
+    assert campaign.images_in(outcome.counts) == 1
