@@ -1,11 +1,11 @@
-"""How `sensors/dht/testdata/pulses.csv` was made: from the data sheets, not from a sensor.
+"""How `sensors/dht/fixtures/pulses.csv` was made: from the data sheets, not from a sensor.
 
 A frame is 40 bits: humidity, temperature, and the sum of their four bytes. Each bit is a low pulse
 of about 50 µs and a high one, of about 27 µs for 0 and 70 µs for 1 (AM2302 manual, table 6). Before
 the frame the sensor answers with 80 µs low and 80 µs high; after it, it lets go of the line with
 one more low. adafruit_dht keeps the last 81 pulses that it saw.
 
-    .venv/bin/python -m tests.sensors.dht_frames > sensors/dht/testdata/pulses.csv
+    .venv/bin/python -m tests.sensors.dht_frames > sensors/dht/fixtures/pulses.csv
 """
 
 from __future__ import annotations

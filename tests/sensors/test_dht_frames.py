@@ -15,12 +15,12 @@ from sensors.base import ChecksumError, SensorError
 from sensors.dht.adafruit import CLASSES, Adafruit
 from tests.sensors import dht_frames
 
-TESTDATA = Path(dht.__file__).parent / "testdata"
+FIXTURES = Path(dht.__file__).parent / "fixtures"
 ERRORS = {"checksum": ChecksumError, "no_response": SensorError}
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    with (TESTDATA / name).open(newline="") as file:
+    with (FIXTURES / name).open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -38,7 +38,7 @@ def played(model: str, pulses: list[int]) -> Adafruit:
 PULSES = {row["name"]: row for row in rows("pulses.csv")}
 
 
-@pytest.mark.parametrize("row", rows("expected.csv"), ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", rows("golden.csv"), ids=lambda row: row["name"])
 def test_a_train_gives_what_is_expected(row: dict[str, str]) -> None:
     train = PULSES[row["name"]]
     sensor = played(train["model"], list(map(int, train["pulses_us"].split())))
@@ -51,11 +51,11 @@ def test_a_train_gives_what_is_expected(row: dict[str, str]) -> None:
 
 
 def test_every_train_has_its_expectation() -> None:
-    assert list(PULSES) == [row["name"] for row in rows("expected.csv")]
+    assert list(PULSES) == [row["name"] for row in rows("golden.csv")]
 
 
 def test_the_trains_are_made_as_it_says() -> None:
-    assert (TESTDATA / "pulses.csv").read_text().splitlines() == dht_frames.lines()
+    assert (FIXTURES / "pulses.csv").read_text().splitlines() == dht_frames.lines()
 
 
 def test_nothing_is_repeated_within_two_seconds() -> None:
