@@ -43,7 +43,7 @@ class Faults:
     @property
     def open(self) -> tuple[bool, ...]:
         """Whether a fault is there, by channel."""
-        return tuple([episode.open for episode in self._episodes])
+        return tuple([episodes.fault is not None for episodes in self._episodes])
 
     def follow(self, moment: Moment, sample: Sample) -> None:
         """Take in the next reading."""
