@@ -13,6 +13,7 @@ from sensors.dht.protocol import Job
 
 CLASSES: Final = {"dht11": "DHT11", "dht22": "DHT22", "am2302": "DHT22"}
 DEVICES: Final = "/dev"
+TWOS_COMPLEMENT: Final = -3000.0  # °C: colder is a small negative number read the wrong way
 # The library tells these apart by text alone.
 DAMAGED: Final = ("Checksum", "full buffer", "unplausible")
 
@@ -47,6 +48,9 @@ class Adafruit:
         if temperature == 0 == humidity:
             # Forty zeros pass the checksum; a train that lost its first edge is read as that.
             raise ChecksumError("an empty frame, 0 °C and 0 %")
+        if temperature < TWOS_COMPLEMENT:
+            # A copy of the DHT22: the library took the upper bit for a sign alone.
+            temperature = round(-temperature - 3276.8, 1)
         return float(temperature), float(humidity)
 
     def power(self, *, on: bool) -> None:

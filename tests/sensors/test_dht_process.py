@@ -288,6 +288,14 @@ def test_closing_ends_the_reader_and_its_children(
         os.waitpid(-1, os.WNOHANG)
 
 
+def test_a_reader_that_dies_leaves_no_children(opened: Opener, tmp_path: Path) -> None:
+    numbers = tmp_path / "child"
+    driver = opened("die", factory="open_with_child", child=str(numbers))
+    child = os.pidfd_open(int(numbers.read_text()))
+    until(driver, says("ended with status 7"))
+    assert gone(child)
+
+
 @pytest.mark.parametrize("script", ["value", "hang", "stubborn"])
 def test_a_killed_agent_takes_its_reader_along(script: str, tmp_path: Path) -> None:
     """One that hangs takes the two seconds that it has for a clean end."""
