@@ -197,7 +197,7 @@ def other_rooms(recording: Recording, faults: list[Fault]) -> bytes:
         fault.room
         for fault in faults
         if fault.channel in {"all", "temperature", "humidity"}
-        and not (fault.kind == "gap" and fault.start <= common[0] and fault.end >= common[1])
+        and max(abs(fault.start - common[0]), abs(fault.end - common[1])) > AROUND_MINUTES
     }
     file = io.StringIO()
     lines = csv.writer(file, lineterminator="\n")
