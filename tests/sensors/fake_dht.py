@@ -86,6 +86,20 @@ def open_with_child(job: Job) -> FakeSensor:
     return FakeSensor(job)
 
 
+def open_played(job: Job) -> FakeSensor:
+    """The words are names of pulse trains."""
+    from tests.sensors.dht_frames import BYTES, played, seen
+
+    class Played(FakeSensor):
+        def measure(self) -> tuple[float, float]:
+            word = self._words[min(self._starts, len(self._words) - 1)]
+            self._starts += 1
+            model, frame = BYTES[word]
+            return played(model, seen(word, frame)).measure()
+
+    return Played(job)
+
+
 def refuse(job: Job) -> FakeSensor:
     raise SensorError("no pin D44; did you mean D4?")
 

@@ -7,13 +7,13 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import adafruit_dht
 import pytest
 
 from sensors import dht
 from sensors.base import ChecksumError, SensorError
-from sensors.dht.adafruit import CLASSES, Adafruit
+from sensors.dht.adafruit import Adafruit
 from tests.sensors import dht_frames
+from tests.sensors.dht_frames import played
 
 FIXTURES = Path(dht.__file__).parent / "fixtures"
 ERRORS = {"checksum": ChecksumError, "no_response": SensorError}
@@ -22,17 +22,6 @@ ERRORS = {"checksum": ChecksumError, "no_response": SensorError}
 def rows(name: str) -> list[dict[str, str]]:
     with (FIXTURES / name).open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def played(model: str, pulses: list[int]) -> Adafruit:
-    """A sensor of the library's class whose line gave `pulses`."""
-    library: Any = getattr(adafruit_dht, CLASSES[model])
-
-    class Played(library):  # type: ignore[misc]
-        def _get_pulses_bitbang(self) -> array.array[int]:
-            return array.array("H", pulses)
-
-    return Adafruit(Played, None, use_pulseio=False, power=None)
 
 
 PULSES = {row["name"]: row for row in rows("pulses.csv")}
