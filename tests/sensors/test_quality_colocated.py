@@ -83,7 +83,7 @@ def test_a_wild_first_reading_is_no_drift():
 
 def test_near_the_bound_the_flag_does_not_flicker():
     """Once flagged at 1.5, it takes less than 80 % of that to be good again."""
-    for back, stays in ((1.3, True), (1.0, False)):
+    for back, stays in ((1.4, True), (1.0, False)):
 
         def values(time_s, back=back):
             off = 0.0 if time_s < 2 * DAY_S else 2.0 if time_s < 4 * DAY_S else back
