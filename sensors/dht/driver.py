@@ -85,6 +85,8 @@ class DhtDriver:
         lines, self._lines = self._lines, []
         measured = [line for line in lines if isinstance(line, Measured)]
         if measured:
+            if self._supervisor.state is State.RUNNING:
+                self._trouble = "nothing new since the value before"
             at_ms, values = measured[-1]
             return Reading(values, age_ms=max(0, round(time.monotonic() * 1000) - at_ms))
         damaged = any(isinstance(line, Failed) and line.damaged for line in lines)

@@ -155,6 +155,14 @@ def test_the_same_value_is_never_given_twice(opened: Opener) -> None:
     assert not isinstance(at_once(driver), Reading)
 
 
+def test_between_two_values_there_is_nothing_new(opened: Opener) -> None:
+    driver = opened("value,value,hang")
+    until(driver, is_value)
+    error = at_once(driver)
+    assert type(error) is SensorError
+    assert says("nothing new since the value before")(error)
+
+
 def test_trains_of_pulses_pass_the_library_and_the_pipe(opened: Opener) -> None:
     driver = opened("manual,manual,half_a_frame", factory="open_played")
     seen = [until(driver, is_value), until(driver, says("full buffer was not returned"))]
@@ -192,7 +200,7 @@ def test_an_unusable_sensor_is_refused_at_once_and_leaves_nothing(opened: Opener
 
 def test_a_reader_that_dies_is_started_again_after_a_pause(opened: Opener, clock: Clock) -> None:
     driver = opened("value,value,die")
-    first = driver.reader
+    first, descriptors = driver.reader, len(list(Path("/proc/self/fd").iterdir()))
     error = until(driver, says("ended with status 7"))
     assert "started again in 1 s" in str(error)
     assert driver.reader is None
@@ -202,6 +210,7 @@ def test_a_reader_that_dies_is_started_again_after_a_pause(opened: Opener, clock
     assert driver.restarts == 1
     assert driver.reader not in {first, None}
     until(driver, is_value)
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_a_reader_that_ends_without_a_word_keeps_nobody_from_starting(opened: Opener) -> None:
