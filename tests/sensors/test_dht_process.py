@@ -155,6 +155,16 @@ def test_the_same_value_is_never_given_twice(opened: Opener) -> None:
     assert not isinstance(at_once(driver), Reading)
 
 
+def test_of_several_values_the_newest_is_given(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = opened("value")
+    at_once(driver)
+    lines = [b"measured 1 20.0 50.0", b"damaged Checksum", b"measured 2 21.0 51.0", b"silent No"]
+    monkeypatch.setattr(driver._process, "lines", lambda: lines)
+    assert driver.read().values == (21.0, 51.0)
+
+
 def test_between_two_values_there_is_nothing_new(opened: Opener) -> None:
     driver = opened("value,value,hang")
     until(driver, is_value)
