@@ -170,7 +170,7 @@ class Link:
             self._heard_at = now
         instructions = action(self, event, now)
         if joined and self.state is not State.JOINED:
-            instructions.append(Cut())
+            return [Cut(), *instructions]
         return instructions
 
     # --- actions ---

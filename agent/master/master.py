@@ -15,6 +15,7 @@ from agent.market.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
+from agent.master.event_plane import EventPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -96,6 +97,7 @@ class Master:
         self._task_plane = TaskPlane(
             board, self._iad, self._task_scheduler, self._query_scheduler, self._public, nodes
         )
+        self._events = EventPlane(board, self._iad, self._records, self._state, time.time)
         self._standing = StandingPlane(
             board, config, self._state, self._public, self._query_scheduler, time.time
         )
@@ -189,6 +191,7 @@ class Master:
             counters=self._query_scheduler.counters
             | self._task_scheduler.counters
             | self._standing.counters
+            | self._events.counters
             | self._pods.counters
             | {
                 "malformed_frames": sum(part.malformed for part in readers if part is not None),
@@ -231,5 +234,7 @@ def _schedulers(
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
         first_subtask_id=secrets.randbits(31) << 20,
+        # Without records there is nowhere to keep them: they wait at the nodes.
+        takes_events=bool(config.records.directory),
     )
     return queries, tasks

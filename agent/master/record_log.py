@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,7 +22,8 @@ class RecordLog:
     """Appends records to ``current.jsonl``; a full file becomes ``records-<n>.jsonl``.
 
     A record waits at most `flush_s` seconds in memory. A disk that refuses a batch costs that
-    batch, one line on stderr and `lost`: serving goes on.
+    batch, one line on stderr and `lost`: serving goes on. What is written through instead is on
+    stable storage or not there at all.
     """
 
     def __init__(
@@ -39,6 +42,9 @@ class RecordLog:
         directory.mkdir(parents=True, exist_ok=True)
         self._number = max((int(p.stem.split("-")[1]) for p in self._closed_files()), default=0)
         self._torn = True
+        self._good_bytes: int | None = None  # of a file that could not be cut back yet
+        self._entered = False  # the current file's name is on stable storage
+        self._refusing = False
         try:
             self._end_torn_line()
         except OSError as error:
@@ -74,27 +80,94 @@ class RecordLog:
         if not self._batch:
             return
         batch, self._batch = self._batch, []
-        current = self._directory / CURRENT
         try:
-            if self._torn:
-                self._end_torn_line()
-            with current.open("ab") as file:
-                file.write(self._encode(batch))
-                size = file.tell()
+            size = self._write(self._encode(batch), sync=False)
         except OSError as error:
-            # A disk that is full may have taken a part.
-            self._torn = True
             self.lost += len(batch)
+            current = self._directory / CURRENT
             self._report(f"records: {len(batch)} not written to {current}: {error.strerror}\n")
             return
-        if size >= self._config.rotate_bytes:
-            try:
-                self._rotate(current)
-            except OSError as error:
-                self._report(f"records: {current} stays open: {error.strerror}\n")
+        self._rotate_when_full(size)
+
+    def write_through(self, records: Sequence[AnyRecord]) -> bool:
+        """Write what waits, then these; whether these are on stable storage. If not, the file has
+        none of them, and the first such refusal in a row is one line on stderr."""
+        self.flush()
+        try:
+            size = self._write(self._encode(records), sync=True)
+        except OSError as error:
+            if not self._refusing:
+                current = self._directory / CURRENT
+                self._report(f"records: {current} takes no events now: {error.strerror}\n")
+            self._refusing = True
+            return False
+        self._refusing = False
+        self._rotate_when_full(size)
+        return True
+
+    def _write(self, data: bytes, *, sync: bool) -> int:
+        """Append all of `data`, or nothing and OSError; the size of the file after it."""
+        current = self._directory / CURRENT
+        if self._good_bytes is not None:
+            self._cut_back(current, self._good_bytes)
+        if self._torn:
+            self._end_torn_line()
+        before = current.stat().st_size if current.exists() else 0
+        try:
+            with current.open("ab") as file:
+                file.write(data)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            if sync and not self._entered:
+                _sync(self._directory)
+                self._entered = True
+        except OSError:
+            # A disk that is full may have taken a part.
+            self._torn = True
+            with suppress(OSError):
+                self._cut_back(current, before)
+            raise
+        return before + len(data)
+
+    def _cut_back(self, current: Path, size: int) -> None:
+        self._good_bytes = size
+        if current.exists():
+            os.truncate(current, size)
+        self._good_bytes = None
+
+    def _rotate_when_full(self, size: int) -> None:
+        if size < self._config.rotate_bytes:
+            return
+        current = self._directory / CURRENT
+        try:
+            self._rotate(current)
+        except OSError as error:
+            self._report(f"records: {current} stays open: {error.strerror}\n")
+
+    def recent(self, kind: str) -> Iterator[bytes]:
+        """The lines of that kind in the current file and the one before, put on stable storage
+        first: what was written last, by a process that may have been killed. OSError."""
+        mark = b'"record":"%s"' % kind.encode()
+        for path in [*self._closed_files()[-1:], self._directory / CURRENT]:
+            if path.exists():
+                _sync(path)
+                for line in path.read_bytes().splitlines():
+                    if mark in line:
+                        yield line
 
     def _rotate(self, current: Path) -> None:
         self._number += 1
+        self._entered = False
         current.rename(self._directory / f"records-{self._number:0{NUMBER_DIGITS}d}.jsonl")
         for old in self._closed_files()[: -self._config.keep_files]:
             old.unlink()
+
+
+def _sync(path: Path) -> None:
+    """Put a file, or a folder's names, on stable storage."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

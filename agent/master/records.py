@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.board import Board
@@ -29,6 +29,11 @@ class Records:
         return self._log.lost if self._log else 0
 
     @property
+    def are_kept(self) -> bool:
+        """Whether there is a log."""
+        return self._log is not None
+
+    @property
     def next_due(self) -> float | None:
         """When the log wants to be flushed."""
         return self._log.next_flush if self._log else None
@@ -41,6 +46,21 @@ class Records:
     def tell(self, listener: Callable[[AnyRecord, float], None]) -> None:
         """Call `listener(record, now)` for every record."""
         self._listeners.append(listener)
+
+    def write_through(self, records: Sequence[AnyRecord]) -> bool:
+        """Put these on stable storage now; whether that succeeded. If not, the log has none of
+        them. It takes as long as the disk does."""
+        if self._log is None or not self._log.write_through(records):
+            return False
+        now = self._board.clock()
+        for record in records:
+            for listener in self._listeners:
+                listener(record, now)
+        return True
+
+    def recent(self, kind: str) -> Iterable[bytes]:
+        """Lines of that kind that were written last, on stable storage; OSError."""
+        return self._log.recent(kind) if self._log else ()
 
     def close(self) -> None:
         """Write what waits."""

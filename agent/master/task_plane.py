@@ -7,6 +7,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import Here
 from agent.master.request_plane import Origin
 from agent.scheduling.events import (
+    EventsArrived,
     NodeAlive,
     NodeJoined,
     NodeLeft,
@@ -28,6 +29,7 @@ from agent.wire.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    NodeEvents,
     NodeMessage,
     PodsSet,
     Rejected,
@@ -128,7 +130,7 @@ class TaskPlane:
 
     def _node_event(
         self, identity: bytes, message: NodeMessage
-    ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | SubtaskReturned:
+    ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | EventsArrived | SubtaskReturned:
         match message:
             case SubtaskResult():
                 return SubtaskReturned(identity, message)
@@ -141,3 +143,5 @@ class TaskPlane:
                 return NodeLeft(identity, message.incarnation)
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
+            case NodeEvents():
+                return EventsArrived(identity, message)

@@ -12,6 +12,7 @@ from agent.wire.messages import (
     Answer,
     Hello,
     MasterMessage,
+    NodeEvents,
     Query,
     SubtaskResult,
     Task,
@@ -124,6 +125,15 @@ class NodeLeft(_Struct, frozen=True):
     incarnation: str
 
 
+class EventsArrived(_Struct, frozen=True):
+    peer: Peer
+    message: NodeEvents
+
+    @property
+    def incarnation(self) -> str:
+        return self.message.incarnation
+
+
 class SubtaskReturned(_Struct, frozen=True):
     peer: Peer
     result: SubtaskResult
@@ -141,6 +151,7 @@ TaskEvent = (
     | NodeLeft
     | NodePods
     | PodsWanted
+    | EventsArrived
     | SubtaskReturned
     | PolicyChanged
     | ServiceChanged
@@ -178,8 +189,18 @@ class SendToNode(_Struct, frozen=True):
     message: MasterMessage
 
 
+class TakeEvents(_Struct, frozen=True):
+    """Put a node's events on stable storage and tell it so."""
+
+    peer: Peer
+    node: str
+    message: NodeEvents
+
+
 class WriteRecord(_Struct, frozen=True):
     record: AnyRecord
 
 
-Instruction = SendTask | SendCancel | SendAnswer | SendTaskResult | SendToNode | WriteRecord
+Instruction = (
+    SendTask | SendCancel | SendAnswer | SendTaskResult | SendToNode | TakeEvents | WriteRecord
+)

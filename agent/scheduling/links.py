@@ -8,6 +8,7 @@ from collections.abc import Callable
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.dispatch import Dispatcher
 from agent.scheduling.events import (
+    EventsArrived,
     Instruction,
     NodeAlive,
     NodeJoined,
@@ -15,6 +16,7 @@ from agent.scheduling.events import (
     NodePods,
     PodsWanted,
     SendToNode,
+    TakeEvents,
 )
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import SubtaskEntry
@@ -42,12 +44,14 @@ class Links:
         *,
         heartbeat_s: float,
         lost_after: int,
+        takes_events: bool,
     ) -> None:
         self._estimator = estimator
         self._dispatcher = dispatcher
         self._give_up = give_up
         self._heartbeat_s = heartbeat_s
         self._silence_s = heartbeat_s * lost_after
+        self._takes_events = takes_events
         self._silences: Timers[Node] = Timers()
         self._wanted_pods: dict[str, int] = {}
         self.nodes = NodeTable()
@@ -104,7 +108,8 @@ class Links:
             # Its response time will hold the cut: not an unloaded one.
             subtask.unbroken = False
         self.heard(node, now, instructions)
-        instructions.append(SendToNode(peer, Welcome(hello.incarnation, self._heartbeat_s)))
+        welcome = Welcome(hello.incarnation, self._heartbeat_s, self._takes_events)
+        instructions.append(SendToNode(peer, welcome))
         self._set_pods(node, instructions)
         self._dispatcher.serve(node, now, instructions)
         return instructions
@@ -166,7 +171,21 @@ class Links:
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def _speaking(self, event: NodeAlive | NodeLeft | NodePods) -> Node | None:
+    def events(self, event: EventsArrived, now: float) -> list[Instruction]:
+        """Things that happened at the node, which keeps them until they are taken over."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = []
+        self.heard(node, now, instructions)
+        message = event.message
+        node.events_waiting, node.events_dropped = message.backlog, message.dropped
+        if self._takes_events:
+            instructions.append(TakeEvents(event.peer, node.name, message))
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _speaking(self, event: NodeAlive | NodeLeft | NodePods | EventsArrived) -> Node | None:
         node = self.nodes.on(event.peer)
         if node is None or node.hello.incarnation != event.incarnation:
             return None

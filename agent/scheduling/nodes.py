@@ -38,8 +38,8 @@ class Node:
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "beat_s", "busy", "column", "displaced", "hello", "name", "peer", "pods", "queue",
-        "seen_s", "state", "strangers", "told_pods", "watched",
+        "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting", "hello",
+        "name", "peer", "pods", "queue", "seen_s", "state", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -56,6 +56,8 @@ class Node:
         self.seen_s = 0.0
         self.beat_s = 0.0
         self.watched = False
+        # As the node said with the events that came last.
+        self.events_waiting = self.events_dropped = 0
         # Subtasks that its pods run for a master that is gone: this one knows only their ids.
         self.strangers: set[int] = set()
         # Incarnations that a later one replaced: a second machine under the same name.
@@ -96,6 +98,8 @@ class Node:
             queued=len(self.queue),
             unloaded_samples=unloaded_samples,
             emulates=self.hello.emulates,
+            events_waiting=self.events_waiting,
+            events_dropped=self.events_dropped,
         )
 
 

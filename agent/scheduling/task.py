@@ -12,6 +12,7 @@ from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.dispatch import Dispatcher
 from agent.scheduling.evaluation import Evaluator
 from agent.scheduling.events import (
+    EventsArrived,
     Instruction,
     NodeAlive,
     NodeJoined,
@@ -64,7 +65,7 @@ class TaskScheduler:
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation,
     and decides nothing; without one they take no time. `first_subtask_id` differs from start to
     start, so that a node's result for a master that is gone is not taken for an answer to its
-    successor.
+    successor. `takes_events`: somebody carries `TakeEvents` out.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class TaskScheduler:
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
         first_subtask_id: int = 1,
+        takes_events: bool = False,
     ) -> None:
         self._iad = iad
         self._estimator = estimator
@@ -89,6 +91,7 @@ class TaskScheduler:
             self._give_up,
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
+            takes_events=takes_events,
         )
         self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
@@ -105,6 +108,7 @@ class TaskScheduler:
             NodeAlive: self._links.alive,
             NodeLeft: self._links.left,
             NodePods: self._links.pods,
+            EventsArrived: self._links.events,
             PodsWanted: self._links.pods_wanted,
             PolicyChanged: self._policy_changed,
             ServiceChanged: self._service_changed,

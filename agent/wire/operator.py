@@ -11,6 +11,7 @@ from agent.wire.base import (
     Area,
     Areas,
     Channel,
+    Count,
     Identifier,
     Message,
     Name,
@@ -32,8 +33,9 @@ class SetPolicy(Message, frozen=True, tag="set_policy"):
     policy: Policy
 
 
-class NodeStatus(Part, frozen=True):
-    """One edge node as its master sees it."""
+class NodeStatus(Part, frozen=True, omit_defaults=True):
+    """One edge node as its master sees it. `events_waiting` and `events_dropped` are what the node
+    said of its events when some came last."""
 
     node: Name
     state: Literal["live", "lost", "left"]
@@ -43,6 +45,8 @@ class NodeStatus(Part, frozen=True):
     queued: int
     unloaded_samples: int
     emulates: str
+    events_waiting: Count = 0
+    events_dropped: Count = 0
 
 
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):

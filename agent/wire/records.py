@@ -1,4 +1,5 @@
-"""Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7.
+"""Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7, and per
+event of an edge node.
 
 Every `*_ms` that is not a budget, a duration named so, or `wall_ms` is counted from the record's
 own start (`received`), on the master's monotonic clock. A time that never came is null.
@@ -99,6 +100,25 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
     demoted: bool = False
 
 
-AnyRecord = QueryRecord | TaskRecord | SubtaskRecord
+class NodeEventRecord(Record, frozen=True, tag="node_event"):
+    """Something that happened at an edge node, such as a sensor's fault that began; written once,
+    however often the node sends it (docs/events.md).
+
+    The event is (`node`, `history`, `sequence`). `time_ms` is when it happened, by the node's wall
+    clock, which was `synchronised` or not; the record's own start is when it was received.
+    """
+
+    node: str
+    history: str
+    sequence: int
+    kind: str
+    time_ms: int
+    synchronised: bool
+    sensor: str
+    channel: str
+    text: str
+
+
+AnyRecord = QueryRecord | TaskRecord | SubtaskRecord | NodeEventRecord
 
 decode_record = msgspec.json.Decoder(AnyRecord).decode

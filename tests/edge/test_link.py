@@ -93,7 +93,7 @@ def test_a_silent_master_is_left_after_three_heartbeats_and_greeted_again() -> N
         assert link.handle(Tick(), now) == [Send(Heartbeat("here", ()))]
     assert link.handle(Tick(), 3.89) == []
     instructions = link.handle(Tick(), 3.9)
-    assert kinds(instructions) == [Close, Report, Cut]
+    assert kinds(instructions) == [Cut, Close, Report]
     assert link.state is State.WAITING
     assert link.wake_at == pytest.approx(3.9 + FIRST_S * 0.75)
     assert link.handle(Tick(), link.wake_at) == [Open(), Send(HELLO)]
@@ -138,7 +138,7 @@ def test_a_rejected_hello_is_retried_slowly_and_a_welcome_forgives() -> None:
 
 def test_a_rejection_after_the_welcome_greets_again_soon() -> None:
     link = joined()
-    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Close, Report, Cut]
+    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Cut, Close, Report]
     assert link.wake_at <= 1.0 + FIRST_S
 
 
@@ -192,7 +192,7 @@ def test_what_finishes_while_the_link_is_cut_is_sent_after_the_welcome() -> None
 def test_a_master_that_forgot_the_node_gets_a_hello_on_the_same_link() -> None:
     link = joined()
     link.handle(subtask(7), 0.1)
-    assert link.handle(HelloWanted(), 0.2) == [hello(7), Cut()]
+    assert link.handle(HelloWanted(), 0.2) == [Cut(), hello(7)]
     assert link.state is State.GREETING
     # A second frame was answered too, before the hello was there: one hello is enough.
     assert link.handle(HelloWanted(), 0.2) == []
@@ -214,7 +214,7 @@ def test_two_subtasks_of_one_number_never_run_together() -> None:
 
 def test_stop_says_goodbye_once_a_socket_is_there() -> None:
     link = joined()
-    assert link.handle(Stop(), 0.5) == [Send(Goodbye("here")), Close(0.5), Cut()]
+    assert link.handle(Stop(), 0.5) == [Cut(), Send(Goodbye("here")), Close(0.5)]
     assert link.handle(Tick(), 100.0) == []
     waiting = joined()
     waiting.handle(Tick(), 10.0)
@@ -262,7 +262,7 @@ def test_with_fewer_pods_what_is_at_work_finishes_and_nothing_new_is_taken() -> 
 def test_every_later_hello_carries_the_number_of_pods() -> None:
     link = joined()
     link.handle(SetPods(5), 0.1)
-    assert link.handle(HelloWanted(), 0.2) == [Send(replace(HELLO, pods=5)), Cut()]
+    assert link.handle(HelloWanted(), 0.2) == [Cut(), Send(replace(HELLO, pods=5))]
     # The master may set them before it welcomes; the answer follows the hello.
     assert link.handle(SetPods(4), 0.3) == [Resize(4), Send(PodsSet("here", 4))]
     assert link.state is State.GREETING

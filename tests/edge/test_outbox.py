@@ -1,4 +1,4 @@
-"""The outbox under scripted events; tests/master/test_store_and_forward.py has it at random."""
+"""The outbox under scripted events; tests/master/test_node_events_model.py has it at random."""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """The record log: batches, rotation, torn lines, a disk that refuses."""
 
+import errno
 import json
+import resource
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -123,22 +127,92 @@ def test_a_disk_that_refuses_costs_the_batch_and_one_line(tmp_path):
     assert read_back(tmp_path)[0] == [record(3)]
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_line_costs_no_later_record(tmp_path, monkeypatch):
+@contextmanager
+def full_after(size):
+    """No file grows beyond `size` bytes; a write across that puts a part there and then fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("through", [False, True])
+def test_a_disk_that_fills_in_the_middle_of_a_line_costs_that_batch_alone(tmp_path, through):
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    assert log.write_through([record(1)])
+    size = (tmp_path / "current.jsonl").stat().st_size
+    for _ in range(2):
+        with full_after(size + size // 2):
+            if through:
+                assert not log.write_through([record(2), record(3)])
+            else:
+                log.append(record(2), now=0.0)
+                log.append(record(3), now=0.0)
+                log.flush()
+        assert read_back(tmp_path) == ([record(1)], [])
+    log.append(record(4), now=0.0)
+    log.flush()
+    assert read_back(tmp_path) == ([record(1), record(4)], [])
+    # What was to be written through is not lost: somebody else still has it, and one line says so.
+    assert (log.lost, len(lines)) == ((0, 1) if through else (4, 2))
+
+
+def test_what_could_not_be_cut_back_at_once_is_cut_back_before_the_next_record(
+    tmp_path, monkeypatch
+):
     log = RecordLog(MasterRecords(), tmp_path, lambda line: None)
-    whole = log._encode
-    monkeypatch.setattr(log, "_encode", lambda batch: whole(batch)[:-20])
-    log.append(record(1), now=0.0)
-    log.flush()  # half of it is there, and then …
-    monkeypatch.setattr(log, "_encode", lambda batch: (_ for _ in ()).throw(OSError(28, "full")))
-    log.append(record(2), now=0.0)
-    log.flush()
+    log.write_through([record(1)])
+    size = (tmp_path / "current.jsonl").stat().st_size
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(record_log.os, "truncate", refuse)
+    with full_after(2 * size + 10):
+        assert not log.write_through([record(2), record(3)])
+        assert not log.write_through([record(2)])
+    assert read_back(tmp_path)[0] == [record(1), record(2)]
     monkeypatch.undo()
-    log.append(record(3), now=0.0)
-    log.flush()
-    found, torn = read_back(tmp_path)
-    assert found == [record(3)]
-    assert len(torn) == 1
-    assert log.lost == 1
+    assert log.write_through([record(2)])
+    assert read_back(tmp_path) == ([record(1), record(2)], [])
+
+
+def test_what_is_written_through_is_synced_before_it_is_said_to_be_there(tmp_path, monkeypatch):
+    log = RecordLog(MasterRecords(), tmp_path, lambda line: None)
+    synced = []
+
+    def sync(fd):
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((path.name, len(read_back(tmp_path)[0])))
+
+    monkeypatch.setattr(record_log.os, "fsync", sync)
+    log.append(record(1), now=0.0)
+    assert log.write_through([record(2)])
+    # Its name too, once.
+    assert synced == [("current.jsonl", 2), (tmp_path.name, 2)]
+    assert log.write_through([record(3)])
+    assert synced[2:] == [("current.jsonl", 3)]
+
+    def fail(_fd):
+        raise OSError(errno.EIO, "I/O error")
+
+    monkeypatch.setattr(record_log.os, "fsync", fail)
+    assert not log.write_through([record(4)])
+    assert [r.wall_ms for r in read_back(tmp_path)[0]] == [1, 2, 3]
+
+
+def test_what_was_written_last_is_in_the_current_file_or_the_one_before(tmp_path):
+    log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path)
+    for number in range(100):
+        log.write_through([record(number)])
+        last = [
+            decode_record(line) for line in RecordLog(MasterRecords(), tmp_path).recent("query")
+        ]
+        assert last[-1] == record(number)
+        assert not list(log.recent("node_event"))
 
 
 def test_a_rotation_that_fails_loses_no_record(tmp_path):

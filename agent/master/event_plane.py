@@ -1,0 +1,144 @@
+"""Events of the edge nodes: onto stable storage, each once, and only then acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from agent.board import Board
+from agent.master.records import Records
+from agent.master.state import State
+from agent.scheduling.event_ledger import EventLedger, TakenEvents
+from agent.scheduling.events import SendToNode, TakeEvents
+from agent.wire.messages import EventsTaken
+from agent.wire.records import NodeEventRecord
+
+# Events that come within so long are put on stable storage together: while the disk works, nothing
+# else is served.
+GATHER_S: Final = 0.1
+MOST_GATHERED: Final = 1_024
+# Kind of the documents on disk, one a node.
+TAKEN: Final = "node_events"
+
+Key = tuple[str, str, int]
+
+
+class EventPlane:
+    """Writes what nodes send to the records, and keeps in the state what was written.
+
+    First the record, then the state, then the acknowledgement: a master that is killed in between
+    finds in the records what the state does not know. What the disk refuses is not acknowledged:
+    its node sends it again. `wall` reads the wall clock in seconds since 1970 UTC; OSError if the
+    records cannot be read.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        iad: str,
+        records: Records,
+        state: State,
+        wall: Callable[[], float],
+    ) -> None:
+        self._board = board
+        self._iad = iad
+        self._records = records
+        self._state = state
+        self._wall = wall
+        self._ledger = EventLedger()
+        self._gathered: dict[Key, NodeEventRecord] = {}
+        self._to_answer: list[TakeEvents] = []
+        self._due: float | None = None
+        self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
+        self._restore()
+        board.performs(TakeEvents, self._gather)
+        board.keeps_time(self)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Events since the start: written, sent again by their nodes though they were, and refused
+        by the disk."""
+        return dict(self._counters)
+
+    @property
+    def next_due(self) -> float | None:
+        """When what was gathered is written, on the board's clock."""
+        return self._due
+
+    def tick(self, _now: float) -> None:
+        """Write what was gathered."""
+        self._settle()
+
+    def _gather(self, arrived: TakeEvents) -> None:
+        now = self._board.clock()
+        node, message = arrived.node, arrived.message
+        for event in message.events:
+            key = (node, message.history, event.sequence)
+            if key in self._gathered or self._ledger.knows(*key):
+                self._counters["node_events_repeated"] += 1
+                continue
+            self._gathered[key] = NodeEventRecord(
+                iad=self._iad,
+                wall_ms=round(self._wall() * 1e3),
+                start_s=now,
+                node=node,
+                history=message.history,
+                sequence=event.sequence,
+                kind=event.kind,
+                time_ms=event.time_ms,
+                synchronised=event.synchronised,
+                sensor=event.sensor,
+                channel=event.channel,
+                text=event.text,
+            )
+        self._to_answer.append(arrived)
+        if self._due is None:
+            self._due = now + GATHER_S
+        if len(self._gathered) >= MOST_GATHERED:
+            self._settle()
+
+    def _settle(self) -> None:
+        records, self._gathered = list(self._gathered.values()), {}
+        arrived, self._to_answer = self._to_answer, []
+        self._due = None
+        if records and not self._records.write_through(records):
+            self._counters["node_events_refused"] += len(records)
+            return
+        self._counters["node_events"] += len(records)
+        for each in arrived:
+            message = each.message
+            sequences = [event.sequence for event in message.events]
+            self._ledger.take(each.node, message.history, sequences, message.oldest)
+        self._save({each.node for each in arrived})
+        for each in arrived:
+            message = each.message
+            taken = tuple([event.sequence for event in message.events])
+            answer = EventsTaken(message.incarnation, message.history, taken)
+            self._board.perform([SendToNode(each.peer, answer)])
+
+    # --- on disk -------------------------------------------------------------------------------
+
+    def _save(self, nodes: set[str]) -> None:
+        for node in nodes:
+            self._state.put(TAKEN, node, msgspec.msgpack.encode(self._ledger.of(node)))
+        self._state.flush()
+
+    def _restore(self) -> None:
+        for node, body in self._state.all(TAKEN).items():
+            try:
+                taken = msgspec.msgpack.decode(body, type=dict[str, TakenEvents])
+            except msgspec.MsgspecError:
+                continue  # of a later version
+            self._ledger.restore(node, taken)
+        found = set()
+        for line in self._records.recent("node_event"):
+            try:
+                record = msgspec.json.decode(line, type=NodeEventRecord)
+            except msgspec.MsgspecError:
+                continue  # half a line that a crash left
+            if not self._ledger.knows(record.node, record.history, record.sequence):
+                self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
+                found.add(record.node)
+        self._save(found)

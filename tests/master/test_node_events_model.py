@@ -1,0 +1,417 @@
+"""Store and forward, both ends: a node's store, outbox and link, and the master's scheduler, event
+plane, records and state, in virtual time under everything that may happen to them.
+
+Messages of events are lost, repeated, held up and reordered; the network is cut; either end is
+killed at any point, the master between any two writes; disks refuse. The store, the records and the
+state are plain fakes that keep what was said to be on stable storage and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.board import Board
+from agent.edge import link as links
+from agent.edge import outbox as o
+from agent.edge.forwarding import Forwarding
+from agent.edge.history_file import HistoryError
+from agent.master.event_plane import EventPlane
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.events import (
+    EventsArrived,
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    SendToNode,
+    Tick,
+)
+from agent.scheduling.task import TaskScheduler
+from agent.wire.messages import (
+    EventsTaken,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    MasterMessage,
+    NodeEvent,
+    NodeEvents,
+)
+from agent.wire.records import NodeEventRecord
+
+MOST = 150  # events that the store has room for
+RATE_PER_S = 10.0
+BATCH = 5
+
+
+class Killed(Exception):
+    """The master's process ended here."""
+
+
+class Store:
+    """A history's events, as its contract says."""
+
+    def __init__(self, history: str) -> None:
+        self.history = history
+        self.events: dict[int, NodeEvent] = {}
+        self.dropped = 0
+        self.given_up: set[int] = set()
+        self.openings = 0
+        self.broken = False
+
+    @property
+    def count(self) -> int:
+        return len(self.events)
+
+    def open(self) -> None:
+        self.openings += 1
+        self.next = self.openings << 32
+
+    def add(self) -> NodeEvent:
+        event = NodeEvent(self.next, "fault_began", 0, synchronised=True)
+        self.next += 1
+        self.events[event.sequence] = event
+        while len(self.events) > MOST:
+            oldest = min(self.events)
+            del self.events[oldest]
+            self.given_up.add(oldest)
+            self.dropped += 1
+        return event
+
+    def waiting(self, after: int, most: int) -> list[NodeEvent]:
+        self._fail()
+        return [self.events[s] for s in sorted(self.events) if s > after][:most]
+
+    def remove(self, sequences: Iterable[int]) -> None:
+        self._fail()
+        for sequence in sequences:
+            self.events.pop(sequence, None)
+
+    def _fail(self) -> None:
+        if self.broken:
+            raise HistoryError("the card does not answer")
+
+
+class Disk:
+    """The master's records and state, and where in writing them it is killed."""
+
+    def __init__(self) -> None:
+        self.records: list[NodeEventRecord] = []
+        self.state: dict[str, bytes] = {}
+        self.full = False
+        self.kill_at = ""
+
+    def reach(self, where: str) -> None:
+        if self.kill_at == where:
+            self.kill_at = ""
+            raise Killed
+
+
+class FakeRecords:
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+
+    def write_through(self, records: list[NodeEventRecord]) -> bool:
+        self.disk.reach("before the records")
+        if self.disk.full:
+            return False
+        self.disk.records += records
+        self.disk.reach("after the records")
+        return True
+
+    def recent(self, _kind: str) -> list[bytes]:
+        # One call writes into one file, of which the last two are read.
+        return [msgspec.json.encode(record) for record in self.disk.records[-2 * MOST :]]
+
+
+class FakeState:
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.dirty: dict[str, bytes] = {}
+
+    def all(self, _kind: str) -> dict[str, bytes]:
+        return self.disk.state
+
+    def put(self, _kind: str, key: str, body: bytes) -> None:
+        self.dirty[key] = body
+
+    def flush(self) -> None:
+        self.disk.reach("before the state")
+        if not self.disk.full:
+            self.disk.state = self.disk.state | self.dirty
+        self.dirty = {}
+        self.disk.reach("after the state")
+
+
+class StoreAndForward(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.up = True  # the network
+        self.to_master: list[tuple[int, NodeEvents]] = []
+        self.to_node: list[EventsTaken] = []
+        self.answers: deque[MasterMessage] = deque()  # about the link; they come at once
+        self.connection = 0
+        self.incarnation = 0
+        self.raised: dict[tuple[str, int], NodeEvent] = {}
+        self.gone: set[tuple[str, int]] = set()  # with a history that was put aside
+        self.backlog_sent: list[tuple[float, int]] = []
+        self.store = Store("h0")
+        self.disk = Disk()
+        self.start_master()
+        self.start_node()
+
+    # --- the master ---
+
+    def start_master(self) -> None:
+        self.disk.kill_at = ""
+        board = Board(lambda: self.now)
+        board.performs(SendToNode, self.from_master)
+        records: Any = FakeRecords(self.disk)
+        state: Any = FakeState(self.disk)
+        self.plane = EventPlane(board, "iad1", records, state, lambda: self.now)
+        self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
+        self.board = board
+
+    def master(self, event: Any) -> None:
+        try:
+            self.board.perform(self.scheduler.handle(event, self.now))
+        except Killed:
+            self.start_master()
+
+    def from_master(self, instruction: SendToNode) -> None:
+        if isinstance(instruction.message, EventsTaken):
+            self.to_node.append(instruction.message)
+        elif self.up and instruction.peer == self.connection:
+            self.answers.append(instruction.message)
+
+    # --- the node ---
+
+    def start_node(self) -> None:
+        self.store.open()
+        self.incarnation += 1
+        self.socket_open = False
+        name = f"start {self.incarnation}"
+        hello = Hello("n1", name, self.store.history, ("b1/r1",), ("temperature",), 1, "1.0")
+        self.link = links.Link(hello, first_pause_s=0.2, longest_pause_s=5.0, jitter=lambda: 0.5)
+        self.forwarding = Forwarding(
+            self.store,
+            self.store.history,
+            name,
+            backlog_per_s=RATE_PER_S,
+            send=self.send_events,
+            complain=lambda _: None,
+        )
+        self.node(links.Start())
+
+    def node(self, event: links.Event) -> None:
+        self.decide(event)
+        while self.answers:
+            answer = self.answers.popleft()
+            if self.socket_open:
+                self.decide(answer)
+
+    def decide(self, event: links.Event) -> None:
+        for instruction in self.link.handle(event, self.now):
+            match instruction:
+                case links.Open():
+                    self.connection += 1
+                    self.socket_open = True
+                    self.answers.clear()
+                case links.Close():
+                    self.socket_open = False
+                case links.Send(message):
+                    self.send(message)
+                case o.Joined() | o.Cut() | o.Taken():
+                    self.forwarding.handle(instruction, self.now)
+
+    def send(self, message: Any) -> None:
+        if not self.up:
+            return
+        match message:
+            case Hello():
+                self.master(NodeJoined(self.connection, message))
+            case Heartbeat():
+                self.master(NodeAlive(self.connection, message.incarnation, message.running))
+            case Goodbye():
+                self.master(NodeLeft(self.connection, message.incarnation))
+
+    def send_events(self, message: NodeEvents) -> None:
+        assert self.link.state is links.State.JOINED
+        sequences = {event.sequence for event in message.events}
+        live = sequences & self.forwarding._outbox._live.keys()
+        assert live in (set(), sequences), "live ones and the backlog in one message"
+        if not live:
+            self.note_backlog(len(sequences))
+        assert message.dropped == self.store.dropped
+        if self.up:
+            self.to_master.append((self.connection, message))
+
+    def note_backlog(self, count: int) -> None:
+        """In any t seconds at most rate · t events and a batch."""
+        self.backlog_sent.append((self.now, count))
+        total = 0
+        for at, events in reversed(self.backlog_sent):
+            total += events
+            assert total <= RATE_PER_S * (self.now - at) + BATCH + 1e-6
+
+    # --- what happens ---
+
+    @rule(count=st.sampled_from([1, 1, 1, 2, 7, o.MOST_LIVE + 5, MOST + 10]))
+    def raise_events(self, count: int) -> None:
+        events = [self.store.add() for _ in range(count)]
+        self.raised |= {(self.store.history, event.sequence): event for event in events}
+        before, under_way = len(self.to_master), len(self.forwarding._outbox._live)
+        self.forwarding.handle(o.Raised(tuple(events)), self.now)
+        if self.link.state is not links.State.JOINED or self.store.broken or not self.up:
+            return
+        if under_way + count <= o.MOST_LIVE:
+            ((_, message),) = self.to_master[before:]
+            assert message.events == tuple(events), "a live event waits"
+
+    @rule(seconds=st.sampled_from([0.05, 0.1, 0.4, 1.0, 2.5, 12.0]))
+    def let_time_pass(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            due = min(
+                self.link.wake_at,
+                self.forwarding.wake_at,
+                self.plane.next_due or float("inf"),
+                self.scheduler.next_tick or float("inf"),
+            )
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            self.tick_all()
+        self.now = end
+
+    def tick_all(self) -> None:
+        if self.link.wake_at <= self.now:
+            self.node(links.Tick())
+        if self.forwarding.wake_at <= self.now:
+            self.forwarding.handle(o.Tick(), self.now)
+        if (self.scheduler.next_tick or float("inf")) <= self.now:
+            self.master(Tick())
+        if (self.plane.next_due or float("inf")) <= self.now:
+            try:
+                self.plane.tick(self.now)
+            except Killed:
+                self.start_master()
+
+    @rule(data=st.data(), again=st.booleans())
+    @precondition(lambda self: self.to_master)
+    def a_message_reaches_the_master(self, data: st.DataObject, again: bool) -> None:
+        i = data.draw(st.integers(0, len(self.to_master) - 1))
+        connection, message = self.to_master[i] if again else self.to_master.pop(i)
+        self.master(EventsArrived(connection, message))
+
+    @rule(data=st.data(), again=st.booleans())
+    @precondition(lambda self: self.to_node and self.socket_open)
+    def a_message_reaches_the_node(self, data: st.DataObject, again: bool) -> None:
+        i = data.draw(st.integers(0, len(self.to_node) - 1))
+        self.node(self.to_node[i] if again else self.to_node.pop(i))
+
+    @rule()
+    def all_messages_arrive_in_order(self) -> None:
+        self.deliver()
+
+    def deliver(self) -> None:
+        while self.to_master or (self.to_node and self.socket_open):
+            for connection, message in self.take(self.to_master):
+                self.master(EventsArrived(connection, message))
+            if self.socket_open:
+                for taken in self.take(self.to_node):
+                    self.node(taken)
+
+    @staticmethod
+    def take(messages: list[Any]) -> list[Any]:
+        taken, messages[:] = list(messages), []
+        return taken
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.to_master)
+    def a_message_to_the_master_is_lost(self, data: st.DataObject) -> None:
+        self.to_master.pop(data.draw(st.integers(0, len(self.to_master) - 1)))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.to_node)
+    def a_message_to_the_node_is_lost(self, data: st.DataObject) -> None:
+        self.to_node.pop(data.draw(st.integers(0, len(self.to_node) - 1)))
+
+    @rule()
+    def the_network_is_cut(self) -> None:
+        self.up = False
+
+    @rule()
+    def the_network_is_back(self) -> None:
+        self.up = True
+
+    @rule()
+    def the_node_is_killed(self) -> None:
+        self.start_node()
+
+    @rule()
+    def the_history_is_put_aside(self) -> None:
+        self.gone |= {(self.store.history, sequence) for sequence in self.store.events}
+        self.gone |= {(self.store.history, sequence) for sequence in self.store.given_up}
+        self.store = Store(f"h{self.incarnation}")
+        self.start_node()
+
+    @rule()
+    def the_master_is_killed(self) -> None:
+        self.start_master()
+
+    @rule(
+        where=st.sampled_from(
+            ["before the records", "after the records", "before the state", "after the state"]
+        )
+    )
+    def the_master_will_be_killed(self, where: str) -> None:
+        self.disk.kill_at = where
+
+    @rule(full=st.booleans())
+    def the_masters_disk_is_full(self, full: bool) -> None:
+        self.disk.full = full
+
+    @rule(broken=st.booleans())
+    def the_nodes_card_does_not_answer(self, broken: bool) -> None:
+        self.store.broken = broken
+
+    # --- what holds ---
+
+    @property
+    def recorded(self) -> list[tuple[str, int]]:
+        return [(record.history, record.sequence) for record in self.disk.records]
+
+    @invariant()
+    def each_is_recorded_once(self) -> None:
+        recorded = self.recorded
+        assert len(set(recorded)) == len(recorded)
+
+    @invariant()
+    def what_left_the_store_is_recorded_or_counted(self) -> None:
+        kept = {(self.store.history, sequence) for sequence in self.store.events}
+        given_up = {(self.store.history, sequence) for sequence in self.store.given_up}
+        assert len(given_up) == self.store.dropped
+        assert self.raised.keys() <= kept | given_up | self.gone | set(self.recorded)
+
+    def teardown(self) -> None:
+        """When all is well again everything gets through."""
+        self.up, self.disk.full, self.store.broken, self.disk.kill_at = True, False, False, ""
+        for _ in range(400):
+            self.let_time_pass(0.2)
+            self.deliver()
+        self.each_is_recorded_once()
+        self.what_left_the_store_is_recorded_or_counted()
+        assert self.store.count == 0 or self.link.state is links.State.NEW
+
+
+StoreAndForward.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)
+TestStoreAndForward = StoreAndForward.TestCase
