@@ -85,7 +85,9 @@ def read(files: Iterable[Path]) -> Recording:
     for minute, room, values in rows:
         for channel, value in values.items():
             rooms = series.setdefault(channel, {})
-            rooms.setdefault(room, [math.nan] * minutes)[minute - first] = value
+            if room not in rooms:
+                rooms[room] = [math.nan] * minutes
+            rooms[room][minute - first] = value
     return Recording(first * STEP_S, minutes, series)
 
 
