@@ -36,6 +36,8 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "rounds_put_off": (f.WATCH_ROUNDS_PUT_OFF, ()),
     "pod_requests_refused": (f.POD_REQUESTS_FAILED, ("refused",)),
     "pod_requests_failed": (f.POD_REQUESTS_FAILED, ("failed",)),
+    "node_events_repeated": (f.NODE_EVENTS_REPEATED, ()),
+    "node_events_refused": (f.NODE_EVENTS_REFUSED, ()),
 }
 
 
@@ -112,6 +114,8 @@ def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
         gauge(f.NODE_PODS, [((node.node,), node.pods) for node in nodes]),
         gauge(f.NODE_PODS_IDLE, [((node.node,), max(0, node.idle_pods)) for node in nodes]),
         gauge(f.QUEUE_LENGTH, [((node.node,), node.queued) for node in nodes]),
+        gauge(f.NODE_EVENTS_WAITING, [((node.node,), node.events_waiting) for node in nodes]),
+        gauge(f.NODE_EVENTS_DROPPED, [((node.node,), node.events_dropped) for node in nodes]),
         gauge(f.REGISTERED, registered),
         gauge(f.PEER_UP, [((iad,), iad not in status.unreachable_iads) for iad in peers]),
     ]

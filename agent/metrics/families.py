@@ -244,6 +244,41 @@ POD_REQUESTS_FAILED = Family(
     "requests",
     "Requests for pods that the Kubernetes cluster refused, or that failed on the way.",
 )
+NODE_EVENTS = Family(
+    "sanderling_node_events_total",
+    "counter",
+    ("kind",),
+    "events",
+    "Events of edge nodes that were taken over, each once.",
+)
+NODE_EVENTS_REPEATED = Family(
+    "sanderling_node_events_repeated_total",
+    "counter",
+    (),
+    "events",
+    "Events that their nodes sent again though they had been taken over.",
+)
+NODE_EVENTS_REFUSED = Family(
+    "sanderling_node_events_refused_total",
+    "counter",
+    (),
+    "events",
+    "Events that the disk refused; their nodes keep them and send them again.",
+)
+NODE_EVENTS_WAITING = Family(
+    "sanderling_node_events_waiting",
+    "gauge",
+    ("node",),
+    "events",
+    "Events that waited at the node when it last sent some, beside those.",
+)
+NODE_EVENTS_DROPPED = Family(
+    "sanderling_node_events_dropped_total",
+    "counter",
+    ("node",),
+    "events",
+    "Events that the node gave up for want of room since its history began, as it last said.",
+)
 REGISTERED = Family(
     "sanderling_registered",
     "gauge",
@@ -258,7 +293,8 @@ MASTER: Final = (
     TASKS, TASK_DURATION, STAGE_DURATION, UNLOADED_RESPONSE, SUBTASKS, DEADLINE_MISSES,
     REDISPATCHED, SUBTASKS_DEMOTED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS,
     NODE_PODS_IDLE, REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN,
-    WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, REGISTERED, *COMMON,
+    WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
+    NODE_EVENTS_REFUSED, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED, REGISTERED, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Counters and histograms made of the records of queries, tasks and subtasks."""
+"""Counters and histograms made of the records of queries, tasks, subtasks and nodes' events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Final, get_args
 from agent.metrics import families as f
 from agent.metrics.numbers import BoundedNames, Count, Histogram, Samples
 from agent.wire.messages import Refusal
-from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord
+from agent.wire.records import (
+    AnyRecord,
+    NodeEventRecord,
+    QueryRecord,
+    SubtaskRecord,
+    TaskRecord,
+)
 
 MOST_LABELS: Final = 32
 MOST_SERVICES: Final = 32
+MOST_KINDS: Final = 32
 # Whoever is refused for these reasons had no right to a name of its own here.
 STRANGERS: Final = frozenset[str]({"unknown_service", "not_authorised"})
 
@@ -33,6 +40,8 @@ class FromRecords:
         self._subtasks = Count(f.SUBTASKS)
         self._deadline_misses = Count(f.DEADLINE_MISSES)
         self._refusals = Count(f.REFUSALS)
+        self._kind = BoundedNames(MOST_KINDS)
+        self._node_events = Count(f.NODE_EVENTS)
         for reason in get_args(Refusal):
             self._refusals.add(("query", reason), 0)
             self._refusals.add(("task", reason), 0)
@@ -49,6 +58,8 @@ class FromRecords:
                 self._task(record)
             elif type(record) is QueryRecord:
                 self._query(record)
+            elif type(record) is NodeEventRecord:
+                self._node_events.add((self._kind(record.kind),))
         for label, group in subtasks.items():
             self._subtask_group(self._label(label), group)
 
@@ -59,7 +70,7 @@ class FromRecords:
             for kept in (
                 self._queries, self._query_duration, self._slo_misses, self._tasks,
                 self._task_duration, self._stages, self._unloaded, self._subtasks,
-                self._deadline_misses, self._refusals,
+                self._deadline_misses, self._refusals, self._node_events,
             )
         ]  # fmt: skip
 

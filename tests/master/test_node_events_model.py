@@ -9,7 +9,7 @@ state are plain fakes that keep what was said to be on stable storage and nothin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -146,6 +146,21 @@ class FakeState:
             self.disk.state = self.disk.state | self.dirty
         self.dirty = {}
         self.disk.reach("after the state")
+
+
+MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
+    "messages to the master are lost": lambda self: self.to_master.clear(),
+    "messages to the node are lost": lambda self: self.to_node.clear(),
+    "the network is cut": lambda self: setattr(self, "up", False),
+    "the node is killed": lambda self: self.start_node(),
+    "its history is put aside": lambda self: self.put_the_history_aside(),
+    "its card does not answer": lambda self: setattr(self.store, "broken", True),
+    "the master is killed": lambda self: self.start_master(),
+    "the master's disk is full": lambda self: setattr(self.disk, "full", True),
+} | {
+    f"the master will be killed {where}": lambda self, at=where: setattr(self.disk, "kill_at", at)
+    for where in ("before the records", "after the records", "before the state", "after the state")
+}
 
 
 class StoreAndForward(RuleBasedStateMachine):
@@ -333,54 +348,28 @@ class StoreAndForward(RuleBasedStateMachine):
         taken, messages[:] = list(messages), []
         return taken
 
-    @rule(data=st.data())
-    @precondition(lambda self: self.to_master)
-    def a_message_to_the_master_is_lost(self, data: st.DataObject) -> None:
-        self.to_master.pop(data.draw(st.integers(0, len(self.to_master) - 1)))
-
-    @rule(data=st.data())
-    @precondition(lambda self: self.to_node)
-    def a_message_to_the_node_is_lost(self, data: st.DataObject) -> None:
-        self.to_node.pop(data.draw(st.integers(0, len(self.to_node) - 1)))
-
-    @rule()
-    def the_network_is_cut(self) -> None:
+    @rule(raised=st.integers(1, 12))
+    def an_outage_ends(self, raised: int) -> None:
         self.up = False
-
-    @rule()
-    def the_network_is_back(self) -> None:
+        self.let_time_pass(5.0)
+        self.raise_events(raised)
         self.up = True
+        while self.link.state is not links.State.JOINED:
+            self.let_time_pass(0.1)
+
+    @rule(name=st.sampled_from(sorted(MISHAPS)))
+    def something_goes_wrong(self, name: str) -> None:
+        MISHAPS[name](self)
 
     @rule()
-    def the_node_is_killed(self) -> None:
-        self.start_node()
+    def all_is_well_again(self) -> None:
+        self.up, self.disk.full, self.store.broken = True, False, False
 
-    @rule()
-    def the_history_is_put_aside(self) -> None:
+    def put_the_history_aside(self) -> None:
         self.gone |= {(self.store.history, sequence) for sequence in self.store.events}
         self.gone |= {(self.store.history, sequence) for sequence in self.store.given_up}
         self.store = Store(f"h{self.incarnation}")
         self.start_node()
-
-    @rule()
-    def the_master_is_killed(self) -> None:
-        self.start_master()
-
-    @rule(
-        where=st.sampled_from(
-            ["before the records", "after the records", "before the state", "after the state"]
-        )
-    )
-    def the_master_will_be_killed(self, where: str) -> None:
-        self.disk.kill_at = where
-
-    @rule(full=st.booleans())
-    def the_masters_disk_is_full(self, full: bool) -> None:
-        self.disk.full = full
-
-    @rule(broken=st.booleans())
-    def the_nodes_card_does_not_answer(self, broken: bool) -> None:
-        self.store.broken = broken
 
     # --- what holds ---
 
@@ -402,7 +391,8 @@ class StoreAndForward(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all is well again everything gets through."""
-        self.up, self.disk.full, self.store.broken, self.disk.kill_at = True, False, False, ""
+        self.all_is_well_again()
+        self.disk.kill_at = ""
         for _ in range(400):
             self.let_time_pass(0.2)
             self.deliver()

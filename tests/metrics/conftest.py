@@ -13,6 +13,14 @@ from tests.drs.rig import Asker
 from tests.master.rig import PATIENCE_MS, FakeNode
 from tests.metrics.rig import MeasuredDrs, MeasuredEdge, MeasuredMaster, scrape
 
+EVENTS = m.NodeEvents(
+    "boot-n1",
+    "history",
+    (m.NodeEvent(7, "fault_began", 0, synchronised=True),),
+    backlog=3,
+    dropped=1,
+)
+
 
 @pytest.fixture(scope="session")
 def context():
@@ -23,8 +31,8 @@ def context():
 
 @pytest.fixture(scope="session")
 def master_page(tmp_path_factory, context):
-    """The page of a master that answered four queries completely and one partially, and refused
-    two and a frame."""
+    """The page of a master that answered four queries completely and one partially, refused two and
+    a frame, and took over an event that came twice."""
     nowhere = free_address()
     areas = {"iad1": ["b1/f4", "b1/f5"], "iad2": ["b2"]}
     master = MeasuredMaster(tmp_path_factory.mktemp("master"), "iad1", areas, iad2=nowhere)
@@ -50,6 +58,9 @@ def master_page(tmp_path_factory, context):
             for _ in range(2):
                 ask("b1", service="nothing")
                 assert client.receive(PATIENCE_MS).status == "refused"
+        for _ in range(2):
+            nodes[0].send(EVENTS)
+            assert isinstance(nodes[0].receive(), m.EventsTaken)
         socket = context.socket(zmq.DEALER)
         socket.connect(master.public)
         socket.send(b"nonsense")

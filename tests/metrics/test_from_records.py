@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.metrics import families as f
 from agent.metrics.from_records import MOST_LABELS, FromRecords
-from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord
+from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 
 
 def query(label="1.1", status="complete", **fields):
@@ -126,6 +126,15 @@ def test_clients_cannot_make_series_up():
     assert labels == {*(f"class {n}" for n in range(MOST_LABELS)), "other"}
     assert {service for service, _, _ in shown[f.QUERIES].values} == {"default", "other"}
     assert sum(shown[f.QUERIES].values.values()) == len(strangers) + len(clients)
+
+
+def test_events_of_nodes_count_by_kind():
+    kinds = ["fault_began", "fault_began", "clock_corrected"]
+    events = [
+        NodeEventRecord("iad1", 0, 0.0, "n1", "h", number, kind, 0, True, "", "", "")
+        for number, kind in enumerate(kinds)
+    ]
+    assert counted(*events)[f.NODE_EVENTS].values == {("fault_began",): 2, ("clock_corrected",): 1}
 
 
 LABELS = st.sampled_from(["", "1.1", "2"])
