@@ -56,7 +56,7 @@ def _rooms(
         return (time_s - recording.first_s) / DAY_S
 
     for label in labels:
-        if label.room in row:
+        if label.room in row and label.channel in {*found, "all"}:
             width = days(label.end_s) - days(label.start_s)
             axes.barh(row[label.room], width, 0.86, days(label.start_s), color="#dddddd", zorder=1)
     for each in found.values():
@@ -94,12 +94,18 @@ def _spikes(axes: Any, rows: Sequence[Row]) -> None:
         sizes = [size for size in known if size in shares]
         if sizes:
             _errors(axes, sizes, [shares[size] for size in sizes], number, channel)
-    axes.set_xscale("log")
+    _log_sizes(axes)
     axes.set_ylim(-3, 103)
     axes.set_ylabel("found, %")
     axes.set_xlabel("size of a spike in one one-minute mean")
     axes.set_title("Injected spikes", loc="left")
     axes.legend(frameon=False, fontsize=7)
+
+
+def _log_sizes(axes: Any) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
 
 
 def _errors(
@@ -136,7 +142,7 @@ def _drifts(axes: Any, rows: Sequence[Row]) -> None:
             axes.plot(
                 [], [], "o-", ms=4, color=COLOURS[number], label=f"{channel}, {UNITS[channel]}"
             )
-    axes.set_xscale("log")
+    _log_sizes(axes)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("days until told, median of those found")
     axes.set_xlabel("drift a day; hollow: not all were found in time")

@@ -133,8 +133,11 @@ def _rate(alarms: Alarms) -> str:
     )
 
 
-def _share(row: Row) -> str:
-    return f"{row.share.found:.0%} [{row.share.low:.0%}, {row.share.high:.0%}]".replace("%", " %")
+def _percent(interval: Interval, digits: int = 0) -> str:
+    found, low, high = (
+        f"{100 * each:.{digits}f} %" for each in (interval.found, interval.low, interval.high)
+    )
+    return f"{found} [{low}, {high}]"
 
 
 def _delay(seconds: float | None) -> str:
@@ -151,7 +154,7 @@ def _table(rows: Iterable[Row]) -> str:
     return Table(
         "",
         headings,
-        [(r.channel, r.kind, r.size, str(r.n), _share(r), _delay(r.delay_s)) for r in rows],
+        [(r.channel, r.kind, r.size, str(r.n), _percent(r.share), _delay(r.delay_s)) for r in rows],
         left=3,
     ).markdown()
 
@@ -198,8 +201,7 @@ share, the exact Poisson one of a rate).
 | false alarms a room and week, {len(report.healthy)} healthy rooms | {_rate(real.healthy)} |
 | the same, all {len(report.recording.rooms)} rooms outside their labels | {_rate(real.alarms)} |
 | the same, healthy rooms at 1 Hz (synthetic) | {_rate(second)} |
-| injected: share of what was told that is a fault | {precision.found:.2%} \
-[{precision.low:.2%}, {precision.high:.2%}] |
+| injected: share of what was told that is a fault | {_percent(precision, 2)} |
 | time a value, checks of one sensor | {report.cost.alone_us:.1f} µs |
 | time a value, with drift among four sensors and episodes | {report.cost.all_us:.1f} µs |
 | memory a channel | {report.cost.channel_bytes:.0f} bytes |
