@@ -1,0 +1,138 @@
+"""A real master takes over the events of fake nodes: on disk before it says so, and once."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import zmq
+from msgspec.structs import replace
+
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import (
+    EventsTaken,
+    HelloWanted,
+    MasterMessage,
+    NodeEvent,
+    NodeEvents,
+    Welcome,
+)
+from agent.wire.records import NodeEventRecord, decode_record
+from tests.master.rig import PATIENCE_MS
+
+
+def events(*sequences, history="history", **fields):
+    made = [
+        NodeEvent(number, "fault_began", 1_000 + number, True, "dht", "temperature", "spike")
+        for number in sequences
+    ]
+    return NodeEvents("boot-n1", history, tuple(made), **fields)
+
+
+def hand_over(node, message):
+    """Send events and await that they are taken; nothing is acknowledged before it is asked."""
+    node.send(message)
+    taken = node.receive()
+    assert taken == EventsTaken(
+        message.incarnation, message.history, tuple(event.sequence for event in message.events)
+    )
+
+
+def recorded(master):
+    """What the records hold of events, in the order written."""
+    lines = (master.folder / "records" / "current.jsonl").read_bytes().splitlines()
+    found = [decode_record(line) for line in lines]
+    return [(r.history, r.sequence) for r in found if isinstance(r, NodeEventRecord)]
+
+
+def test_an_event_is_a_record_before_it_is_acknowledged(master, join):
+    node = join(master)
+    hand_over(node, events(7))
+    line = (master.folder / "records" / "current.jsonl").read_bytes()
+    record = decode_record(line)
+    assert record == NodeEventRecord(
+        "iad1", record.wall_ms, record.start_s, "n1", "history", 7, "fault_began", 1_007, True,
+        "dht", "temperature", "spike",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_master_that_was_started_again_knows_what_it_took(master, join, how):
+    node = join(master)
+    # Live ones first, and then the backlog from before the welcome.
+    hand_over(node, events(900, oldest=3, backlog=3))
+    hand_over(node, events(3, 4, oldest=3, backlog=2))
+    master.stop(how)
+    master.start()
+    again = join(master)
+    hand_over(again, events(3, 4, 5, oldest=3))
+    hand_over(again, events(900, 901, oldest=900))
+    # Another card in the same node counts from the start again.
+    hand_over(again, events(3, history="another"))
+    assert recorded(master) == [
+        *[("history", number) for number in (900, 3, 4, 5, 901)], ("another", 3),
+    ]  # fmt: skip
+    counters = master.status().counters
+    assert (counters["node_events"], counters["node_events_repeated"]) == (3, 3)
+
+
+def test_events_that_come_together_are_one_batch(master, join):
+    node = join(master)
+    for number in range(50):
+        node.send(events(number))
+    node.send(events(0))
+    taken = [node.receive().sequences for _ in range(51)]
+    assert taken == [*[(number,) for number in range(50)], (0,)]
+    assert recorded(master) == [("history", number) for number in range(50)]
+
+
+def test_what_the_disk_refuses_is_not_acknowledged(master, join):
+    node = join(master)
+    current = master.folder / "records" / "current.jsonl"
+    current.mkdir()
+    node.send(events(1, 2))
+    master.wait_until(lambda status: status.counters["node_events_refused"] == 2)
+    current.rmdir()
+    # Nothing was said of the first two.
+    hand_over(node, events(2, 3))
+    hand_over(node, events(1))
+    assert recorded(master) == [("history", number) for number in (2, 3, 1)]
+    code, said = master.stop()
+    assert code == 0
+    assert said.count("\n") == 1
+    assert "takes no events now" in said
+
+
+def test_a_master_without_records_leaves_events_where_they_are(master, join):
+    master.stop()
+    master.config.write_text(master.config.read_text() + 'directory = ""\n')
+    master.start()
+    node = join(master)
+    node.send(replace(node.hello))
+    assert node.receive() == Welcome("boot-n1", 1.0, takes_events=False)
+    node.send(events(1))
+    status = master.wait_until(lambda status: status.nodes[0].state == "live")
+    assert status.counters["node_events"] == 0
+    node.send(replace(node.hello))
+    assert isinstance(node.receive(), Welcome), "it acknowledged what it cannot keep"
+
+
+def test_the_status_tells_what_waits_at_the_nodes(master, join):
+    node = join(master)
+    hand_over(node, events(5, backlog=40, dropped=2))
+    (status,) = master.status().nodes
+    assert (status.events_waiting, status.events_dropped) == (40, 2)
+
+
+def test_only_a_node_that_joined_hands_events_over(master, join, context):
+    node = join(master)
+    stranger = context.socket(zmq.DEALER)
+    stranger.connect(master.nodes)
+    stranger.send(encode(events(1)))
+    assert stranger.poll(PATIENCE_MS)
+    assert Decoder(MasterMessage).decode(stranger.recv())[0] == HelloWanted()
+    # A process that was replaced: its successor sends what waits.
+    node.send(replace(events(2), incarnation="boot before"))
+    assert node.receive() == HelloWanted()
+    hand_over(node, events(3))
+    assert recorded(master) == [("history", 3)]
