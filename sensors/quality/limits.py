@@ -59,7 +59,7 @@ def limits_for(quantity: str, unit: str, overrides: Mapping[str, float | None]) 
         raise ValueError(f"{quantity}: low = {limits.low:g} must be below high = {limits.high:g}")
     for field in ("max_step", "max_rate_per_s", "drift"):
         if not getattr(limits, field) >= 0:
-            raise ValueError(f"{quantity}: {field} must be 0 or more; inf turns the check off")
+            raise ValueError(f"{quantity}: {field} must be 0 or more; 1e9 turns the check off")
     if not limits.flat_s > 0:
-        raise ValueError(f"{quantity}: flat_s must be above 0; inf turns the check off")
+        raise ValueError(f"{quantity}: flat_s must be above 0; 1e9 turns the check off")
     return limits
