@@ -24,7 +24,7 @@ MOST_QUARANTINED: Final = 32  # damaged groups that are kept
 CHECKED_BYTES: Final = 64 << 20
 
 # Small rows and packed columns are apart: a look for times, or at statistics, touches no page of
-# numbers, and a correction of the clock writes none.
+# numbers, and a correction of the clock writes none. The index has all that a series needs to know.
 SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE groups (
@@ -42,7 +42,7 @@ CREATE TABLE groups (
     statistics BLOB NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX groups_by_time ON groups (last_ms, first_ms);
+CREATE INDEX groups_by_time ON groups (last_ms, first_ms, shift_ms, layout);
 CREATE TABLE columns (
     sequence INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data BLOB NOT NULL
 ) STRICT;

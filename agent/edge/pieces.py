@@ -228,17 +228,26 @@ def join(pieces: list[Piece], names: list[str] | None = None) -> Piece:
         pieces[-1].last_ms,
         b"".join([piece.time_ms for piece in pieces]),
         source,
-        {name: _filled(pieces, [piece.column(name) for piece in pieces], NAN32) for name in names},
+        {name: _column(pieces, name) for name in names},
         raw,
         quality,
         age_ms,
     )
 
 
+def _column(pieces: list[Piece], name: str) -> bytes:
+    columns = [piece.values.get(name) for piece in pieces]
+    if None in columns:
+        columns = [piece.column(name) for piece in pieces]
+    return _filled(pieces, columns, NAN32)
+
+
 def _filled(pieces: list[Piece], columns: list[bytes | None], filler: bytes) -> bytes:
-    return b"".join(
-        [column or filler * len(piece) for piece, column in zip(pieces, columns, strict=True)]
-    )
+    if None in columns:
+        columns = [
+            column or filler * len(piece) for piece, column in zip(pieces, columns, strict=True)
+        ]
+    return b"".join(columns)  # type: ignore[arg-type]  # none is missing any more
 
 
 def in_time_order(piece: Piece) -> Piece:

@@ -30,9 +30,10 @@ from agent.edge.recent import Recent
 from agent.wire.messages import Aggregate, Series
 
 # The plus keeps SQLite from searching by sequence: the index by time is the selective one.
-GROUPS: Final = (
-    "SELECT sequence, first_ms, last_ms, shift_ms, layout, statistics FROM groups"
-    " WHERE last_ms >= ? AND first_ms < ? AND +sequence < ?"
+OVERLAPPING: Final = " FROM groups WHERE last_ms >= ? AND first_ms < ? AND +sequence < ?"
+GROUPS: Final = "SELECT sequence, shift_ms, layout, first_ms, last_ms" + OVERLAPPING
+STATISTICS_TOO: Final = (
+    "SELECT sequence, shift_ms, layout, first_ms, last_ms, statistics" + OVERLAPPING
 )
 
 
@@ -72,7 +73,7 @@ class Reader:
         them are left out, as are columns that no reading has; what only some have is NaN elsewhere.
         None if nothing is left.
         """
-        rows, found = self._look(start_ms, end_ms, channels)
+        rows, found = self._look(GROUPS, start_ms, end_ms, channels)
         for row, piece in zip(rows, self._pieces(rows), strict=True):
             if piece is not None and (part := piece.cut(start_ms, end_ms)) is not None:
                 found.append((row[0], part))
@@ -94,12 +95,12 @@ class Reader:
 
         A group inside the window is answered from its statistics; its numbers are not read.
         """
-        rows, found = self._look(start_ms, end_ms, channels)
+        rows, found = self._look(STATISTICS_TOO, start_ms, end_ms, channels)
         totals: dict[str, Statistics] = {}
         bounds: list[tuple[int, int]] = []
         to_read = []
         for row in rows:
-            _, first_ms, last_ms, _, layout, statistics = row
+            _, _, layout, first_ms, last_ms, statistics = row
             if first_ms < start_ms or last_ms >= end_ms or any(n.endswith(RAW) for n in channels):
                 to_read.append(row)
                 continue
@@ -128,7 +129,7 @@ class Reader:
             self._db = None
 
     def _look(
-        self, start_ms: int, end_ms: int, channels: tuple[str, ...]
+        self, query: str, start_ms: int, end_ms: int, channels: tuple[str, ...]
     ) -> tuple[list[Any], list[tuple[int, Piece]]]:
         """The groups of the file that are wanted, as rows, and what is in memory only."""
         # Memory first: what is committed in between is in both then, and its sequence tells.
@@ -137,14 +138,14 @@ class Reader:
         if recent.before is None:
             return [], pieces
         rows = self._connected(immutable=recent.immutable).execute(
-            GROUPS, (start_ms, end_ms, recent.before)
+            query, (start_ms, end_ms, recent.before)
         )
         held = set(recent.held)
         wanted = {name.removesuffix(RAW) for name in channels} | set(channels)
         return [
             row
             for row in rows
-            if row[0] not in held and (not wanted or not wanted.isdisjoint(channels_of(row[4])))
+            if row[0] not in held and (not wanted or not wanted.isdisjoint(channels_of(row[2])))
         ], pieces
 
     def _connected(self, *, immutable: bool) -> sqlite3.Connection:
@@ -157,14 +158,14 @@ class Reader:
 
     def _pieces(self, rows: list[Any]) -> list[Piece | None]:
         """The groups of rows; None for one that is damaged, or was dropped meanwhile."""
-        found = self._history.cache.take([(row[0], row[3]) for row in rows])
+        found = self._history.cache.take([row[:2] for row in rows])
         return [
             piece if piece is not None else self._read(row)
             for row, piece in zip(rows, found, strict=True)
         ]
 
     def _read(self, row: Any) -> Piece | None:
-        sequence, first_ms, last_ms, shift_ms, layout, _ = row
+        sequence, shift_ms, layout, first_ms, last_ms = row[:5]
         assert self._db is not None
         stored = self._db.execute(
             "SELECT crc, data FROM columns WHERE sequence = ?", (sequence,)

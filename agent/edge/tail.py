@@ -28,6 +28,8 @@ MARK: Final = b"\xb5SnT"
 RECORD: Final = struct.Struct("<4s2I")
 SUFFIX: Final = ".tail"
 SIZE: Final = 128 << 10  # half a day of one sensor at 1 Hz
+# Written in small pieces, or the kernel may take the file for one large page, and write all of it.
+ZEROS: Final = 4096
 VERSION: Final = 1
 
 
@@ -77,7 +79,9 @@ class Tail:
         self.size = max(SIZE, 2 * self.used)
         self._file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            _write(self._file, records + bytes(self.size - self.used), 0)
+            _write(self._file, records, 0)
+            for at in range(self.used, self.size, ZEROS):
+                _write(self._file, bytes(min(ZEROS, self.size - at)), at)
             os.fsync(self._file)
             os.rename(new, path)
             sync_folder(path)

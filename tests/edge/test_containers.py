@@ -47,14 +47,14 @@ class Node:
         self.folder = folder
         self.history = History(
             folder / "climate.sqlite",
-            ("temperature",),
             "boot",
             group_readings=30,
             commit_s=10.0,
             retention_s=1e6,
         )
+        self.stream = self.history.stream("sensor", ("temperature",))
         for i in range(100):
-            self.history.append(Sample(START_MS + i * 1000, i * 1000, None, (float(i),)))
+            self.stream.append(Sample(START_MS + i * 1000, i * 1000, False, (float(i),)))
         self.woken = threading.Semaphore(0)
         self.pods = Pods(self.history, 0, self.woken.release, service_time_s, threads_follow=False)
         self.socket = PodSocket(self.pods)
@@ -113,7 +113,7 @@ def test_readings_that_are_in_memory_only_are_in_the_answer(node: Node) -> None:
     node.start_container()
     node.submit(1)
     node.result()
-    node.history.append(Sample(NOW_MS - 1, 99_999, None, (123.0,)))
+    node.stream.append(Sample(NOW_MS - 1, 99_999, False, (123.0,)))
     node.submit(2)
     series = node.result().series
     assert series is not None

@@ -34,10 +34,11 @@ class Bench:
         self, path: Path, count: int, service_time_s: Callable[[int | None, float], float] | None
     ) -> None:
         self.history = History(
-            path, ("temperature",), "boot", group_readings=30, commit_s=10.0, retention_s=1e6
+            path, "boot", group_readings=30, commit_s=10.0, retention_s=1e6
         )
+        self.stream = self.history.stream("sensor", ("temperature",))
         for i in range(100):
-            self.history.append(Sample(START_MS + i * 1000, i * 1000, None, (float(i),)))
+            self.stream.append(Sample(START_MS + i * 1000, i * 1000, False, (float(i),)))
         self.woken = threading.Semaphore(0)
         self.at_once = 0
         self.pods = Pods(self.history, count, self.woken.release, service_time_s)
