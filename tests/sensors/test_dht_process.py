@@ -302,6 +302,7 @@ def test_closing_ends_the_reader_and_its_children(
     script: str, opened: Opener, tmp_path: Path
 ) -> None:
     numbers, stuck = tmp_path / "child", fifo(tmp_path)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
     driver = opened(script, factory="open_with_child", child=str(numbers))
     at_once(driver)
     if script != "value":
@@ -312,6 +313,7 @@ def test_closing_ends_the_reader_and_its_children(
     assert driver.reader is None
     assert gone(reader)
     assert gone(child)
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
     with pytest.raises(ChildProcessError):  # no zombie
         os.waitpid(-1, os.WNOHANG)
 

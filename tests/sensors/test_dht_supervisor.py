@@ -82,6 +82,14 @@ def test_a_reader_that_spins_is_ended_and_started_again() -> None:
     assert supervisor.restarts == 1
 
 
+def test_idle_hours_do_not_pay_for_spinning() -> None:
+    supervisor = running()
+    for now in (3.0, 7200.0):
+        assert supervisor.handle(Used(1.0), now) == []
+        supervisor.handle(VALUE, now)
+    assert supervisor.handle(Used(1.0 + CPU_WINDOW_S), 7200.0 + CPU_WINDOW_S)[0] == End(hard=False)
+
+
 def test_the_power_is_cut_after_failures_in_a_row() -> None:
     supervisor = running()
     for failure in (SILENT, DAMAGED, VALUE, SILENT, DAMAGED):
