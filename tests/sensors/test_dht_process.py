@@ -116,10 +116,12 @@ def says(text: str) -> Callable[[Reading | SensorError], bool]:
 
 
 def gone(fd: int) -> bool:
-    """Whether the process of this pidfd has ended, after some patience."""
+    """Whether the process of this pidfd has ended, after some patience; else it is ended here."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     ended = bool(poller.poll(PATIENCE_S * 1000))
+    if not ended:
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
     os.close(fd)
     return ended
 
