@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import index
-from typing import Final
+from typing import Final, Protocol
 
 from agent.edge.counters import SensorCounters
 from agent.edge.faults import Faults
 from agent.edge.groups import Sample
 from agent.edge.history_file import HistoryError
-from agent.edge.node_time import NodeTime
+from agent.edge.node_time import Moment, NodeTime
 from agent.edge.pieces import NAN
 from agent.edge.report import Reporter
 from agent.edge.sensor import Sensor
-from agent.edge.stream import Stream
 from sensors.base import Reading, SensorError
 from sensors.quality.channel import SensorQuality
 from sensors.quality.flags import NO_RESPONSE
@@ -49,6 +48,20 @@ class Schedule:
         return True
 
 
+class Sink(Protocol):
+    """Where readings go: a stream of the history, or what stands in for it."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it wants what the driver has preloaded."""
+
+    def append(self, sample: Sample) -> None:
+        """Take in a reading; HistoryError if it may be lost."""
+
+    def load(self, samples: Iterable[Sample]) -> None:
+        """Take in what was preloaded; HistoryError, or what `samples` raises, and none of it."""
+
+
 class Sampler:
     """Reads one sensor on schedule and appends to its stream, until it is stopped.
 
@@ -61,7 +74,7 @@ class Sampler:
     def __init__(
         self,
         sensor: Sensor,
-        stream: Stream,
+        stream: Sink,
         time: NodeTime,
         reporter: Reporter,
         colocated: Callable[[str, float, float, int], int],
@@ -92,7 +105,8 @@ class Sampler:
         if not self._stream.empty:
             return
         try:
-            self._stream.load(self._past())
+            # First: the clocks may have something to put right in the history, which is then held.
+            self._stream.load(self._past(self._time.moment()))
         except HistoryError:
             raise
         except SensorError as error:
@@ -191,8 +205,7 @@ class Sampler:
             raise SensorError(f"{age_ms} is no age of a reading")
         return Reading(values, source_ms, age_ms)
 
-    def _past(self) -> Iterator[Sample]:
-        moment = self._time.moment()
+    def _past(self, moment: Moment) -> Iterator[Sample]:
         for intervals, reading in self._driver.preload():
             ago_ms = round(intervals * self._sensor.interval_s * 1000)
             yield self._sample(
