@@ -9,10 +9,12 @@ import sys
 import time
 
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
+from agent.edge import notify
 from agent.edge.clocks import boot_id
 from agent.edge.emulation import emulation_of
 from agent.edge.history import History
 from agent.edge.history_file import HistoryError
+from agent.edge.journal import journal_of_stderr
 from agent.edge.master_socket import keys_of
 from agent.edge.node import EdgeNode
 from agent.edge.report import Reporter
@@ -22,11 +24,22 @@ from agent.wire import config, edge_config
 from sensors.base import SensorError
 
 
+def _no_metrics(settings: config.Metrics) -> str | None:
+    """Why metrics cannot be served as configured, if so."""
+    if not settings.address:
+        return None
+    from agent.metrics.library import problem  # most nodes serve none
+
+    return problem(settings)
+
+
 def main() -> None:
     """Run the command."""
     given = options("sanderling-edge", sys.argv[1:])
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
+    if (wrong := notify.problem() or _no_metrics(settings.metrics)) is not None:
+        fail(f"{given.config}: {wrong}", UNUSABLE)
     try:
         keys = keys_of(settings, folder)
         emulation_of(settings.pods.emulate, settings.node.name)
@@ -37,7 +50,12 @@ def main() -> None:
         close_sensors(sensors)
         say_ok(given.config)
         return
-    reporter = Reporter(sys.stderr.write, settings.node.name, time.monotonic)
+    reporter = Reporter(
+        sys.stderr.write,
+        settings.node.name,
+        time.monotonic,
+        journal_of_stderr("sanderling-edge", os.environ.get("JOURNAL_STREAM")),
+    )
     try:
         history = History(
             os.path.join(folder, settings.history.path),

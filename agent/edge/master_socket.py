@@ -33,6 +33,8 @@ class MasterSocket:
         self._settings = settings
         self._poller = poller
         self._reporter = reporter
+        self.malformed = 0  # frames that could not be read
+        self.dropped = 0  # frames that the socket did not take
         self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
@@ -80,6 +82,7 @@ class MasterSocket:
             try:
                 message, _ = self._decoder.decode(frame)
             except codec.WireError as error:
+                self.malformed += 1
                 self._reporter.complain("frame", f"ignored a frame from the master: {error}")
                 continue
             yield message
@@ -90,6 +93,7 @@ class MasterSocket:
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
+            self.dropped += 1
             # Of a result too: the link has let go of its subtask, and the next heartbeat says so.
             self._reporter.complain("send", "the master takes no messages; one was dropped")
 

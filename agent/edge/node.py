@@ -28,6 +28,7 @@ from agent.edge.history import History
 from agent.edge.history_file import HistoryError
 from agent.edge.master_socket import MasterSocket
 from agent.edge.node_time import Moment, NodeTime
+from agent.edge.notify import Supervision
 from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.report import Reporter
 from agent.edge.sampling import Sampler
@@ -35,11 +36,12 @@ from agent.edge.sensor import Sensor, close_sensors
 from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
 from agent.process import StopSignal
-from agent.wire import codec, edge_config
+from agent.wire import codec, config, edge_config
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
     from agent.edge.containers import PodSocket
+    from agent.edge.metrics import EdgeMetrics, NodeNumbers
     from agent.sockets.keys import KeyFiles
 
 SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
@@ -68,6 +70,7 @@ class EdgeNode:
             lambda error: reporter.complain("history", str(error)),
         )
         together = Together(sensors)
+        self._faults = [Faults(s.name, s.channels, self._raise) for s in sensors]
         self._samplers = [
             Sampler(
                 sensor,
@@ -79,9 +82,9 @@ class EdgeNode:
                 self._time,
                 reporter,
                 together.check,
-                Faults(sensor.name, sensor.channels, self._raise),
+                faults,
             )
-            for sensor in sensors
+            for sensor, faults in zip(sensors, self._faults, strict=True)
         ]
         self._sampling_ends = threading.Event()
         self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for forwarding
@@ -122,6 +125,13 @@ class EdgeNode:
             threads_follow=not settings.pods.containers,
         )
         self._pod_socket = _pod_socket(self._pods) if settings.pods.containers else None
+        self._metrics = self._serve_metrics(settings.metrics) if settings.metrics.address else None
+        self._supervision = Supervision(
+            [sampler.counters for sampler in self._samplers],
+            reporter,
+            self._status,
+            time.monotonic(),
+        )
 
     def preload(self) -> None:
         """Give empty streams the readings that their drivers have for them; HistoryError."""
@@ -142,12 +152,14 @@ class EdgeNode:
         for thread in sampling:
             thread.start()
         self._handle(links.Start())
+        self._supervision.ready()
         while not stop.requested:
             self._wait_once(stop)
         self._leave(sampling)
 
     def _wait_once(self, stop: StopSignal) -> None:
-        pause_s = min(self._link.wake_at, self._forwarding.wake_at) - time.monotonic()
+        wake_at = min(self._link.wake_at, self._forwarding.wake_at, self._supervision.wake_at)
+        pause_s = wake_at - time.monotonic()
         # A millisecond more than needed: the poll must not end just before.
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
         if self._wake_fd in ready:
@@ -156,6 +168,8 @@ class EdgeNode:
             self._forward_raised()
         if self._socket.ready(ready):
             self._receive_all()
+        if self._metrics is not None and self._metrics.fileno in ready:
+            self._metrics.turn()
         for fileno in stop.filenos:
             if fileno in ready:
                 stop.woken(fileno)
@@ -167,6 +181,8 @@ class EdgeNode:
             self._handle(links.Tick())
         if (now := time.monotonic()) >= self._forwarding.wake_at:
             self._forwarding.handle(outbox.Tick(), now)
+        if (now := time.monotonic()) >= self._supervision.wake_at:
+            self._supervision.turn(now)
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -191,7 +207,7 @@ class EdgeNode:
                     if self._pods.submit(ReceivedSubtask(subtask, now, self._time.now_ms())):
                         self._collect()
                 case links.SendResult(number):
-                    self._socket.send(self._results.pop(number))
+                    self._answer(self._results.pop(number))
                 case links.Send(message):
                     self._socket.send(codec.encode(message))
                 case links.Resize(pods):
@@ -205,9 +221,58 @@ class EdgeNode:
                 case links.Close(linger_s):
                     self._socket.close(linger_s)
 
+    def _answer(self, frame: bytes) -> None:
+        self._socket.send(frame)
+        if self._metrics is not None:
+            self._metrics.answered(frame)
+
     def _wake(self) -> None:
         with suppress(BlockingIOError):  # full of bytes that wake just as well
             os.write(self._waker_fd, b"\0")
+
+    # --- what others see -------------------------------------------------------------------------
+
+    def _status(self) -> str:
+        """One line on how it goes."""
+        joined = "joined" if self._joined else "not joined: no master answers"
+        faults = [name for name, n in self._faulty() if n]
+        return f"{joined}; sensors with faults: {', '.join(faults) or 'none'}"
+
+    @property
+    def _joined(self) -> bool:
+        return self._link.state is links.State.JOINED
+
+    def _faulty(self) -> list[tuple[str, int]]:
+        """How many channels of each sensor have a fault."""
+        pairs = zip(self._sensors, self._faults, strict=True)
+        return [(sensor.name, sum(faults.open)) for sensor, faults in pairs]
+
+    def _serve_metrics(self, settings: config.Metrics) -> EdgeMetrics:
+        from agent.edge.metrics import EdgeMetrics  # 10 MiB, with the HTTP server
+
+        metrics = EdgeMetrics(settings, self._numbers)
+        self._poller.register(metrics.fileno, zmq.POLLIN)
+        return metrics
+
+    def _numbers(self) -> NodeNumbers:
+        from agent.edge.metrics import NodeNumbers, written_bytes
+
+        return NodeNumbers(
+            now=time.monotonic(),
+            sensors=tuple([sampler.counters for sampler in self._samplers]),
+            faults=tuple([n for _, n in self._faulty()]),
+            # Only drivers with a helper process count its restarts.
+            restarts=tuple([getattr(s.driver, "restarts", 0) for s in self._sensors]),
+            stored=self._history.acknowledged,
+            given_up=self._history.given_up,
+            events_waiting=self._history.events.count,
+            events_dropped=self._history.events.dropped,
+            joined=self._joined,
+            synchronised=self._time.moment().synchronised,
+            malformed_frames=self._socket.malformed,
+            messages_dropped=self._socket.dropped,
+            written_bytes=written_bytes(),
+        )
 
     # --- in the samplers' threads ----------------------------------------------------------------
 
@@ -237,8 +302,11 @@ class EdgeNode:
 
     def _leave(self, sampling: list[threading.Thread]) -> None:
         self._reporter.tell("stopping")
+        self._supervision.stopping()
         self._sampling_ends.set()
         self._handle(links.Stop())
+        if self._metrics is not None:
+            self._metrics.close()
         if self._pod_socket is not None:
             self._pod_socket.close()
         self._pods.stop()
@@ -260,6 +328,7 @@ class EdgeNode:
         except HistoryError as error:
             self._reporter.tell(str(error))
         self._socket.end()
+        self._supervision.close()
 
 
 def _pod_socket(pods: Pods) -> PodSocket:
