@@ -7,12 +7,13 @@ history acknowledged in all lives before; clocks jump and boots change in betwee
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -43,7 +44,7 @@ from tests.torture.disk import Disk, Survival, drawn
 from tests.torture.recording import MARK, Control, Operation
 
 LAUNCHER: Final = (sys.executable, "-m", "tests.torture.launcher")
-JOIN_S: Final = 60.0
+JOIN_S: Final = 30.0
 DAY_S: Final = 86_400.0
 SENSORS: Final = {"s1": ("t1", "h1"), "s2": ("t2", "h2")}
 ALL: Final = Survival("all", 1.0, 0.0, garbage=False)
@@ -285,19 +286,22 @@ class Chain:
 
     @contextmanager
     def _started(self) -> Iterator[subprocess.Popen[str]]:
-        agent = subprocess.Popen(
-            [*LAUNCHER, "--config", f"{self._folder}/edge.toml"],
-            cwd=ROOT,
-            env=recording.environment(
-                self._recorder,
-                str(self._disk_folder),
-                str(self._log),
-                control=f"{self._folder}/control",
-                boot=f"{self._folder}/boot",
-            ),
-            stderr=(self._folder / "stderr").open("w"),
-            text=True,
-        )
+        with (self._folder / "stderr").open("w") as stderr:
+            agent = subprocess.Popen(
+                [*LAUNCHER, "--config", f"{self._folder}/edge.toml"],
+                cwd=ROOT,
+                env=recording.environment(
+                    self._recorder,
+                    str(self._disk_folder),
+                    str(self._log),
+                    control=f"{self._folder}/control",
+                    boot=f"{self._folder}/boot",
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                text=True,
+            )
         try:
             yield agent
         finally:
@@ -308,7 +312,7 @@ class Chain:
         life = self._life(self._past)
         hello = self._master.join(agent)
         if hello is None:
-            return Verdict([f"did not start: {self._stderr()}"], 0)
+            return Verdict([f"did not start: {self._state(agent)}"], 0)
         wrong = []
         if life.history and hello.history != life.history:
             wrong.append(f"another history: {self._stderr()}")
@@ -317,7 +321,7 @@ class Chain:
         for sensor, channels in SENSORS.items():
             result = self._master.ask(agent, channels)
             if result is None or result.outcome == "error":
-                wrong.append(f"no answer: {result} {self._stderr()}")
+                wrong.append(f"no answer: {result} {self._state(agent)}")
                 continue
             wrong += _missing(life, sensor, channels, result.series)
             wrong += _unheard_of(self._life(self._past + self._marks()), sensor, result.series)
@@ -332,11 +336,11 @@ class Chain:
         """Let it work for a while, its clock jump, and the master take or refuse events."""
         draw = self._draw
         self._master.takes = draw.random() < 0.5
-        self._run_for(agent, draw.randrange(150))
+        self._run_for(agent, draw.randrange(400))
         if draw.random() < 0.5:
             self._control.shift_clock(draw.choice((0.0, -14 * DAY_S, 14 * DAY_S)))
         self._control.synchronised(draw.random() < 0.6)
-        self._run_for(agent, draw.randrange(150))
+        self._run_for(agent, draw.randrange(400))
 
     def _run_for(self, agent: subprocess.Popen[str], records: int) -> None:
         """Until it has recorded so much more."""
@@ -375,8 +379,17 @@ class Chain:
         self._past += disk.marks
         self._files = disk.image(draw, ALL if self._same_boot else drawn(draw))
 
+    def _state(self, agent: subprocess.Popen[str]) -> str:
+        """For the report of a violation."""
+        if agent.poll() is not None:
+            return f"it ended with {agent.returncode}: {self._stderr()}"
+        agent.send_signal(signal.SIGUSR1)
+        with suppress(subprocess.TimeoutExpired):
+            agent.wait(0.5)
+        return f"it hangs: {self._stderr()}"
+
     def _stderr(self) -> str:
-        return (self._folder / "stderr").read_text()[-500:]
+        return (self._folder / "stderr").read_text()[-3000:]
 
 
 def _rows(channels: tuple[str, ...], series: Series | None) -> list[tuple[int, tuple[float, ...]]]:

@@ -203,8 +203,8 @@ def judge(
     """
     try:
         history = opened(f"{folder}/history.sqlite", truth.boot + 1, played.settings)
-    except HistoryError as error:
-        return [f"does not open: {error}"]
+    except Exception as error:  # noqa: BLE001 - whatever is raised keeps the agent from starting
+        return [f"does not open: {type(error).__name__}: {error}"]
     found: list[str] = []
     try:
         if history.report and not damaged:
@@ -216,8 +216,8 @@ def judge(
         if damaged:
             found = [line for line in found if not line.startswith(LOST)]
         found += _goes_on(truth, history, damaged=damaged)
-    except HistoryError as error:
-        found.append(f"does not go on: {error}")
+    except Exception as error:  # noqa: BLE001 - as above
+        found.append(f"does not go on: {type(error).__name__}: {error}")
     try:
         history.close()
     except HistoryError as error:

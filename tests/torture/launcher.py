@@ -8,7 +8,9 @@ acknowledged; ``t SEQUENCE…`` before events are removed.
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -64,5 +66,6 @@ class MarkedHistory(history.History):
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # where it hangs
     main.History = MarkedHistory  # type: ignore[misc]
     sys.exit(main.main())

@@ -23,11 +23,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -89,6 +91,7 @@ __attribute__((constructor)) static void begin(void) {
     if (!where || !log || strlen(where) >= sizeof folder) return;
     log_fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (log_fd < 0) abort();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a campaign that is killed leaves nobody behind */
     strcpy(folder, where);
     folder_length = strlen(folder);
     pthread_atfork(NULL, NULL, forked);
