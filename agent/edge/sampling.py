@@ -43,6 +43,8 @@ class Schedule:
         if now < self.next_at:
             return False
         tick = max(self._tick, math.floor((now - self._start) / self._interval_s))
+        if self._start + (tick + 1) * self._interval_s <= now:  # the quotient was rounded down
+            tick += 1
         self.missed += tick - self._tick
         self._tick = tick + 1
         return True
