@@ -50,7 +50,7 @@ class Bench:
             master=EdgeMaster(
                 address=f"ipc://{folder}/m", reconnect_first_s=0.3, reconnect_longest_s=7.0
             ),
-            sensor=(EdgeSensor(driver="synthetic", options={"preload_rows": 10}),),
+            sensor=(EdgeSensor(driver="synthetic"),),
         )
         self.node = EdgeNode(
             settings,
@@ -58,7 +58,7 @@ class Bench:
             self.history,
             Reporter(self.lines.append, "n1", lambda: 0.0),
         )
-        self.node.preload()
+        self.node._samplers[0].sample()
         self.node._handle(links.Start())
         assert self.node._socket._socket is not None
         self.socket = self.node._socket._socket
