@@ -272,6 +272,8 @@ class Plug:
 
     def pull(self) -> None:
         if self._end is not None:
+            # First the path: another process may get the terminal's number as soon as it is free.
+            self.port.unlink()
             os.close(self._end)
             self._end = None
 
@@ -365,6 +367,24 @@ def test_the_age_counts_from_the_arrival(plug: Plug, opened: Callable[..., Seria
         assert driver._news.wait_for(lambda: driver._inbox.has_news, 30.0)
     now[0] = 100.7
     assert driver.read() == Reading((21.5, 40.2), age_ms=700)
+
+
+def test_a_line_that_comes_during_a_read_is_its_reading(
+    plug: Plug, opened: Callable[..., SerialLine]
+) -> None:
+    driver = opened()
+    plug.insert()
+    await_outcome(driver, "no line from")
+    plug.send(b"\n")
+    driver._wait_s = 60.0
+    seen: list[object] = []
+    reader = threading.Thread(target=lambda: seen.append(outcome(driver.read)))
+    reader.start()
+    while not driver._news._waiters and reader.is_alive():  # type: ignore[attr-defined]
+        reader.join(0.001)
+    plug.send(b"21.5,40.2\n")
+    reader.join()
+    assert seen == [(21.5, 40.2)]
 
 
 def test_a_port_in_use_is_left_alone(plug: Plug, opened: Callable[..., SerialLine]) -> None:
