@@ -66,8 +66,6 @@ def main() -> None:
             retention_bytes=settings.history.retention_bytes,
             most_events=settings.events.most,
         )
-        if history.report:
-            reporter.tell(history.report)
         node = EdgeNode(settings, sensors, history, reporter, keys)
         with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
             node.run(stop)

@@ -30,7 +30,7 @@ from agent.edge.master_socket import MasterSocket
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.notify import Supervision
 from agent.edge.pods import Pods, ReceivedSubtask
-from agent.edge.report import Reporter
+from agent.edge.report import WARNING, Reporter
 from agent.edge.sampling import Sampler
 from agent.edge.sensor import Sensor, close_sensors
 from agent.edge.timebase import Correction, TimeBase
@@ -152,6 +152,7 @@ class EdgeNode:
         for thread in sampling:
             thread.start()
         self._handle(links.Start())
+        self._tell([self._history.report] if self._history.report else [])
         self._supervision.ready()
         while not stop.requested:
             self._wait_once(stop)
@@ -183,6 +184,7 @@ class EdgeNode:
             self._forwarding.handle(outbox.Tick(), now)
         if (now := time.monotonic()) >= self._supervision.wake_at:
             self._supervision.turn(now)
+            self._tell(self._history.notices())
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -273,6 +275,13 @@ class EdgeNode:
             messages_dropped=self._socket.dropped,
             written_bytes=written_bytes(),
         )
+
+    def _tell(self, lines: list[str]) -> None:
+        """What happened to the history, to the operator of this host and to the master's."""
+        for line in lines:
+            self._reporter.tell(line, priority=WARNING, kind="history")
+            moment = self._time.moment()
+            self._raise(Happening("history_damaged", moment, moment.time_ms, "", "", line))
 
     # --- in the samplers' threads ----------------------------------------------------------------
 
