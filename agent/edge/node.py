@@ -37,6 +37,7 @@ from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
 from agent.process import StopSignal
 from agent.wire import codec, config, edge_config
+from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class EdgeNode:
                 synchronised=happening.moment.synchronised,
                 sensor=happening.sensor,
                 channel=happening.channel,
-                text=happening.text,
+                text=happening.text[:LONGEST_TEXT],
             )
         except HistoryError as error:
             self._reporter.complain("history", str(error))

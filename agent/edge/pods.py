@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from agent.edge.history import History
 from agent.edge.retrieval import Reader
 from agent.wire import codec
+from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Subtask, SubtaskResult
 
-LONGEST_MESSAGE: Final = 512
 SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
 
 
@@ -169,7 +169,7 @@ def execute(
         return codec.encode(result)
     except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
         reader.close()  # a connection that failed once is not trusted again
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_MESSAGE]
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_TEXT]
         failed_ms = (time.monotonic() - started) * 1000
         return codec.encode(
             SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)

@@ -10,6 +10,7 @@ from agent.wire.areas import AREA_PATTERN
 
 MAX_AREAS = 1_024
 MAX_CHANNELS = 64
+LONGEST_TEXT = 512
 MOST_EVENTS = 128  # in one message
 LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
@@ -22,7 +23,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
 Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
 Label = Annotated[str, Meta(max_length=32)]
-Text = Annotated[str, Meta(max_length=512)]
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
 Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
 # What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
