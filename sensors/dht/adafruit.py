@@ -1,5 +1,5 @@
 """The sensor through adafruit-circuitpython-dht. Only the reader's process imports this: Blinka
-takes 20 MiB, handles signals and leaves children behind."""
+takes 12 MiB, handles signals and leaves children behind."""
 
 # ruff: noqa: PTH208 - as everywhere in sensors/
 

@@ -94,10 +94,12 @@ def open_played(job: Job) -> FakeSensor:
         def measure(self) -> tuple[float, float]:
             word = self._words[min(self._starts, len(self._words) - 1)]
             self._starts += 1
-            model, frame = BYTES[word]
-            return played(model, seen(word, frame)).measure()
+            return trains[word].measure()
 
-    return Played(job)
+    sensor = Played(job)
+    # Here, not in the first start: importing the library takes its time.
+    trains = {name: played(BYTES[name][0], seen(name, BYTES[name][1])) for name in sensor._words}
+    return sensor
 
 
 def refuse(job: Job) -> FakeSensor:
