@@ -18,9 +18,11 @@ FLAT_GAP: Final = 0.1
 class ChannelCheck:
     """One channel's readings in the order of time; O(1) memory and time a reading.
 
-    *Spike*: farther from the last good value than max_step + max_rate_per_s · (time since), unless
-    the values after the jump agree, each with the one before it by the same rule, for
-    SETTLE_READINGS readings and SETTLE_S seconds: then the last of them is good, and so the level.
+    *Spike*: farther than max_step + max_rate_per_s · (time since the last good value) both from
+    that value and from the median of the last three; the median, since the last one may itself be a
+    small spike that passed. If the values after the jump agree, each with the one before it by the
+    same rule, for SETTLE_READINGS readings and SETTLE_S seconds, then the last of them is good, and
+    the level starts from it.
 
     *Flatline*: exactly the same value for flat_s, with no gap longer than FLAT_GAP · flat_s. A
     value at an end of the plausible range does not count: dark is dark, and wet is wet.
@@ -28,6 +30,7 @@ class ChannelCheck:
 
     __slots__ = (
         "_at",
+        "_earlier",
         "_jump_at",
         "_jump_began",
         "_jumped",
@@ -43,6 +46,7 @@ class ChannelCheck:
         self._limits = limits
         self._level: float | None = None  # the last good value, and when it was read
         self._at = 0.0
+        self._earlier: tuple[float, ...] = ()  # up to two good values before it
         self._jumps = 0  # readings since a jump; the last one, its time, and the first one's time
         self._jumped = 0.0
         self._jump_at = 0.0
@@ -74,19 +78,38 @@ class ChannelCheck:
         return long and limits.low < value < limits.high
 
     def _spike(self, time_s: float, value: float) -> bool:
-        if self._level is not None and self._far(time_s - self._at, value - self._level):
-            if not self._jumps or self._far(time_s - self._jump_at, value - self._jumped):
-                self._jumps = 0
-                self._jump_began = time_s
-            self._jumps += 1
-            self._jumped = value
-            self._jump_at = time_s
-            if self._jumps < SETTLE_READINGS or time_s - self._jump_began < SETTLE_S:
-                return True
+        level = self._level
+        if level is None:
+            pass
+        elif not self._leaves(time_s, value, level):
+            self._earlier = (*self._earlier[-1:], level)
+        elif self._settles(time_s, value):
+            self._earlier = ()
+        else:
+            return True
         self._jumps = 0
         self._level = value
         self._at = time_s
         return False
+
+    def _leaves(self, time_s: float, value: float, level: float) -> bool:
+        dt_s = time_s - self._at
+        if not self._far(dt_s, value - level):
+            return False
+        if len(self._earlier) < 2:
+            return True
+        median = sorted((*self._earlier, level))[1]
+        return self._far(dt_s, value - median)
+
+    def _settles(self, time_s: float, value: float) -> bool:
+        """Take one more reading after a jump; whether they are the new level."""
+        if not self._jumps or self._far(time_s - self._jump_at, value - self._jumped):
+            self._jumps = 0
+            self._jump_began = time_s
+        self._jumps += 1
+        self._jumped = value
+        self._jump_at = time_s
+        return self._jumps >= SETTLE_READINGS and time_s - self._jump_began >= SETTLE_S
 
     def _far(self, dt_s: float, difference: float) -> bool:
         limits = self._limits

@@ -69,15 +69,18 @@ def naive(limits, pairs):
         if time_s - since >= limits.flat_s and limits.low < value < limits.high:
             flag |= FLATLINE
 
-        def far(reading, now=time_s, new=value):
-            then, old = reading
+        def far(then, old, now=time_s, new=value):
             return abs(new - old) > limits.max_step + limits.max_rate_per_s * (now - then)
 
-        if good and far(good[-1]):
-            jump = [*jump, (time_s, value)] if jump and not far(jump[-1]) else [(time_s, value)]
-            if len(jump) < SETTLE_READINGS or time_s - jump[0][0] < SETTLE_S:
-                flags.append(flag | SPIKE)
-                continue
+        if good and far(*good[-1]):
+            median = sorted(v for _, v in good[-3:])[1] if len(good) >= 3 else None
+            if median is None or far(good[-1][0], median):
+                agrees = jump and not far(*jump[-1])
+                jump = [*jump, (time_s, value)] if agrees else [(time_s, value)]
+                if len(jump) < SETTLE_READINGS or time_s - jump[0][0] < SETTLE_S:
+                    flags.append(flag | SPIKE)
+                    continue
+                good = []
         jump = []
         good.append((time_s, value))
         flags.append(flag)
@@ -98,6 +101,14 @@ def test_what_moves_within_a_step_is_never_a_spike(values_, step_s):
 def test_a_single_spike_is_flagged_and_nothing_around_it(step_s):
     series = [20.0, 20.1, 20.0, 45.0, 20.1, 20.0, 20.1]
     assert run(TEMPERATURE, at(step_s, series)) == [0, 0, 0, SPIKE, 0, 0, 0]
+
+
+@pytest.mark.parametrize("step_s", [0.5, 1.0, 60.0])
+def test_a_small_spike_that_passes_is_no_level(step_s):
+    """Within the limit on the way up, beyond it on the way back."""
+    series = [20.0, 20.0, 20.0, 21.9, *[19.2] * 10]
+    assert not any(run(TEMPERATURE, at(step_s, series)))
+    assert not any(run(TEMPERATURE, [(1.0, 20.0)] * 3 + [(20_000.0, 58.0)] + [(1.0, 20.0)] * 9))
 
 
 @pytest.mark.parametrize(("step_s", "flagged"), [(0.5, 120), (1.0, 60), (60.0, 3)])

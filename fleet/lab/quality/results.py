@@ -225,7 +225,8 @@ Missed: {_list(missed)}. Told without a label: {_list(real.alarms.told)}.
 With seed {report.seed}, into one channel of one healthy room at a time, the rest of its floor as it
 was. Short faults come every three to six hours, their kind and size drawn; one stuck or drifting
 channel a run. *Found* is whatever the checks told in the fault's time; the delay counts from the
-fault's start. A gap of 2 min is two lost messages, and is not meant to be told.
+fault's start. A gap of 2 min is two lost messages, and is not meant to be told. Light that drifts
+down in the dark is soon out of range, below 0 lx.
 
 {_table(r for r in rows if r.part == "injected")}
 
