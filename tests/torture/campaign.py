@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tests.torture.agents import chain
 from tests.torture.cuts import Recording, cuts, images, judged, laid_out, played, scratch
 from tests.torture.damage import damaged
-from tests.torture.judge import judge
+from tests.torture.judge import judge, judge_damaged
 
 LENGTH: Final = 110  # beats of a script
 CUTS: Final = 60  # images of a script
@@ -90,7 +90,7 @@ def damage(job: Job, recorded: Recording, disk: Path, outcome: Outcome) -> None:
         draw = Random(f"damage {job.seed} {image.cut.number}")
         files, what = damaged(image.files, draw)
         laid_out(files, disk)
-        found = judge(image.truth, recorded.script, disk, damaged=True)
+        found = judge_damaged(image.truth, recorded.script, disk)
         aside = [path for path in disk.iterdir() if ".broken" in path.name]
         outcome.counts["damaged files"] += 1
         outcome.counts["damaged files put aside"] += bool(aside)

@@ -15,6 +15,7 @@ What is held against the script, each violation one line:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +40,7 @@ from tests.torture.script import (
     value_of,
 )
 
+FURTHER: Final = 9_999_999  # number of the readings that a judge appends
 EVER_MS: Final = 1 << 52
 LOST: Final = "LOST"  # begins the lines that nothing may cause
 
@@ -191,66 +193,92 @@ def correction_of(reading: Reading, step: Correct) -> int:
     return monotonic_ms + step.correction.offset_ms(monotonic_ms)
 
 
-def judge(
-    truth: Truth, played: Script, folder: Path, *, damaged: bool = False, at_end: bool = False
-) -> list[str]:
+def judge(truth: Truth, played: Script, folder: Path, *, at_end: bool = False) -> list[str]:
     """What is wrong with the history in `folder`; the history is used and changed.
 
     `at_end` says that the script was played to its end and no power failed.
-
-    `damaged` says that the file was damaged beyond what a power cut does: then it may be put aside
-    with a report, and what it held may be lost; what it still tells must be true.
     """
     try:
-        history = opened(f"{folder}/history.sqlite", truth.boot + 1, played.settings)
+        history = _opened(truth, played, folder)
     except Exception as error:  # noqa: BLE001 - whatever is raised keeps the agent from starting
         return [f"does not open: {type(error).__name__}: {error}"]
     found: list[str] = []
     try:
-        if history.report and not damaged:
+        if history.report:
             found.append(f"put aside: {history.report}")
-        if truth.history and history.id != truth.history and not damaged:
+        if truth.history and history.id != truth.history:
             found.append("it is another history")
         found += _judge_readings(truth, played, history, at_end=at_end)
         found += _judge_events(truth, played, history)
-        if damaged:
-            found = [line for line in found if not line.startswith(LOST)]
-        found += _goes_on(truth, history, damaged=damaged)
+        found += _goes_on(truth, history)
     except Exception as error:  # noqa: BLE001 - as above
         found.append(f"does not go on: {type(error).__name__}: {error}")
+    return found + _closed(history)
+
+
+def judge_damaged(truth: Truth, played: Script, folder: Path) -> list[str]:
+    """What is wrong with a history whose file was damaged beyond what a power cut does.
+
+    It may lose what it held, go back to an earlier state, or find out only when it is used; but it
+    opens, tells nothing that was never written, and works, at the latest when it is opened again.
+    """
+    found: list[str] = []
+    for _ in range(2):
+        try:
+            history = _opened(truth, played, folder)
+        except Exception as error:  # noqa: BLE001 - as above
+            return [f"does not open: {type(error).__name__}: {error}"]
+        try:
+            read = _judge_readings(truth, played, history, at_end=False)
+            found = [line for line in read if "never appended" in line or "twice" in line]
+            found += _goes_on(truth, history, sequences=False)
+        except Exception as error:  # noqa: BLE001 - as above
+            found.append(f"does not go on: {type(error).__name__}: {error}")
+        found += _closed(history)
+        if not found:
+            break
+    return found
+
+
+def _opened(truth: Truth, played: Script, folder: Path) -> History:
+    return opened(f"{folder}/history.sqlite", truth.boot + 1, played.settings)
+
+
+def _closed(history: History) -> list[str]:
     try:
         history.close()
     except HistoryError as error:
-        found.append(f"does not close: {error}")
-    return found
+        return [f"does not close: {error}"]
+    return []
 
 
 def _judge_readings(
     truth: Truth, played: Script, history: History, *, at_end: bool
 ) -> Iterator[str]:
-    reader = Reader(history)
     there: set[tuple[int, int]] = set()
-    for stream, plan in enumerate(STREAMS):
-        names = (*plan.channels, f"{plan.channels[1]}_raw") if plan.keeps_raw else plan.channels
-        series = reader.series(0, EVER_MS, names)
-        before = 0
-        for time_ms, row in _rows(series, names) if series is not None else ():
-            number = int(row[0])
-            reading = truth.readings.get((stream, number))
-            if reading is None:
-                yield f"{plan.name} {number} was never appended"
-                continue
-            if (stream, number) in there:
-                yield f"{plan.name} {number} is there twice"
-            there.add((stream, number))
-            if not reading.may_have(time_ms):
-                yield f"{plan.name} {number} has time {time_ms}, not {sorted(reading.times)}"
-            if row[1:] != _expected(stream, number):
-                yield f"{plan.name} {number} has {row}, not {_expected(stream, number)}"
-            if time_ms < before:
-                yield f"{plan.name} {number} is out of order"
-            before = time_ms
-    reader.close()
+    with closing(Reader(history)) as reader:
+        for stream, plan in enumerate(STREAMS):
+            names = (*plan.channels, f"{plan.channels[1]}_raw") if plan.keeps_raw else plan.channels
+            series = reader.series(0, EVER_MS, names)
+            before = 0
+            for time_ms, row in _rows(series, names) if series is not None else ():
+                number = int(row[0])
+                if number == FURTHER:
+                    continue
+                reading = truth.readings.get((stream, number))
+                if reading is None:
+                    yield f"{plan.name} {number} was never appended"
+                    continue
+                if (stream, number) in there:
+                    yield f"{plan.name} {number} is there twice"
+                there.add((stream, number))
+                if not reading.may_have(time_ms):
+                    yield f"{plan.name} {number} has time {time_ms}, not {sorted(reading.times)}"
+                if row[1:] != _expected(stream, number):
+                    yield f"{plan.name} {number} has {row}, not {_expected(stream, number)}"
+                if time_ms < before:
+                    yield f"{plan.name} {number} is out of order"
+                before = time_ms
     retention_s = played.settings.retention_s
     lost = [
         key
@@ -331,22 +359,21 @@ def _judge_events(truth: Truth, played: Script, history: History) -> Iterator[st
         yield f"events {sorted(numbers - truth.events.keys())} were never added"
 
 
-def _goes_on(truth: Truth, history: History, *, damaged: bool) -> Iterator[str]:
+def _goes_on(truth: Truth, history: History, *, sequences: bool = True) -> Iterator[str]:
     """The history must be usable as if nothing had happened."""
     time_ms = truth.latest_ms + 1_000
     for stream, taken in enumerate(streams(history)):
-        taken.append(sample_of(stream, 9_999_999, time_ms, 1_000, sync=True))
+        taken.append(sample_of(stream, FURTHER, time_ms, 1_000, sync=True))
     history.commit()
     if history.acknowledged != len(STREAMS):
         yield f"{history.acknowledged} readings acknowledged, not {len(STREAMS)}"
     event = history.events.add(
         monotonic_ms=1_000, kind="test", time_ms=time_ms, synchronised=True, text="event 9999999"
     )
-    if not damaged and event.sequence <= truth.last_sequence:
+    if sequences and event.sequence <= truth.last_sequence:
         yield f"sequence {event.sequence} is given again; {truth.last_sequence} was acknowledged"
-    reader = Reader(history)
-    for plan in STREAMS:
-        series = reader.series(time_ms, time_ms + 1, plan.channels)
-        if series is None or 9_999_999 not in series.values[plan.channels[0]].numbers():
-            yield f"{plan.name}: a new reading is not found"
-    reader.close()
+    with closing(Reader(history)) as reader:
+        for plan in STREAMS:
+            series = reader.series(time_ms, time_ms + 1, plan.channels)
+            if series is None or FURTHER not in series.values[plan.channels[0]].numbers():
+                yield f"{plan.name}: a new reading is not found"
