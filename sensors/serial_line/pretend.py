@@ -1,14 +1,16 @@
 """A sensor on a pseudo-terminal, for trying serial_line without hardware.
 
-    python3 sensors/serial_line/pretend.py PORT [FILE [SECONDS]]
+    python3 sensors/serial_line/pretend.py PORT
 
-makes the port PORT, sends a line to it every SECONDS (1), and takes it away when it is interrupted:
-temperature and humidity as CSV, or the lines of FILE over and over. Only the standard library.
+makes the port PORT and sends temperature and humidity to it as CSV, a line a second. Ctrl-C
+unplugs it; started again, it is plugged in again. `--lines FILE` sends the lines of FILE over and
+over, `--every S` a line each S seconds; `--garbage N` damages every Nth line, `--silent N` leaves
+it out. Only the standard library.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import itertools
 import math
 import os
@@ -17,6 +19,7 @@ import sys
 import time
 import tty
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -27,27 +30,46 @@ def climate() -> Iterable[bytes]:
         yield b"%.2f,%.2f\r\n" % (21 + 3 * phase, 50 - 8 * phase)
 
 
-def main(port: str, file: str | None = None, pause_s: str = "1") -> None:
-    lines = (
-        itertools.cycle(Path(file).read_bytes().splitlines(keepends=True)) if file else climate()
-    )
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="A serial sensor on a pseudo-terminal.")
+    parser.add_argument("port", type=Path, help="path at which the port appears")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="what it sends (climate)")
+    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds (1)")
+    parser.add_argument("--garbage", type=int, metavar="N", help="damage every Nth line")
+    parser.add_argument("--silent", type=int, metavar="N", help="leave every Nth line out")
+    given = parser.parse_args()
+    if given.port.exists() and not given.port.is_symlink():
+        parser.error(f"{given.port} exists; give a path that is free")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        serve(given)
+
+
+def serve(given: argparse.Namespace) -> None:
+    """Send lines until interrupted."""
+    lines = climate()
+    if given.lines is not None:
+        lines = itertools.cycle(given.lines.read_bytes().splitlines(keepends=True))
     sensor, terminal = os.openpty()
     tty.setraw(terminal)
     os.set_blocking(sensor, False)
-    Path(port).symlink_to(os.ttyname(terminal))
+    given.port.parent.mkdir(parents=True, exist_ok=True)
+    given.port.unlink(missing_ok=True)  # of one that was killed
+    given.port.symlink_to(os.ttyname(terminal))
     try:
-        for line in lines:
-            with contextlib.suppress(
-                BlockingIOError
-            ):  # nobody reads: the line is lost, as on a wire
-                os.write(sensor, line)
-            time.sleep(float(pause_s))
-    except KeyboardInterrupt:
-        pass
+        sys.stderr.write(f"plugged in: {given.port}; Ctrl-C unplugs it\n")
+        for n, line in enumerate(lines, 1):
+            sent = line
+            if given.garbage and n % given.garbage == 0:
+                sent = line[:3] + b"\xff\x00?\r\n"
+            if not given.silent or n % given.silent:
+                with suppress(BlockingIOError):  # nobody reads: the line is lost, as on a wire
+                    os.write(sensor, sent)
+            time.sleep(given.every)
     finally:
-        Path(port).unlink()
+        given.port.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -402,7 +402,7 @@ def test_what_is_no_terminal_cannot_be_opened(
     await_outcome(opened(), "cannot be opened: ")
 
 
-@pytest.mark.parametrize("arguments", [(), (FIXTURES / "csv.raw", "0.01")])
+@pytest.mark.parametrize("arguments", [(), ("--lines", FIXTURES / "csv.raw", "--every", "0.01")])
 def test_the_pretended_sensor_is_one(
     plug: Plug, opened: Callable[..., SerialLine], arguments: tuple[object, ...]
 ) -> None:
