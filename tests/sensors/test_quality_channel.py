@@ -118,6 +118,16 @@ def test_a_jump_that_stays_is_the_new_level(step_s, flagged):
     assert flags == [0] * 10 + [SPIKE] * flagged + [0] * (200 - flagged)
 
 
+def test_after_a_jump_the_old_level_counts_no_more():
+    series = [20.0] * 3 + [30.0] * 4 + [20.0]
+    assert run(TEMPERATURE, at(60.0, series)) == [0, 0, 0, SPIKE, SPIKE, SPIKE, 0, SPIKE]
+
+
+def test_the_median_is_that_of_the_last_values():
+    climb = [20.0 + n for n in range(11)]
+    assert not any(run(TEMPERATURE, at(1.0, [*climb, 31.9, 29.2])))
+
+
 def test_values_that_do_not_agree_are_no_new_level():
     noise = [20.0, *[30.0, 40.0, 50.0] * 100]
     assert run(TEMPERATURE, at(1.0, noise)) == [0] + [SPIKE] * 300
