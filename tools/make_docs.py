@@ -120,9 +120,9 @@ def record_lines() -> str:
     lines = [
         "# Records",
         "",
-        "Each master writes a JSON line about every query that it received and every task and",
-        "subtask that it served, to `current.jsonl` in its records folder; a full file becomes",
-        "`records-<n>.jsonl`. Made from `agent/wire/records.py` by `make docs`.",
+        "Each master writes a JSON line about every query that it received, every task and subtask",
+        "that it served and every event of its edge nodes, to `current.jsonl` in its records folder;",
+        "a full file becomes `records-<n>.jsonl`. Made from `agent/wire/records.py` by `make docs`.",
         "",
         _prose(records.__doc__),
         "",
