@@ -76,6 +76,8 @@ class Options:
     """A driver's own options, taken one by one; SensorError in one line for a wrong one.
 
     `interval_s` is the time between two reads: a driver may find it too short for its sensor.
+    `checking` says that nothing will be read: it is to be found out whether it could be. Else a
+    sensor that is not there should keep no agent from starting.
     """
 
     def __init__(
@@ -84,8 +86,11 @@ class Options:
         given: Mapping[str, Any],
         folder: str | os.PathLike[str],
         interval_s: float = 1.0,
+        *,
+        checking: bool = False,
     ) -> None:
         self.interval_s = interval_s
+        self.checking = checking
         self._driver = driver
         self._given = given
         self._folder = folder

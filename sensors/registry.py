@@ -30,15 +30,17 @@ def open_driver(
     options: Mapping[str, Any],
     folder: str | PathLike[str],
     interval_s: float = 1.0,
+    *,
+    checking: bool = False,
 ) -> Driver:
-    """Open the driver `name`, to be read every `interval_s` seconds; relative paths in its options
-    are taken from `folder`.
+    """Open the driver `name`, to be read every `interval_s` seconds, or only to find out whether it
+    could be; relative paths in its options are taken from `folder`.
 
     A name that is not one of `DRIVERS` is looked for in other packages' entry points. SensorError
     in one line for an unknown name, a package's driver that cannot be imported, an unknown or
     wrong option, or a sensor that is not there.
     """
-    given = Options(name, options, fspath(folder), interval_s)
+    given = Options(name, options, fspath(folder), interval_s, checking=checking)
     module = DRIVERS.get(name)
     if module is None:
         return _open_foreign(name, given)

@@ -43,7 +43,7 @@ def main() -> None:
     try:
         keys = keys_of(settings, folder)
         emulation_of(settings.pods.emulate, settings.node.name)
-        sensors = open_sensors(settings.sensor, folder)
+        sensors = open_sensors(settings.sensor, folder, checking=given.check)
     except (config.ConfigError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

@@ -77,7 +77,7 @@ def main() -> None:
     folder = os.path.dirname(given.config)  # noqa: PTH120 - as the agent itself
     settings = configuration(given.config, EdgeConfig)
     try:
-        sensors = open_sensors(settings.sensor, folder)
+        sensors = open_sensors(settings.sensor, folder, checking=given.check)
     except (ConfigError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     reporter = Reporter(sys.stderr.write, settings.node.name, time.monotonic)

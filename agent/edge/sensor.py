@@ -47,12 +47,15 @@ class Sensor(NamedTuple):
         return tuple([channel.gain * r + channel.offset for channel, r in pairs])
 
 
-def open_sensors(settings: Sequence[EdgeSensor], folder: str | PathLike[str]) -> tuple[Sensor, ...]:
-    """Open all sensors; ConfigError or SensorError in one line, with none left open."""
+def open_sensors(
+    settings: Sequence[EdgeSensor], folder: str | PathLike[str], *, checking: bool = False
+) -> tuple[Sensor, ...]:
+    """Open all sensors, or find out whether they could be; ConfigError or SensorError in one line,
+    with none left open."""
     found: list[Sensor] = []
     try:
         for sensor in settings:
-            found.append(_open(sensor, folder))
+            found.append(_open(sensor, folder, checking=checking))
             _refuse_twins(found)
     except BaseException:
         close_sensors(found)
@@ -66,8 +69,10 @@ def close_sensors(sensors: Sequence[Sensor]) -> None:
         sensor.driver.close()
 
 
-def _open(settings: EdgeSensor, folder: str | PathLike[str]) -> Sensor:
-    driver = open_driver(settings.driver, settings.options, folder, settings.interval_s)
+def _open(settings: EdgeSensor, folder: str | PathLike[str], *, checking: bool) -> Sensor:
+    driver = open_driver(
+        settings.driver, settings.options, folder, settings.interval_s, checking=checking
+    )
     try:
         known = [channel.name for channel in driver.channels]
         for name in settings.channels:

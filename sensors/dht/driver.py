@@ -37,8 +37,6 @@ LEAD: Final = 0.7  # of an interval: how long before a read the sensor is starte
 class DhtDriver:
     """A DHT at its pin. A value is given once, with its age; of several since the read before, the
     newest. `job` is what readers are started for; `clock` is the supervisor's.
-
-    SensorError if the first reader finds that the sensor cannot be used here.
     """
 
     def __init__(
@@ -63,11 +61,6 @@ class DhtDriver:
         self._trouble = "the reader is starting"
         self._lines: list[Measured | Failed] = []  # since the read before
         self._handle(Start())
-        try:
-            self._await_greeting()
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def restarts(self) -> int:
@@ -105,7 +98,8 @@ class DhtDriver:
         self._process.close()
         self._process = None
 
-    def _await_greeting(self) -> None:
+    def check(self) -> None:
+        """Wait for the first reader's word; SensorError if the sensor cannot be used here."""
         if self._process is None:
             raise SensorError(self._tell(self._trouble))
         self._process.wait_for_line(OPEN_S)
@@ -207,7 +201,7 @@ def open_driver(options: Options) -> DhtDriver:
             f"a {name} gives a value every {rule_s:g} s at most: interval_s must be {rule_s:g} or "
             f"more, and is {options.interval_s:g}"
         )
-    return DhtDriver(
+    driver = DhtDriver(
         Job(
             factory=ADAFRUIT,
             model=name,
@@ -222,3 +216,10 @@ def open_driver(options: Options) -> DhtDriver:
         power_after=power_after,
         power_off_s=power_off_s,
     )
+    if options.checking:
+        try:
+            driver.check()
+        except BaseException:
+            driver.close()
+            raise
+    return driver

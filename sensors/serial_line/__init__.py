@@ -52,7 +52,8 @@ class Pauses:
 
 
 class SerialLine:
-    """Reads lines from `port` while it is there. It need not be there at the start.
+    """Reads lines from `port` while it is there, from the first read on. It need not be there at
+    the start.
 
     A read gives the newest line that is complete and valid, once. If none has come it waits for
     one, for a quarter of the interval and 0.5 s at most: where lines come at the interval too, just
@@ -79,14 +80,17 @@ class SerialLine:
         self._news = threading.Condition()  # guards all that both threads use
         self._serial: Serial | None = None
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="serial_line", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         return self._layout.channels
 
     def read(self) -> Reading:
+        if self._thread is None:
+            # Not before: opening a port resets the microcontroller behind most of them.
+            self._thread = threading.Thread(target=self._run, name="serial_line", daemon=True)
+            self._thread.start()
         with self._news:
             now = self._clock()
             self._news.wait_for(lambda: self._inbox.has_news, self._wait_s)
@@ -101,7 +105,8 @@ class SerialLine:
             self._news.notify_all()
             if self._serial is not None:
                 self._serial.cancel_read()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._closing:

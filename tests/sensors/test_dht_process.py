@@ -34,6 +34,7 @@ from sensors.dht.driver import DhtDriver
 from sensors.dht.protocol import Job
 job = Job("{FAKE}:open_with_child", "dht22", sys.argv[1], sys.argv[2], "", 0.0, 0.03, 0.04)
 driver = DhtDriver(job, cpu_share=0.5, power_after=0, power_off_s=0.0)
+driver.check()
 try:
     driver.read()
 except Exception:
@@ -71,10 +72,13 @@ def opened(clock: Clock) -> Iterator[Opener]:
         child: str = "",
         power_pin: str = "",
         cpu_share: float = 1e9,
+        checking: bool = True,
     ) -> DhtDriver:
         job = Job(f"{FAKE}:{factory}", "dht22", script, child, power_pin, 0.0, RULE_S, 0.04)
         driver = DhtDriver(job, cpu_share=cpu_share, power_after=3, power_off_s=0.01, clock=clock)
         drivers.append(driver)
+        if checking:
+            driver.check()
         return driver
 
     yield opener
@@ -220,9 +224,15 @@ def test_what_a_library_prints_is_no_line(opened: Opener) -> None:
     assert driver.restarts == 0
 
 
-def test_an_unusable_sensor_is_refused_at_once_and_leaves_nothing(opened: Opener) -> None:
+def test_an_unusable_sensor_is_refused_by_a_check(opened: Opener) -> None:
     with pytest.raises(SensorError, match=r"^dht value: no pin D44; did you mean D4\?$"):
         opened("value", factory="refuse")
+
+
+def test_an_unusable_sensor_keeps_no_agent_from_starting(opened: Opener) -> None:
+    driver = opened("value", factory="refuse", checking=False)
+    until(driver, says("no pin D44; did you mean D4?"))
+    driver.close()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -405,7 +415,7 @@ def test_without_a_header_it_says_what_is_missing(
         (tmp_path / "gpiod.py").write_text(GPIOD)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(SensorError) as caught:
-        open_driver("dht", {"pin": "D4"}, tmp_path, 2.0)
+        open_driver("dht", {"pin": "D4"}, tmp_path, 2.0, checking=True)
     assert "\n" not in str(caught.value)
     wanted = "no /dev/gpiochip" if board else "no pin D4: Blinka knows no pin header on"
     assert str(caught.value).startswith(f"dht D4: {wanted}")
@@ -419,7 +429,7 @@ def test_without_the_package_it_says_how_to_get_it(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(SensorError, match=r"is missing: pip install '\.\[drivers\]'"):
-        open_driver("dht", {"pin": "D4"}, tmp_path, 2.0)
+        open_driver("dht", {"pin": "D4"}, tmp_path, 2.0, checking=True)
 
 
 def test_the_agent_imports_nothing_of_it() -> None:
@@ -427,7 +437,7 @@ def test_the_agent_imports_nothing_of_it() -> None:
         "import sys\n"
         "from sensors.base import SensorError\n"
         "from sensors.registry import open_driver\n"
-        "try: open_driver('dht', {'pin': 'D4'}, '.', 2.0)\n"
+        "try: open_driver('dht', {'pin': 'D4'}, '.', 2.0, checking=True)\n"
         "except SensorError: pass\n"
         "print(*sorted({'adafruit_dht', 'board', 'subprocess', 'threading', 'socket'}\n"
         "              & set(sys.modules)))"
