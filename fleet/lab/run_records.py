@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from agent.wire.records import AnyRecord, QueryRecord, TaskRecord, decode_record
+from agent.wire.records import (
+    AnyRecord,
+    NodeEventRecord,
+    QueryRecord,
+    TaskRecord,
+    decode_record,
+)
 
 # A master writes its records a moment after the answer.
 PATIENCE_S: Final = 3.0
@@ -31,7 +37,12 @@ def tasks_of(label: str, folders: Iterable[Path]) -> dict[str, TaskRecord]:
     folders = list(folders)
     give_up_s = time.monotonic() + PATIENCE_S
     while True:
-        records = [r for folder in folders for r in read_records(folder) if r.label == label]
+        records = [
+            r
+            for folder in folders
+            for r in read_records(folder)
+            if not isinstance(r, NodeEventRecord) and r.label == label
+        ]
         queries = [r for r in records if isinstance(r, QueryRecord)]
         tasks = {r.task: r for r in records if isinstance(r, TaskRecord)}
         wanted = queries[-1].tasks if queries else ()

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord
+from agent.wire.records import (
+    AnyRecord,
+    NodeEventRecord,
+    QueryRecord,
+    SubtaskRecord,
+    TaskRecord,
+)
 
 
 class Steps(Struct, frozen=True):
@@ -37,7 +43,7 @@ def steps_of(records: Mapping[str, Iterable[AnyRecord]], iad: str, run: str) -> 
     subtasks: list[SubtaskRecord] = []
     for where, some in records.items():
         for record in some:
-            if not record.label.startswith(f"{run} "):
+            if isinstance(record, NodeEventRecord) or not record.label.startswith(f"{run} "):
                 continue
             if isinstance(record, TaskRecord):
                 tasks[record.task] = record
