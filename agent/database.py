@@ -58,10 +58,11 @@ def damaged(error: Exception) -> bool:
 def put_aside(path: str, label: str = "broken") -> str:
     """Rename the file, with its log, to a name that says why and when; returns the new path."""
     aside = first = f"{path}.{label}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    n = 1
-    while os.path.exists(aside):
-        n += 1
-        aside = f"{first}-{n}"
+    # After the highest number: of those before it some may have been deleted.
+    folder, name = os.path.split(first)
+    there = [each for each in os.listdir(folder or ".") if each.startswith(name)]
+    if there:
+        aside = f"{first}-{1 + max([_number_last(_without_log(each))[1] for each in there])}"
     # The log first: a cut in between must not leave it to a file that is made anew.
     for suffix in reversed(LOGS):
         if os.path.exists(path + suffix):
@@ -89,6 +90,10 @@ def thin_out(path: str, most: int, most_bytes: int) -> int:
                 os.unlink(file)
             deleted += 1
     return deleted
+
+
+def _without_log(name: str) -> str:
+    return name.removesuffix(LOGS[1]).removesuffix(LOGS[2])
 
 
 def _number_last(name: str) -> tuple[str, int]:

@@ -31,6 +31,12 @@ class GroupCache:
             )
         return found
 
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._pieces.clear()
+            self._bytes = 0
+
     def put(self, key: tuple[int, int], piece: Piece) -> None:
         """Keep a group, if it is not too large."""
         size = _bytes(piece)

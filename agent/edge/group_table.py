@@ -109,16 +109,19 @@ def _drop(db: sqlite3.Connection, sequences: list[tuple[int]]) -> None:
     db.executemany("DELETE FROM groups WHERE sequence = ?", sequences)
 
 
-def move(db: sqlite3.Connection, boot: str, correction: Correction) -> None:
-    """Move the groups of `boot` that a correction is for, in the open transaction."""
+def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
+    """Move the groups of `boot` that a correction is for, in the open transaction; the farthest
+    that one moved, in ms."""
     rows = db.execute(
         f"SELECT {ROW} FROM groups WHERE boot = ? AND first_monotonic_ms >= ?"  # noqa: S608 - a constant
         " AND first_monotonic_ms < ? AND (? OR NOT synchronised)",
         (boot, correction.since_monotonic_ms, correction.until_monotonic_ms, correction.every),
     ).fetchall()
     moved = []
+    farthest_ms = 0
     for row in rows:
         by_ms = correction.offset_ms(row[7]) - (row[3] - row[7])
+        farthest_ms = max(farthest_ms, abs(by_ms))
         times = (row[3] + by_ms, row[4] + by_ms, row[5] + by_ms)
         later = (*row[:3], *times, *row[6:9], int(correction.synchronised), *row[10:])
         moved.append((*times, correction.synchronised, row_crc(later), row[0]))
@@ -127,6 +130,7 @@ def move(db: sqlite3.Connection, boot: str, correction: Correction) -> None:
         " WHERE sequence = ?",
         moved,
     )
+    return farthest_ms
 
 
 def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
@@ -141,17 +145,20 @@ def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
             columns = db.execute("SELECT crc, data FROM columns WHERE sequence = ?", row[:1])
             stored = columns.fetchone()
             problem = columns_problem(stored)
-            room -= len(stored[1]) if stored else 0
+            room -= len(stored[1]) if not problem else 0
         if problem:
             found.append((row[0], problem))
     return found
 
 
-def columns_problem(stored: tuple[int, bytes] | None) -> str:
+def columns_problem(stored: tuple[int, object] | None) -> str:
     """What is wrong with a row of `columns`, (crc, data), or ""."""
     if stored is None:
         return "its columns are missing"
-    return "" if zlib.crc32(stored[1]) == stored[0] else "the checksum of its columns is wrong"
+    crc, data = stored
+    if not isinstance(data, bytes) or zlib.crc32(data) != crc:
+        return "the checksum of its columns is wrong"
+    return ""
 
 
 def quarantine(db: sqlite3.Connection, found: Iterable[tuple[int, str]]) -> None:

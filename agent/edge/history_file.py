@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
+from functools import partial
 from typing import Any, Final
 
 from agent import database
@@ -134,7 +135,7 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
     if not isinstance(openings, int) or not 0 <= openings < MOST_OPENINGS:
         raise Broken("the count of its openings is wrong")
     if os.path.getsize(path) <= CHECKED_BYTES:  # noqa: PTH202 - as above
-        (problem,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        (problem,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if problem != "ok":
             raise Broken(" ".join(str(problem).split()))
     if version < VERSION:
@@ -189,11 +190,11 @@ def row_crc(row: tuple[Any, ...]) -> int:
 
 def row_problem(row: tuple[Any, ...], crc: int) -> str:
     """What is wrong with a row of `groups`, or ""."""
-    if crc != row_crc(row):
-        return "its checksum is wrong"
     try:
+        if crc != row_crc(row):
+            return "its checksum is wrong"
         channels = channels_of(row[10])
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         return str(error)
     if row[3] > row[4] or len(row[11]) != STATISTICS.size * len(channels):
         return "it contradicts itself"
@@ -235,6 +236,8 @@ def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
         uri=uri,
     )
     try:
+        # Damaged text is found by a checksum, not by an error in the middle of a query.
+        db.text_factory = partial(str, encoding="utf-8", errors="replace")
         db.execute("PRAGMA cache_size=-128")
     except database.DAMAGE:
         db.close()

@@ -1,0 +1,192 @@
+"""The naive twin of the history: every reading in a plain list."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agent.edge.groups import Sample
+from agent.edge.history import History
+from agent.edge.retrieval import Reader
+from agent.edge.timebase import Correction
+from agent.wire.messages import Series
+from agent.wire.packed import Float32Column
+from sensors.quality.flags import BAD, SUSPECT
+
+START_MS = 1_700_000_000_000
+CHANNELS = ("temperature", "humidity")
+
+
+def open_history(path: Path, boot: str = "boot-1", **settings: Any) -> History:
+    settings = {"group_readings": 50, "commit_s": 10.0, "retention_s": 1e9} | settings
+    return History(path, boot, **settings)
+
+
+def sample(n: int, step_ms: int = 0, **changes: Any) -> Sample:
+    """Reading n of a second each, with a wall clock that is `step_ms` off."""
+    plain = Sample(START_MS + n * 1000 + step_ms, n * 1000, False, (n / 2, -float(n)), n)
+    return plain._replace(**changes)
+
+
+def float32(x: float) -> float:
+    return float(Float32Column.of([x]).numbers()[0])
+
+
+class Taken(NamedTuple):
+    """One reading as it was taken in, with the boot and sensor that gave it."""
+
+    sensor: str
+    boot: str
+    channels: tuple[str, ...]
+    sample: Sample
+    group_ms: int  # monotonic time at which its group began
+
+
+class Row(NamedTuple):
+    """One reading of a series; a value is (number or None, flags)."""
+
+    time_ms: int
+    source_time_ms: int
+    age_ms: int
+    values: tuple[tuple[float | None, int], ...]
+
+
+def rows(series: Series | None, names: tuple[str, ...]) -> list[Row]:
+    """A series as tuples; a channel that it lacks is missing and good."""
+    if series is None:
+        return []
+    times = series.time_ms.numbers()
+    sources = series.source_time_ms.numbers() if series.source_time_ms else times
+    ages = series.age_ms.numbers() if series.age_ms else [0] * len(times)
+    columns = []
+    for name in names:
+        numbers = (
+            series.values[name].numbers() if name in series.values else [math.nan] * len(times)
+        )
+        flags = series.quality[name].numbers() if name in series.quality else [0] * len(times)
+        found = [None if math.isnan(x) else x for x in numbers]
+        columns.append(list(zip(found, flags, strict=True)))
+    return [
+        Row(t, s, a, values)
+        for t, s, a, *values_ in zip(times, sources, ages, *columns, strict=True)
+        for values in [tuple(values_)]
+    ]
+
+
+class Oracle:
+    """What was taken in, in order, as a plain list."""
+
+    def __init__(self) -> None:
+        self.taken: list[Taken] = []
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for each in self.taken for name in each.channels))
+
+    def correct(self, boot: str, correction: Correction) -> None:
+        """Whole groups move, those that began in the time that the correction is for."""
+        since, until = correction.since_monotonic_ms, correction.until_monotonic_ms
+        begins = {
+            (each.sensor, each.group_ms): each.sample
+            for each in reversed(self.taken)
+            if each.boot == boot
+        }
+        for i, each in enumerate(self.taken):
+            if each.boot != boot or not since <= each.group_ms < until:
+                continue
+            if each.sample.synchronised and not correction.every:
+                continue
+            first = begins[each.sensor, each.group_ms]
+            by_ms = correction.offset_ms(each.group_ms) - (first.time_ms - first.monotonic_ms)
+            later = each.sample._replace(
+                time_ms=each.sample.time_ms + by_ms, synchronised=correction.synchronised
+            )
+            self.taken[i] = each._replace(sample=later)
+
+    def window(self, start_ms: int, end_ms: int, names: tuple[str, ...]) -> list[Row]:
+        found = [
+            each
+            for each in self.taken
+            if start_ms <= each.sample.time_ms < end_ms
+            and any(name.removesuffix("_raw") in each.channels for name in names)
+        ]
+        any_source = any(each.sample.source_time_ms is not None for each in found)
+        result = []
+        for each in found:
+            taken = each.sample
+            source = taken.source_time_ms if any_source else None
+            values = tuple(self._value(each, name) for name in names)
+            result.append(
+                Row(
+                    taken.time_ms,
+                    source if source is not None else taken.time_ms,
+                    taken.age_ms,
+                    values,
+                )
+            )
+        return sorted(result, key=lambda row: row.time_ms)
+
+    @staticmethod
+    def _value(each: Taken, name: str) -> tuple[float | None, int]:
+        channel = name.removesuffix("_raw")
+        if channel not in each.channels:
+            return None, 0
+        at = each.channels.index(channel)
+        numbers = each.sample.raw if channel != name and each.sample.raw else each.sample.values
+        number = float32(numbers[at])
+        flags = each.sample.quality[at] if each.sample.quality else 0
+        return None if math.isnan(number) else number, flags
+
+
+def by_time(found: list[Row]) -> list[tuple[int, list[Row]]]:
+    """Rows by time: those of one time in any order, which several sensors leave open."""
+    times = sorted({row.time_ms for row in found})
+    return [(t, sorted((row for row in found if row.time_ms == t), key=repr)) for t in times]
+
+
+def check_window(
+    reader: Reader, oracle: Oracle, start_ms: int, end_ms: int, asked: tuple[str, ...] = ()
+) -> None:
+    """Series and aggregate of a window are what the list says."""
+    names = asked or oracle.names()
+    expected = oracle.window(start_ms, end_ms, names)
+    found = rows(reader.series(start_ms, end_ms, asked), names)
+    assert [row.time_ms for row in found] == [row.time_ms for row in expected]
+    assert by_time(found) == by_time(expected)
+    aggregate = reader.aggregate(start_ms, end_ms, asked)
+    there = _of_channels(oracle, start_ms, end_ms, names)
+    counted = {
+        name: [x for x, flags in values if x is not None and not flags & BAD]
+        for name, values in there.items()
+    }
+    if not any(counted.values()):
+        assert aggregate is None
+        return
+    assert aggregate is not None
+    assert (aggregate.first_ms, aggregate.last_ms) == (expected[0].time_ms, expected[-1].time_ms)
+    assert aggregate.channels.keys() == {name for name, good in counted.items() if good}
+    for name, each in aggregate.channels.items():
+        good = counted[name]
+        assert (each.count, each.min, each.max) == (len(good), min(good), max(good))
+        assert each.mean == pytest.approx(math.fsum(good) / len(good), rel=1e-9, abs=1e-9)
+        assert each.bad == len(there[name]) - len(good)
+        assert each.suspect == sum(
+            x is not None and not flags & BAD and bool(flags & SUSPECT) for x, flags in there[name]
+        )
+
+
+def _of_channels(
+    oracle: Oracle, start_ms: int, end_ms: int, names: tuple[str, ...]
+) -> dict[str, list[tuple[float | None, int]]]:
+    """The values of each channel, of the sensors only that have it."""
+    return {
+        name: [
+            oracle._value(each, name)
+            for each in oracle.taken
+            if start_ms <= each.sample.time_ms < end_ms
+            and name.removesuffix("_raw") in each.channels
+        ]
+        for name in names
+    }
