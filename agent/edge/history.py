@@ -167,9 +167,9 @@ class History:
                 ) from None
             self._retry_at_ms = None
 
-    def correct(self, correction: Correction) -> None:
-        """Move the wall times of this boot's groups and events. HistoryError leaves everything as
-        it was: try again.
+    def correct(self, correction: Correction) -> int:
+        """Move the wall times of this boot's groups and events; the farthest that readings moved,
+        in ms. HistoryError leaves everything as it was: try again.
 
         A reader that looks meanwhile sees each group once, before or after the move.
         """
@@ -184,7 +184,7 @@ class History:
                 with transaction(db):
                     for group in groups:
                         group_table.insert(db, self._complete(group))
-                    group_table.move(db, self._boot, correction)
+                    farthest_ms = group_table.move(db, self._boot, correction)
                     self.events.move(db, correction)
                 latest_ms = group_table.latest_ms(db)
             except sqlite3.Error as error:
@@ -196,6 +196,7 @@ class History:
                     f"history {self.path}: times not corrected: {_text(error)}"
                 ) from None
             self._filed(groups, latest_ms)
+        return farthest_ms
 
     def close(self) -> None:
         """Put everything into the file and close it; HistoryError if that fails, the file is

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent.edge.clocks import Clocks
 from agent.edge.history_file import HistoryError
-from agent.edge.timebase import Correction, TimeBase
+from agent.edge.timebase import STEP_MS, Correction, TimeBase
 
 
 class Moment(NamedTuple):
@@ -23,15 +23,15 @@ class Moment(NamedTuple):
 class NodeTime:
     """Reads the clocks for all threads of a node.
 
-    `correct` puts stored wall times right, `corrected` is told about each correction that was made
-    and `failed` why one could not be: it is tried again with the next moment.
+    `correct` puts stored wall times right and says how far one moved, in ms. `corrected` is told
+    when that was a step, and `failed` why it could not be: it is tried again with the next moment.
     """
 
     def __init__(
         self,
         clocks: Clocks,
         base: TimeBase,
-        correct: Callable[[Correction], object],
+        correct: Callable[[Correction], int],
         corrected: Callable[[Moment, Correction], object],
         failed: Callable[[HistoryError], object],
     ) -> None:
@@ -71,8 +71,10 @@ class NodeTime:
     def _put_right(self, moment: Moment) -> None:
         while self._pending:
             try:
-                self._correct(self._pending[0])
+                moved_ms = self._correct(self._pending[0])
             except HistoryError as error:
                 self._failed(error)
                 return
-            self._corrected(moment, self._pending.pop(0))
+            correction = self._pending.pop(0)
+            if moved_ms > STEP_MS:
+                self._corrected(moment, correction)

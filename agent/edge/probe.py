@@ -81,7 +81,7 @@ def main() -> None:
     except (ConfigError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     reporter = Reporter(sys.stderr.write, settings.node.name, time.monotonic)
-    clocks = NodeTime(Clocks(), TimeBase(), lambda _: None, lambda *_: None, lambda _: None)
+    clocks = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
     together = Together(sensors)
     ends = threading.Event()
     for sensor in sensors:

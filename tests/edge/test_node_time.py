@@ -31,10 +31,11 @@ def test_a_correction_that_fails_is_made_with_the_next_moment() -> None:
     failures: list[str] = []
     full = [False]
 
-    def correct(correction: Correction) -> None:
+    def correct(correction: Correction) -> int:
         if full[0]:
             raise HistoryError("disk full")
         made.append(correction)
+        return 389_000
 
     time = NodeTime(
         clocks,
