@@ -2,7 +2,7 @@
 
 A chain is one node's life: start, run, kill -9, an image of its disk with unsynced changes lost,
 start on that image, and so on. Each start must join the master and answer for everything that the
-history acknowledged in all lives before; clocks jump and boots change in between.
+history acknowledged in all lives before; clocks jump, disks fail and boots change in between.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from tests.torture.disk import Disk, Survival, drawn
 from tests.torture.recording import MARK, Control, Operation
 
 LAUNCHER: Final = (sys.executable, "-m", "tests.torture.launcher")
+FAULTS: Final = (recording.FULL, recording.READ_ONLY, recording.BROKEN, recording.NO_SYNC)
+RECOVER_S: Final = 20.0  # after the disk works again
 JOIN_S: Final = 30.0
 DAY_S: Final = 86_400.0
 SENSORS: Final = {"s1": ("t1", "h1"), "s2": ("t2", "h2")}
@@ -179,12 +181,15 @@ class Life:
         kind, *told = mark.split()
         match kind:
             case "h":
-                self.history, self._boot = told
+                (self._boot,) = told
                 self._appended = []
             case "r":
                 self._reading(told)
             case "a":
-                if sum(map(int, told)) == len(self._appended) and told[1] == "0":
+                acknowledged, given_up, history = int(told[0]), int(told[1]), told[2]
+                if acknowledged:
+                    self.history = history
+                if acknowledged == len(self._appended) and not given_up:
                     for reading in self._appended:
                         reading.acknowledged = True
             case "c" | "C":
@@ -261,15 +266,18 @@ class Chain:
         laid_out(self._files, self._disk_folder)
         self._write_config()
         self._log.unlink(missing_ok=True)
+        failing = draw.random() < 0.15
+        if failing:
+            self._control.fail(draw.choice(FAULTS))
         with self._started() as agent:
-            early = draw.random() < 0.2
-            if early:  # killed while it starts
+            if draw.random() < 0.2:  # killed while it starts
                 self._run_for(agent, draw.randrange(40))
                 verdict = Verdict([], 0)
             else:
-                verdict = self._judge(agent)
-            if not verdict.wrong and not early:
-                self._live(agent)
+                verdict = self._judge(agent, failing=failing)
+                if not verdict.wrong:
+                    verdict.wrong.extend(self._live(agent))
+        self._control.mend()
         self._cut()
         return verdict
 
@@ -308,23 +316,24 @@ class Chain:
             agent.kill()
             agent.wait()
 
-    def _judge(self, agent: subprocess.Popen[str]) -> Verdict:
+    def _judge(self, agent: subprocess.Popen[str], *, failing: bool) -> Verdict:
+        """Whether it joins and has everything, at the latest when the disk works again."""
         life = self._life(self._past)
+        self._master.takes = True
         hello = self._master.join(agent)
         if hello is None:
             return Verdict([f"did not start: {self._state(agent)}"], 0)
         wrong = []
-        if life.history and hello.history != life.history:
+        if failing:
+            self._control.mend()
+        elif life.history and hello.history != life.history:
             wrong.append(f"another history: {self._stderr()}")
         if life.twice:
             wrong.append(f"{life.twice} sequences were given to two events")
-        for sensor, channels in SENSORS.items():
-            result = self._master.ask(agent, channels)
-            if result is None or result.outcome == "error":
-                wrong.append(f"no answer: {result} {self._state(agent)}")
-                continue
-            wrong += _missing(life, sensor, channels, result.series)
-            wrong += _unheard_of(self._life(self._past + self._marks()), sensor, result.series)
+        until = time.monotonic() + RECOVER_S
+        while (found := self._answers(agent, life)) and failing and time.monotonic() < until:
+            self._master.hear(lambda: agent.poll() is not None, 0.1)
+        wrong += found
         waiting = life.events - life.removals - self._master.taken
         self._master.hear(lambda: waiting <= self._master.events.keys() | self._master.taken)
         if lost := waiting - self._master.events.keys():
@@ -332,15 +341,33 @@ class Chain:
         acknowledged = sum(reading.acknowledged for reading in life.readings.values())
         return Verdict(wrong, acknowledged)
 
-    def _live(self, agent: subprocess.Popen[str]) -> None:
-        """Let it work for a while, its clock jump, and the master take or refuse events."""
+    def _answers(self, agent: subprocess.Popen[str], life: Life) -> list[str]:
+        """What is wrong with its answers about all that ever was."""
+        wrong: list[str] = []
+        for sensor, channels in SENSORS.items():
+            result = self._master.ask(agent, channels)
+            if result is None or result.outcome == "error":
+                wrong.append(f"no answer: {result} {self._state(agent)}")
+                continue
+            wrong += _missing(life, sensor, channels, result.series)
+            wrong += _unheard_of(self._life(self._past + self._marks()), sensor, result.series)
+        return wrong
+
+    def _live(self, agent: subprocess.Popen[str]) -> list[str]:
+        """Let it work for a while, its clock jump, its disk fail, and the master take or refuse
+        events; what is wrong then."""
         draw = self._draw
         self._master.takes = draw.random() < 0.5
         self._run_for(agent, draw.randrange(400))
         if draw.random() < 0.5:
             self._control.shift_clock(draw.choice((0.0, -14 * DAY_S, 14 * DAY_S)))
         self._control.synchronised(draw.random() < 0.6)
+        if draw.random() < 0.3:
+            self._control.fail(draw.choice(FAULTS), after=draw.randrange(5))
+            self._run_for(agent, draw.randrange(200))
+            self._control.mend()
         self._run_for(agent, draw.randrange(400))
+        return [f"ended: {self._state(agent)}"] if agent.poll() is not None else []
 
     def _run_for(self, agent: subprocess.Popen[str], records: int) -> None:
         """Until it has recorded so much more."""

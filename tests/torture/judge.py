@@ -88,6 +88,7 @@ class Truth:
         self.last_sequence = 0
         self.newest_monotonic_ms = 0
         self.latest_ms = 0
+        self.latest_synchronised_ms = 0
         self.refused = 0
         self.done = -1  # the last step that was
         self._opening: list[Reading] = []
@@ -147,6 +148,10 @@ class Truth:
                 self._unsure.append(reading)
                 self.newest_monotonic_ms = step.sample.monotonic_ms
                 self.latest_ms = max(self.latest_ms, step.sample.time_ms)
+                if step.sample.synchronised:
+                    self.latest_synchronised_ms = max(
+                        self.latest_synchronised_ms, step.sample.time_ms
+                    )
             case Correct():
                 for reading in self._corrected(step):
                     reading.times = reading.times | {correction_of(reading, step)}
@@ -184,7 +189,8 @@ class Truth:
         retention_ms = retention_s * 1000
         if reading.boot == self.boot:
             return reading.append.sample.monotonic_ms < self.newest_monotonic_ms - retention_ms
-        return min(reading.times) < self.latest_ms - retention_ms
+        # A clock that nobody has set says nothing about the age of other boots' readings.
+        return min(reading.times) < self.latest_synchronised_ms - retention_ms
 
 
 def correction_of(reading: Reading, step: Correct) -> int:
@@ -273,7 +279,11 @@ def _judge_readings(
                     yield f"{plan.name} {number} is there twice"
                 there.add((stream, number))
                 if not reading.may_have(time_ms):
-                    yield f"{plan.name} {number} has time {time_ms}, not {sorted(reading.times)}"
+                    too_old = truth.expired(reading, played.settings.retention_s)
+                    yield (
+                        f"{plan.name} {number} has time {time_ms}, not {sorted(reading.times)}"
+                        + ", and is too old to be there" * too_old
+                    )
                 if row[1:] != _expected(stream, number):
                     yield f"{plan.name} {number} has {row}, not {_expected(stream, number)}"
                 if time_ms < before:

@@ -1,9 +1,9 @@
 """`sanderling-edge` with marks of what its history acknowledged; run under the recorder.
 
-Marks: ``h ID BOOT`` when the history is open; ``r SENSOR MONOTONIC TIME SYNCHRONISED VALUE…``
-before a reading is appended; ``a N G`` when N readings of this start are acknowledged and G given
-up; ``c …`` before and ``C …`` after a correction of the clock; ``e SEQUENCE`` for an event that is
-acknowledged; ``t SEQUENCE…`` before events are removed.
+Marks: ``h BOOT`` when the history is open; ``r SENSOR MONOTONIC TIME SYNCHRONISED VALUE…`` before a
+reading is appended; ``a N G ID`` when the history ID acknowledges N readings of this start and has
+given up G; ``c …`` before and ``C …`` after a correction of the clock; ``e SEQUENCE`` for an event
+that is acknowledged; ``t SEQUENCE…`` before events are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MarkedHistory(history.History):
 
     def __init__(self, path: str, boot: str, **settings: Any) -> None:
         super().__init__(path, boot, **settings)
-        mark(f"h {self.id} {boot}")
+        mark(f"h {boot}")
         add, remove = self.events.add, self.events.remove
 
         def marked_add(**event: Any) -> Any:
@@ -59,7 +59,7 @@ class MarkedHistory(history.History):
             at = f"{sample.monotonic_ms} {sample.time_ms} {int(bool(sample.synchronised))}"
             mark(f"r {sensor} {at} {values}")
             append(sample)
-            mark(f"a {self.acknowledged} {self.given_up}")
+            mark(f"a {self.acknowledged} {self.given_up} {self.id}")
 
         stream.append = marked_append  # type: ignore[method-assign]
         return stream
