@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
-from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord
+from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 from fleet.commands import run as fleet
 from fleet.lab.measures import Outcome, percentile
 from fleet.lab.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
@@ -514,6 +514,7 @@ def test_table_iii_from_records_by_hand() -> None:
             subtask_record("t4", 11.5, 111.5, label),
             subtask_record("t4", 21.5, 129.5, label),
             subtask_record("t9", 900.0, 999.0, "fifo@15.6 2"),
+            NodeEventRecord("iad4", 0, 0.0, "n", "h", 1, "fault_began", 0, True, "", "", ""),
         ],
     }
     steps = steps_of(records, "iad4", "edfq@15.6")
