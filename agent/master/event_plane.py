@@ -30,8 +30,7 @@ class EventPlane:
 
     First the record, then the state, then the acknowledgement: a master that is killed in between
     finds in the records what the state does not know. What the disk refuses is not acknowledged:
-    its node sends it again. `wall` reads the wall clock in seconds since 1970 UTC; OSError if the
-    records cannot be read.
+    its node sends it again. `wall` reads the wall clock in seconds since 1970 UTC.
     """
 
     def __init__(

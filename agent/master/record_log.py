@@ -147,14 +147,21 @@ class RecordLog:
 
     def recent(self, kind: str) -> Iterator[bytes]:
         """The lines of that kind in the current file and the one before, put on stable storage
-        first: what was written last, by a process that may have been killed. OSError."""
+        first: what was written last, by a process that may have been killed. A file that cannot be
+        read costs a line on stderr."""
         mark = b'"record":"%s"' % kind.encode()
         for path in [*self._closed_files()[-1:], self._directory / CURRENT]:
-            if path.exists():
+            if not path.exists():
+                continue
+            try:
                 _sync(path)
-                for line in path.read_bytes().splitlines():
-                    if mark in line:
-                        yield line
+                lines = path.read_bytes().splitlines()
+            except OSError as error:
+                self._report(f"records: {path}: {error.strerror}; its events may be repeated\n")
+                continue
+            for line in lines:
+                if mark in line:
+                    yield line
 
     def _rotate(self, current: Path) -> None:
         self._number += 1

@@ -59,7 +59,7 @@ class Records:
         return True
 
     def recent(self, kind: str) -> Iterable[bytes]:
-        """Lines of that kind that were written last, on stable storage; OSError."""
+        """Lines of that kind that were written last, on stable storage."""
         return self._log.recent(kind) if self._log else ()
 
     def close(self) -> None:

@@ -227,6 +227,16 @@ def test_a_rotation_that_fails_loses_no_record(tmp_path):
     assert len((tmp_path / "current.jsonl").read_bytes().splitlines()) == 50
 
 
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    log.write_through([record(1)])
+    (tmp_path / "records-000001.jsonl").mkdir()
+    assert [decode_record(line) for line in log.recent("query")] == [record(1)]
+    [line] = lines
+    assert "records-000001.jsonl" in line
+
+
 def test_files_that_are_not_ours_do_not_stop_the_start(tmp_path):
     (tmp_path / "records-old.jsonl").write_text("{}\n")
     log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path)
