@@ -35,6 +35,7 @@ from agent.edge.sampling import Sampler
 from agent.edge.sensor import Sensor, close_sensors
 from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
+from agent.edge.working_set import shrink
 from agent.process import StopSignal
 from agent.wire import codec, config, edge_config
 from agent.wire.base import LONGEST_TEXT
@@ -133,6 +134,7 @@ class EdgeNode:
             self._status,
             time.monotonic(),
         )
+        self._settled = False
 
     def preload(self) -> None:
         """Give empty streams the readings that their drivers have for them; HistoryError."""
@@ -185,6 +187,9 @@ class EdgeNode:
             self._forwarding.handle(outbox.Tick(), now)
         if (now := time.monotonic()) >= self._supervision.wake_at:
             self._supervision.turn(now)
+            if not self._settled:
+                self._settled = True
+                shrink()
             self._tell(self._history.notices())
 
     def _receive_all(self) -> None:

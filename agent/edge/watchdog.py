@@ -26,7 +26,7 @@ class Watchdog:
         self._sensors = tuple(sensors)
         self._pause_s = watchdog_s / 2 if watchdog_s is not None else LOOK_S
         self._pings = watchdog_s is not None
-        self.wake_at = now
+        self.wake_at = now + self._pause_s
 
     def stuck(self, now: float) -> dict[str, float]:
         """The sensors whose threads do not come back, and since when, in seconds."""
