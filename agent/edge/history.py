@@ -330,24 +330,21 @@ class History:
                 stream.groups[:] = [g for g in stream.groups if g.sequence not in done]
 
     def _write_tail(self, new: list[tuple[RowGroup, int]], chunks: list[tail.Chunk]) -> None:
-        if self._tail is not None and self._tail.takes(chunks):
-            try:
-                self._tail.append(chunks)
-            except OSError:
-                # What a failed sync has left on the card is not known: the next one begins anew.
-                self._tail.close()
-                self._tail = None
-                raise
-        else:
-            with self._lock:
-                new = [(group, len(group)) for group in self._groups()]
-                chunks = [self._chunk(group, 0, n) for group, n in new]
-            fresh = tail.Tail(
-                self.path + tail.SUFFIX, tail.Head(tail.VERSION, self.id, self._boot), chunks
-            )
-            if self._tail is not None:
-                self._tail.close()
-            self._tail = fresh
+        in_use, self._tail = self._tail, None
+        try:
+            if in_use is not None and in_use.takes(chunks):
+                in_use.append(chunks)
+                self._tail = in_use
+            else:
+                with self._lock:
+                    new = [(group, len(group)) for group in self._groups()]
+                    chunks = [self._chunk(group, 0, n) for group, n in new]
+                head = tail.Head(tail.VERSION, self.id, self._boot)
+                self._tail = tail.Tail(self.path + tail.SUFFIX, head, chunks)
+        finally:
+            # After an error it is not known what a file has, nor which one has the name.
+            if in_use is not None and in_use is not self._tail:
+                in_use.close()
         with self._lock:
             for group, n in new:
                 self.acknowledged += n - group.written

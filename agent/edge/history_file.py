@@ -238,7 +238,7 @@ def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
     try:
         # Damaged text is found by a checksum, not by an error in the middle of a query.
         db.text_factory = partial(str, encoding="utf-8", errors="replace")
-        db.execute("PRAGMA cache_size=-128")
+        db.execute("PRAGMA cache_size=-64")
     except database.DAMAGE:
         db.close()
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from agent.wire.messages import ChannelAggregate, Series
@@ -254,10 +255,12 @@ def in_time_order(piece: Piece) -> Piece:
     """The same readings in time order, equal times as they were; O(n log n)."""
     times = Int64Column(piece.time_ms).numbers()
     order = sorted(range(len(times)), key=times.__getitem__)
+    if len(order) < 2:
+        return piece
+    pick = itemgetter(*order)
 
     def ordered(kind: type[PackedColumn], data: bytes) -> bytes:
-        numbers = kind(data).numbers()
-        return kind.of([numbers[i] for i in order]).data
+        return kind.of(pick(kind(data).numbers())).data
 
     def all_ordered(kind: type[PackedColumn], columns: dict[str, bytes]) -> dict[str, bytes]:
         return {name: ordered(kind, data) for name, data in columns.items()}

@@ -473,6 +473,35 @@ def test_a_failing_commit_keeps_the_readings_and_is_made_up_for(
     cut.close()
 
 
+def test_a_tail_whose_name_may_be_lost_is_not_used_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rename was made, and could not be synced: the file that is open has no name any more."""
+    path = tmp_path / "h.sqlite"
+    history = open_history(path, group_readings=600, commit_s=1e9)
+    stream = history.stream("dht", CHANNELS)
+    stream.append(sample(0))
+    history.commit()
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tail.Tail, "takes", lambda *_: False)
+        patch.setattr(tail, "sync_folder", fails)
+        stream.append(sample(1))
+        with pytest.raises(HistoryError, match="Input/output"):
+            history.commit()
+    for i in range(2, 5):
+        stream.append(sample(i))
+    history.commit()
+    crash(path, tmp_path / "copy.sqlite")
+    history.close()
+    history = open_history(tmp_path / "copy.sqlite")
+    assert found_in(history) == list(range(5))
+    history.close()
+
+
 def test_a_file_found_damaged_in_use_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
