@@ -18,7 +18,7 @@ CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -39,6 +39,9 @@ test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
 test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest tests/kubernetes
+
+torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
+	@$(BIN)/python -m tests.torture $(ARGS)
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

@@ -243,6 +243,7 @@ class Chain:
         self._control = Control(f"{folder}/control")
         self._master = StubMaster()
         self._same_boot = False  # only the process died
+        self._how = ""  # the image was made, for the report of a violation
         self._past: list[str] = []  # the marks of all lives before, up to their cuts
 
     def rounds(self, count: int) -> Iterator[Verdict]:
@@ -278,8 +279,9 @@ class Chain:
                 if not verdict.wrong:
                     verdict.wrong.extend(self._live(agent))
         self._control.mend()
+        wrong = [f"{line} [{self._how}, disk failing: {failing}]" for line in verdict.wrong]
         self._cut()
-        return verdict
+        return verdict._replace(wrong=wrong)
 
     def _write_config(self) -> None:
         draw = Random(self._seed)
@@ -404,7 +406,9 @@ class Chain:
         for done in log[:at]:
             disk.apply(done)
         self._past += disk.marks
-        self._files = disk.image(draw, ALL if self._same_boot else drawn(draw))
+        survival = ALL if self._same_boot else drawn(draw)
+        self._files = disk.image(draw, survival)
+        self._how = f"{disk.rules} {survival}, cut at {at} of {len(log)}"
 
     def _state(self, agent: subprocess.Popen[str]) -> str:
         """For the report of a violation."""

@@ -189,7 +189,7 @@ class Disk:
     """
 
     def __init__(self, rules: Rules, files: Mapping[str, bytes] | None = None) -> None:
-        self._rules = rules
+        self.rules = rules
         self._files: dict[int, _File] = {}
         self._names: dict[str, int] = {}  # as the process sees them
         self._open: dict[int, int | str] = {}  # by descriptor: a file's number, or a folder's name
@@ -232,7 +232,7 @@ class Disk:
                 kept = False
             elif survival.style == "all":
                 kept = True
-            elif self._rules == "ordered":
+            elif self.rules == "ordered":
                 kept = n < first
             else:
                 kept = draw.random() < survival.share
@@ -280,7 +280,7 @@ class Disk:
             self._files[what].sync(failed)
         if failed:
             return
-        sure = [naming for naming in self._namings if self._rules == "ordered" or naming.in_(what)]
+        sure = [naming for naming in self._namings if self.rules == "ordered" or naming.in_(what)]
         for naming in sure:
             _rename(self._sure_names, naming)
         self._namings = [naming for naming in self._namings if naming not in sure]
