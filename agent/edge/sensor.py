@@ -19,9 +19,11 @@ LIMITS = Limits._fields
 
 
 class StoredChannel(NamedTuple):
-    """A channel as it is stored: the driver's value r becomes gain · r + offset."""
+    """A channel as it is stored: the driver's value r becomes gain · r + offset. `quantity` is what
+    the driver calls it."""
 
     name: str
+    quantity: str
     unit: str
     gain: float
     offset: float
@@ -32,6 +34,7 @@ class Sensor(NamedTuple):
     """An open sensor; `channels` are in the order of the driver's."""
 
     name: str
+    place: str
     driver: Driver
     interval_s: float
     channels: tuple[StoredChannel, ...]
@@ -85,7 +88,7 @@ def _open(settings: EdgeSensor, folder: str | PathLike[str], *, checking: bool) 
     except BaseException:
         driver.close()
         raise
-    return Sensor(settings.called, driver, settings.interval_s, tuple(channels))
+    return Sensor(settings.called, settings.place, driver, settings.interval_s, tuple(channels))
 
 
 def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
@@ -98,7 +101,7 @@ def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
     name = settings.name or channel.name
     if name.endswith(RAW):
         raise ConfigError(f"channel {name}: names ending in {RAW} are those of uncalibrated values")
-    return StoredChannel(name, unit, settings.gain, settings.offset, limits)
+    return StoredChannel(name, channel.name, unit, settings.gain, settings.offset, limits)
 
 
 def _refuse_twins(sensors: Sequence[Sensor]) -> None:

@@ -119,6 +119,14 @@ class EdgeSensor(Section, frozen=True):
     interval_s: Annotated[
         float, Meta(ge=0.01, le=DAY_S, description="Seconds between two readings.")
     ] = 1.0
+    place: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="Where it hangs, such as desk. Channels of one quantity and unit in the "
+            "same place are held against each other, to find one that drifts; empty: no others.",
+        ),
+    ] = ""
     options: Annotated[
         dict[str, Any], Meta(description="The driver's own options; see its README.")
     ] = field(default_factory=dict)

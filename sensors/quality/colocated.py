@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sensors.quality.flags import BAD, DRIFT, GOOD
-from sensors.quality.limits import INFINITY, Limits, quantity_of
+from sensors.quality.limits import INFINITY, Limits
 
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 24 * HOUR_S
@@ -94,19 +94,3 @@ class Colocated:
         values.sort()
         middle = len(values) // 2
         return (values[middle] + values[~middle]) / 2
-
-
-def groups(
-    channels: Sequence[tuple[str, str]], limits: Sequence[Limits], fresh_s: float = 300.0
-) -> dict[str, Colocated]:
-    """For each of a node's `channels` (name, unit) that has others of its quantity and unit, the
-    group that it is in; channels in a group share one object."""
-    kinds: dict[tuple[str, str], list[tuple[str, Limits]]] = {}
-    for (name, unit), limit in zip(channels, limits, strict=True):
-        kinds.setdefault((quantity_of(name), unit), []).append((name, limit))
-    found: dict[str, Colocated] = {}
-    for members in kinds.values():
-        if len(members) > 1:
-            names, limits_of = zip(*members, strict=True)
-            found.update(dict.fromkeys(names, Colocated(names, limits_of, fresh_s)))
-    return found

@@ -111,10 +111,10 @@ class Bench:
         self.history = History(path, "boot", group_readings=10, commit_s=10.0, retention_s=1000.0)
         self.driver = Script(*steps)
         channels = tuple(
-            StoredChannel(c.name, c.unit, gain, 0.0, limits_for(c.name, c.unit, {}))
+            StoredChannel(c.name, c.name, c.unit, gain, 0.0, limits_for(c.name, c.unit, {}))
             for c in Script.channels
         )
-        sensor = Sensor("probe", self.driver, 2.0, channels)
+        sensor = Sensor("probe", "", self.driver, 2.0, channels)
         self.stream = self.history.stream(
             "probe", ("temperature", "humidity"), keeps_raw=sensor.calibrated
         )

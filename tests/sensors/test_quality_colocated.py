@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from sensors.quality.colocated import DAY_S, HOUR_S, Colocated, groups
+from sensors.quality.colocated import DAY_S, HOUR_S, Colocated
 from sensors.quality.flags import DRIFT, FLATLINE, GOOD, SPIKE
 from sensors.quality.limits import Limits
 
@@ -161,20 +161,3 @@ def test_readings_may_come_at_different_times_and_intervals():
         value = 20.0 + noise.gauss(0, 0.1) + 10.0 * (name == "c")
         flags.append((name, colocated.check(name, time_s, value, GOOD)))
     assert {name for name, flag in flags if flag} == {"c"}
-
-
-def test_groups_are_the_channels_of_one_quantity_and_unit():
-    channels = [
-        ("temperature", "celsius"),
-        ("humidity", "percent"),
-        ("temperature_roof", "celsius"),
-        ("outdoor_temperature", "fahrenheit"),
-        ("supply_temperature", "celsius"),
-    ]
-    found = groups(channels, [LIMITS] * 5)
-    assert set(found) == {"temperature", "temperature_roof", "supply_temperature"}
-    assert len({id(each) for each in found.values()}) == 1
-
-
-def test_a_channel_alone_has_no_group():
-    assert groups([("temperature", "celsius"), ("humidity", "percent")], [LIMITS] * 2) == {}
