@@ -1,0 +1,118 @@
+"""The unit as systemd reads it: nothing unknown in it, and its score. About 1 s."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.command_line import UNUSABLE
+from agent.edge.node import SAMPLERS_PATIENCE_S
+from agent.edge.watchdog import PATIENCE_S
+
+FOLDER = Path(__file__).parents[2] / "images/systemd"
+UNIT = FOLDER / "sanderling-edge.service"
+WORST_SCORE = 2.5
+
+needs_analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+
+
+class Twice(dict):
+    """Keys that come more than once, as lists of lines."""
+
+    def __setitem__(self, key, value):
+        if key in self and isinstance(value, list):
+            self[key].extend(value)
+        else:
+            super().__setitem__(key, value)
+
+
+@pytest.fixture(scope="module")
+def service():
+    parser = configparser.RawConfigParser(
+        dict_type=Twice, strict=False, delimiters=["="], interpolation=None
+    )
+    parser.optionxform = str
+    parser.read(UNIT)
+    return parser["Service"]
+
+
+@pytest.fixture
+def runnable(tmp_path):
+    """The unit with a program that is there: /opt/sanderling is not on this machine."""
+    program = re.search(r"^ExecStart=(\S+)", UNIT.read_text(), re.MULTILINE)[1]
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace(program, "/bin/true"))
+    return copy
+
+
+def analyze(*arguments):
+    environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
+    return subprocess.run(
+        ["systemd-analyze", *arguments],
+        capture_output=True,
+        check=False,
+        text=True,
+        env=environment,
+    )
+
+
+@needs_analyze
+def test_systemd_knows_every_line(runnable):
+    done = analyze("verify", "--man=no", runnable)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_analyze
+def test_a_wrong_line_would_be_seen(runnable):
+    runnable.write_text(runnable.read_text().replace("[Install]", "Restrat=always\n\n[Install]"))
+    assert "Restrat" in analyze("verify", "--man=no", runnable).stderr
+
+
+@needs_analyze
+def test_its_score(runnable):
+    summary = analyze("security", "--offline=true", "--no-pager", runnable).stdout
+    score = float(re.search(r"exposure level for \S+: ([0-9.]+)", summary)[1])
+    assert score <= WORST_SCORE, summary
+
+
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="no systemd-sysusers here")
+def test_the_user_and_its_groups_can_be_made(tmp_path):
+    (tmp_path / "etc").mkdir()
+    done = subprocess.run(
+        ["systemd-sysusers", f"--root={tmp_path}", FOLDER / "sanderling.sysusers"],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if done.returncode and os.geteuid():
+        pytest.skip(f"systemd-sysusers needs root here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    groups = (tmp_path / "etc/group").read_text().splitlines()
+    mine = {line.split(":")[0] for line in groups if line.split(":")[3] == "sanderling"}
+    assert mine == {"gpio", "dialout"}
+
+
+def test_times_and_statuses_are_those_of_the_agent(service):
+    """What the unit says of the agent is what the agent does."""
+    assert service["RestartPreventExitStatus"] == str(UNUSABLE)
+    assert float(service["TimeoutStopSec"]) >= 5 * SAMPLERS_PATIENCE_S
+    # Stuck is judged by the agent; systemd waits for no less.
+    assert float(service["WatchdogSec"]) >= PATIENCE_S
+    assert service["Type"] == "notify"
+
+
+def test_the_program_is_one_of_this_distribution(service):
+    program, *arguments = service["ExecStart"].split()
+    folder, _, name = program.rpartition("/")
+    assert folder == "/opt/sanderling/current/bin"
+    assert Path(sys.executable).with_name(name).exists()
+    assert arguments == ["--config", "/etc/sanderling/edge.toml"]
