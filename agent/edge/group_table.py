@@ -121,6 +121,8 @@ def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
     farthest_ms = 0
     for row in rows:
         by_ms = correction.offset_ms(row[7]) - (row[3] - row[7])
+        if not by_ms and row[9] == correction.synchronised:
+            continue
         farthest_ms = max(farthest_ms, abs(by_ms))
         times = (row[3] + by_ms, row[4] + by_ms, row[5] + by_ms)
         later = (*row[:3], *times, *row[6:9], int(correction.synchronised), *row[10:])

@@ -16,6 +16,7 @@ from agent.edge.groups import RowGroup, Sample
 from agent.edge.history import History
 from agent.edge.history_file import OPENING, HistoryError
 from agent.edge.pieces import series_of
+from agent.edge.recent import Recent
 from agent.edge.retrieval import Reader
 from agent.edge.timebase import Correction
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
@@ -384,6 +385,27 @@ def test_readers_beside_writers_see_every_reading_once(tmp_path: Path) -> None:
     assert problems == []
     assert all(looks)
     assert history.acknowledged == 600
+
+
+def test_what_is_filed_between_the_looks_at_memory_and_file_is_seen_once(tmp_path: Path) -> None:
+    """Groups that were growing, or not begun, are complete when the file is read."""
+    history = open_history(tmp_path / "h.sqlite", group_readings=5)
+    stream = history.stream("dht", CHANNELS)
+    for i in range(13):
+        stream.append(sample(i))
+    take = history.recent
+
+    def recent(start_ms: int, end_ms: int) -> Recent:
+        found = take(start_ms, end_ms)
+        for i in range(13, 40):
+            stream.append(sample(i))
+        return found
+
+    history.recent = recent  # type: ignore[method-assign]
+    reader = Reader(history)
+    assert sources(reader) == list(range(13))
+    reader.close()
+    history.close()
 
 
 WRITER = """

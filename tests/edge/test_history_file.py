@@ -184,6 +184,10 @@ def test_a_damaged_group_goes_alone(tmp_path: Path) -> None:
     sequence = damage(0)
     history = open_history(path)
     assert f"group {sequence} is damaged" in history.report
+    with sqlite3.connect(path) as db:  # before anybody reads it
+        assert (sequence,) in db.execute("SELECT sequence FROM quarantine").fetchall()
+        assert (sequence,) not in db.execute("SELECT sequence FROM groups").fetchall()
+    db.close()
     assert found_in(history) == list(range(100, 220))
     history.close()
     with sqlite3.connect(path) as db:
@@ -499,6 +503,31 @@ def test_a_tail_whose_name_may_be_lost_is_not_used_on(
     history.close()
     history = open_history(tmp_path / "copy.sqlite")
     assert found_in(history) == list(range(5))
+    history.close()
+
+
+@pytest.mark.parametrize("sync", ["fsync", "fdatasync"])
+def test_nothing_is_acknowledged_that_was_not_synced(
+    sync: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = open_history(tmp_path / "h.sqlite", group_readings=600, commit_s=1e9)
+    stream = history.stream("dht", CHANNELS)
+    if sync == "fdatasync":
+        stream.append(sample(0))
+        history.commit()
+    before = history.acknowledged
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, sync, fails)
+        stream.append(sample(1))
+        with pytest.raises(HistoryError, match="Input/output"):
+            history.commit()
+        assert history.acknowledged == before
+    history.commit()
+    assert history.acknowledged == before + 1
     history.close()
 
 
