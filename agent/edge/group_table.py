@@ -74,18 +74,32 @@ def latest_ms(db: sqlite3.Connection) -> int | None:
 
 
 def drop_old(
-    db: sqlite3.Connection, boot: str, monotonic_ms: int, time_ms: int, retention_ms: int
+    db: sqlite3.Connection, boot: str, synchronised_ms: int | None, retention_ms: int
 ) -> None:
-    """Drop groups by age. Those of this boot age by the monotonic clock, so that a jump of the
-    wall clock drops none of them."""
-    _drop(
-        db,
-        db.execute(
-            "SELECT sequence FROM groups WHERE CASE WHEN boot = ? THEN last_monotonic_ms < ?"
-            " ELSE last_ms < ? END",
-            (boot, monotonic_ms - retention_ms, time_ms - retention_ms),
-        ).fetchall(),
-    )
+    """Drop groups by age, so that no wrong clock drops a reading.
+
+    A group ages by what was recorded since: by the monotonic clock in its boot, and by how long
+    each later boot has lasted. A synchronised one of an earlier boot ages by the wall clock, too,
+    while that is synchronised: at `synchronised_ms`, None if it is not. O(groups).
+    """
+    boots = db.execute(
+        "SELECT boot, min(first_monotonic_ms), max(last_monotonic_ms) FROM groups"
+        " GROUP BY boot ORDER BY max(sequence) DESC"
+    ).fetchall()
+    later_ms = 0  # how long the boots after this one lasted
+    for each, first_ms, last_ms in boots:
+        oldest_ms = None
+        if each != boot and synchronised_ms is not None:
+            oldest_ms = synchronised_ms - retention_ms
+        _drop(
+            db,
+            db.execute(
+                "SELECT sequence FROM groups WHERE boot = ?"
+                " AND (last_monotonic_ms < ? OR (synchronised AND last_ms < ?))",
+                (each, last_ms + later_ms - retention_ms, oldest_ms),
+            ).fetchall(),
+        )
+        later_ms += last_ms - first_ms
 
 
 def drop_beyond(db: sqlite3.Connection, most_bytes: int) -> None:

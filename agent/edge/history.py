@@ -308,9 +308,8 @@ class History:
             group_table.quarantine(db, doubtful.items())
             if closed:
                 last = max(closed, key=attrgetter("last_monotonic_ms"))
-                group_table.drop_old(
-                    db, self._boot, last.last_monotonic_ms, last.time_ms[-1], self._retention_ms
-                )
+                now_ms = last.time_ms[-1] if last.first.synchronised else None
+                group_table.drop_old(db, self._boot, now_ms, self._retention_ms)
             if closed and self._retention_bytes:
                 group_table.drop_beyond(db, self._retention_bytes)
         self._filed(closed, group_table.latest_ms(db))

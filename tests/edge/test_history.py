@@ -49,21 +49,47 @@ def test_retention_drops_by_age_and_survives_a_clock_step(step_ms: int, tmp_path
     history.close()
 
 
-def test_what_an_earlier_boot_left_ages_by_the_wall_clock(tmp_path: Path) -> None:
+def test_what_an_earlier_boot_left_ages_by_a_wall_clock_that_is_right(tmp_path: Path) -> None:
     history = open_history(tmp_path / "h.sqlite")
     stream = history.stream("dht", CHANNELS)
     for i in range(100):
-        stream.append(sample(i))
+        stream.append(sample(i, synchronised=True))
     history.close()
     history = open_history(
         tmp_path / "h.sqlite", "boot-2", group_readings=1, retention_s=RETENTION_MS / 1000
     )
     reader = Reader(history)
-    later = Sample(START_MS + RETENTION_MS + 70_000, 0, False, (1.0, 2.0), 7)
-    history.stream("dht", CHANNELS).append(later)
-    assert set(sources(reader)) == {7, *range(50, 100)}
+    stream = history.stream("dht", CHANNELS)
+    wrong = Sample(START_MS + 1_209_600_000, 0, False, (1.0, 2.0), 7)
+    stream.append(wrong)
+    assert set(sources(reader)) == {7, *range(100)}
+    right = Sample(START_MS + RETENTION_MS + 70_000, 1_000, True, (1.0, 2.0), 8)
+    stream.append(right)
+    assert set(sources(reader)) == {7, 8, *range(50, 100)}
     reader.close()
     history.close()
+
+
+def test_boots_that_never_knew_the_time_age_by_what_was_recorded_since(tmp_path: Path) -> None:
+    """An hour a boot, each with a wall clock that says anything; four hours are kept."""
+    for boot in range(7):
+        history = open_history(
+            tmp_path / "h.sqlite",
+            f"boot-{boot}",
+            group_readings=60,
+            commit_s=60.0,
+            retention_s=RETENTION_MS / 1000,
+        )
+        stream = history.stream("dht", CHANNELS)
+        for i in range(3600):
+            now = sample(i, [1_209_600_000, -90_000, 0][boot % 3])
+            stream.append(now._replace(source_time_ms=boot * 3600 + i))
+        reader = Reader(history)
+        kept = set(sources(reader))
+        reader.close()
+        history.close()
+    assert set(range(3 * 3600, 7 * 3600)) <= kept
+    assert len(kept) <= 4 * 3600 + 6 * 60
 
 
 def test_retention_by_size_drops_the_oldest(tmp_path: Path) -> None:
