@@ -48,7 +48,16 @@ LOST: Final = "LOST"  # begins the lines that nothing may cause
 class Reading:
     """A reading that was appended, and what is known of it."""
 
-    __slots__ = ("acknowledged", "append", "boot", "closed", "doubtful", "moved", "times")
+    __slots__ = (
+        "acknowledged",
+        "append",
+        "boot",
+        "closed",
+        "doubtful",
+        "moved",
+        "synchronised",
+        "times",
+    )
 
     def __init__(self, append: Append, boot: int) -> None:
         self.append = append
@@ -56,6 +65,7 @@ class Reading:
         # Its time, and while corrections are in doubt, those that it may have as well.
         self.times = {append.sample.time_ms}
         self.moved = False
+        self.synchronised = append.sample.synchronised
         self.acknowledged = False
         self.doubtful = False  # may have been given up
         self.closed = False  # was not on stable storage when a close failed
@@ -86,9 +96,9 @@ class Truth:
         self.boot = 0
         self.given_up = 0
         self.last_sequence = 0
-        self.newest_monotonic_ms = 0
         self.latest_ms = 0
         self.latest_synchronised_ms = 0
+        self._spans: dict[int, tuple[int, int]] = {}  # by boot: first and last monotonic time
         self.refused = 0
         self.done = -1  # the last step that was
         self._opening: list[Reading] = []
@@ -114,17 +124,18 @@ class Truth:
                 self.refused += 1
             else:
                 self.done = int(number)
-                self._carried_out(step, int(rest[0]), rest[2:])
+                self._carried_out(step, int(rest[0]), rest[3:])
+                if self._opening and not self._unsure:
+                    self.history = rest[2]  # while it cannot be written, it may not know
 
     def _carried_out(self, step: Step, acknowledged: int, gave: list[str]) -> None:
         if acknowledged + self._given_up == len(self._opening) or isinstance(step, Commit):
             self._acknowledge()
         match step:
-            case Open():
-                self.history = gave[0]
             case Correct():
                 for reading in self._corrected(step):
                     reading.times = {correction_of(reading, step)}
+                    reading.synchronised = step.correction.synchronised
             case AddEvent(number):
                 self.last_sequence = max(self.last_sequence, int(gave[0]))
                 self.events[number] = Event(number, int(gave[0]))
@@ -146,7 +157,8 @@ class Truth:
                 self.readings[step.stream, step.number] = reading
                 self._opening.append(reading)
                 self._unsure.append(reading)
-                self.newest_monotonic_ms = step.sample.monotonic_ms
+                now_ms = step.sample.monotonic_ms
+                self._spans[self.boot] = (self._spans.get(self.boot, (now_ms, 0))[0], now_ms)
                 self.latest_ms = max(self.latest_ms, step.sample.time_ms)
                 if step.sample.synchronised:
                     self.latest_synchronised_ms = max(
@@ -185,12 +197,16 @@ class Truth:
                 yield reading
 
     def expired(self, reading: Reading, retention_s: float) -> bool:
-        """Whether retention may have dropped the reading."""
+        """Whether retention may have dropped the reading: by what was recorded since, which takes
+        no wall clock, or by wall clocks that were synchronised."""
         retention_ms = retention_s * 1000
-        if reading.boot == self.boot:
-            return reading.append.sample.monotonic_ms < self.newest_monotonic_ms - retention_ms
-        # A clock that nobody has set says nothing about the age of other boots' readings.
-        return min(reading.times) < self.latest_synchronised_ms - retention_ms
+        age_ms = self._spans[reading.boot][1] - reading.append.sample.monotonic_ms
+        age_ms += sum(
+            last - first for boot, (first, last) in self._spans.items() if boot > reading.boot
+        )
+        by_wall = reading.synchronised and reading.boot != self.boot
+        latest_ms = self.latest_synchronised_ms
+        return age_ms > retention_ms or (by_wall and min(reading.times) < latest_ms - retention_ms)
 
 
 def correction_of(reading: Reading, step: Correct) -> int:

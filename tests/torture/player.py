@@ -3,9 +3,9 @@
     python -m tests.torture.player SEED LENGTH FOLDER [faults] [lie]
 
 Marks: ``b N`` before step N; after it ``d N …`` if it was done, ``x N …`` if the history refused
-it, with how many readings of this opening the history acknowledges and has given up, and what the
-step gave: the history's id, the sequence of an event. Between a close and an open stands ``o N``,
-or ``f N`` if the close failed.
+it, with how many readings of this opening the history acknowledges and has given up, its id, and
+the sequence of an event. Between a close and an open stands ``o N``, or ``f N`` if the close
+failed.
 
 A lie makes the history, or what is said of it, wrong on purpose: `off` and `normal` take
 SQLite's syncs away, `early` acknowledges readings when they are appended.
@@ -98,12 +98,13 @@ class Player:
         history = self._history
         assert history is not None
         acknowledged = self._appended if self._early else history.acknowledged
-        mark(f"{kind} {number} {acknowledged} {history.given_up} {gave}")
+        mark(f"{kind} {number} {acknowledged} {history.given_up} {history.id} {gave}")
 
     def _carry_out(self, number: int, step: Step) -> object:
         history = self._history
         if isinstance(step, Open):
-            return self._open(number, step)
+            self._open(number, step)
+            return ""
         assert history is not None
         match step:
             case Append(stream, _, sample):
@@ -128,7 +129,7 @@ class Player:
                 self._control.mend()
         return ""
 
-    def _open(self, number: int, step: Open) -> str:
+    def _open(self, number: int, step: Open) -> None:
         if self._history is not None:
             try:
                 self._history.close()
@@ -142,7 +143,6 @@ class Player:
             raise SystemExit(self._history.report)
         self._streams = streams(self._history)
         self._appended = 0
-        return self._history.id
 
     def _add(self, history: History, step: AddEvent) -> int:
         event = history.events.add(
