@@ -106,7 +106,10 @@ def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
 
 
 def _of_channel(channel: ChannelAggregate) -> ChannelSummary:
-    summary = ChannelSummary(bad=channel.bad, suspect=channel.suspect)
-    if not channel.count:
-        return summary
-    return replace(summary, min=channel.min, mean=channel.mean, max=channel.max)
+    return ChannelSummary(
+        min=channel.min,
+        mean=channel.mean,
+        max=channel.max,
+        bad=channel.bad,
+        suspect=channel.suspect,
+    )

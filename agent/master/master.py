@@ -99,7 +99,13 @@ class Master:
         )
         self._events = EventPlane(board, self._iad, self._records, self._state, time.time)
         self._standing = StandingPlane(
-            board, config, self._state, self._public, self._query_scheduler, time.time
+            board,
+            config,
+            self._state,
+            self._public,
+            self._query_scheduler,
+            self._task_scheduler.channels,
+            time.time,
         )
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)

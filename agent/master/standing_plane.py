@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 import msgspec
@@ -44,7 +44,8 @@ CURSOR = "watch_cursor"
 class StandingPlane:
     """Moves messages between the public socket, the standing scheduler and the query scheduler.
 
-    `wall` reads the wall clock in seconds since 1970 UTC.
+    `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds since 1970
+    UTC.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class StandingPlane:
         state: State,
         public: PublicPlane,
         scheduler: QueryScheduler,
+        channels_of: Callable[[tuple[str, ...]], Container[str]],
         wall: Callable[[], float],
     ) -> None:
         self._board = board
@@ -62,7 +64,10 @@ class StandingPlane:
         self._queries = scheduler
         self._wall = wall
         self._standing = StandingScheduler(
-            read_trigger, scheduler.capability, most_watches=config.clients.most_watches
+            read_trigger,
+            scheduler.capability,
+            channels_of,
+            most_watches=config.clients.most_watches,
         )
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.

@@ -113,14 +113,10 @@ def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
 
 
 def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
-    if not a.count:
-        a, b = b, a
-    count, low, mean, high = a.count + b.count, a.min, a.mean, a.max
-    if b.count:
-        low, high = min(low, b.min), max(high, b.max)
-        # Their weighted sum might be more than a float can hold.
-        mean += (b.mean - mean) * (b.count / count)
+    count = a.count + b.count
+    # Their weighted sum might be more than a float can hold.
+    mean = a.mean + (b.mean - a.mean) * (b.count / count)
     bad, suspect = a.bad + b.bad, a.suspect + b.suspect
     if count > MOST_COUNTED or bad > MOST_COUNTED or suspect > MOST_COUNTED:
         count, bad, suspect = (min(n, MOST_COUNTED) for n in (count, bad, suspect))
-    return ChannelAggregate(count, low, mean, high, bad, suspect)
+    return ChannelAggregate(count, min(a.min, b.min), mean, max(a.max, b.max), bad, suspect)

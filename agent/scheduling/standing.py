@@ -8,7 +8,7 @@ and gives the same readings: the master keeps no answer, only how far the client
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from msgspec.structs import fields, replace
 
@@ -65,13 +65,15 @@ class StandingScheduler:
     `now` is wall-clock time here, in seconds since 1970 UTC: windows are what nodes date their
     readings with. `most_watches` bounds those of one client; `read_trigger` reads the language of
     triggers. `capability_of` a service is the one channel that it gives, empty for all; None: it is
-    not known here. Every event is O(log watches) and the answers that it sends.
+    not known here. `channels_of` areas are those that this IAD's nodes there have, whatever they
+    give at the moment. Every event is O(log watches) and the answers that it sends.
     """
 
     def __init__(
         self,
         read_trigger: ReadTrigger,
         capability_of: Callable[[str], str | None],
+        channels_of: Callable[[tuple[str, ...]], Container[str]],
         *,
         most_watches: int,
         lag_s: float = LAG_S,
@@ -79,6 +81,7 @@ class StandingScheduler:
     ) -> None:
         self._read_trigger = read_trigger
         self._capability_of = capability_of
+        self._channels_of = channels_of
         self._most_watches = most_watches
         self._lag_s = lag_s
         self._expire_s = expire_s
@@ -269,7 +272,7 @@ class StandingScheduler:
         self, entry: WatchEntry, answer: Answer, trigger: Trigger
     ) -> list[StandingInstruction]:
         """Tell the client, once, that its trigger looks at what is not there."""
-        word = unknown_channels(answer, trigger)[:500]
+        word = unknown_channels(answer, trigger, lambda: self._channels_of(entry.watch.areas))[:500]
         if not word:
             return []
         entry.trouble = f"{entry.trouble}; {word}"[:500] if entry.trouble else word

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from agent.scheduling.aggregation import merge_missing
 from agent.scheduling.trigger import Trigger
-from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
+from agent.wire.messages import (
+    Aggregate,
+    Answer,
+    AreaResult,
+    ChannelAggregate,
+    Coverage,
+    Missing,
+    Series,
+)
 from agent.wire.quality import counts
 from agent.wire.standing import Watch
 
@@ -21,12 +30,20 @@ def fired_areas(answer: Answer, trigger: Trigger) -> tuple[str, ...]:
     return tuple(result.area for result in answer.results if trigger.holds(result))
 
 
-def unknown_channels(answer: Answer, trigger: Trigger) -> str:
-    """Channels of the trigger that no area gives, in words; empty: there are none. A misspelt one
-    would make no noise for ever. O(areas)."""
+def unknown_channels(answer: Answer, trigger: Trigger, known: Callable[[], Container[str]]) -> str:
+    """Channels of the trigger that no area gives and that are not `known` either, in words; empty:
+    there are none. A misspelt one would make no noise for ever. O(areas).
+
+    A channel is in no aggregate while all its readings are bad: `known` are those that nodes have,
+    whatever they give; it is looked at only if a channel is not given.
+    """
     given = {name for result in answer.results for name in _channels(result)}
     lacking = [name for name in trigger.channels if name not in given]
     if not lacking or not answer.results:
+        return ""
+    have = known()
+    lacking = [name for name in lacking if name not in have]
+    if not lacking:
         return ""
     there = f"; there is {', '.join(sorted(given))}" if given else ""
     return f"the trigger: no area that answered gives {' or '.join(lacking)}{there}"
@@ -39,8 +56,21 @@ def _channels(result: AreaResult) -> Iterable[str]:
 
 
 def as_asked(answer: Answer, watch: Watch) -> Answer:
-    """The answer without what only the trigger needed: further channels, or whole series."""
-    return replace(answer, results=tuple(_as_asked(result, watch) for result in answer.results))
+    """The answer without what only the trigger needed: further channels, or whole series. An area
+    that has nothing else is missing, as it would be had nothing else been asked."""
+    results = [_as_asked(result, watch) for result in answer.results]
+    there = tuple([result for result in results if any(_channels(result))])
+    if len(there) == len(results):
+        return replace(answer, results=there)
+    without = [Missing(result.area, "no_data") for result in results if not any(_channels(result))]
+    return replace(
+        answer,
+        status="partial",
+        slo_met=False,
+        coverage=Coverage(len(there), answer.coverage.asked),
+        results=there,
+        missing=merge_missing([*answer.missing, *without], there),
+    )
 
 
 def _as_asked(result: AreaResult, watch: Watch) -> AreaResult:
@@ -64,18 +94,19 @@ def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
 
 
 def aggregate_of(series: Series) -> Aggregate:
-    """The aggregate that a node would have made of the same readings, of which there is one at
-    least. O(readings)."""
+    """The aggregate that nodes would have made of the same readings, of which there is one at
+    least. Channels of which every reading is bad are left out. O(readings).
+
+    A value that is missing without a flag was not asked for: its reading is another sensor's.
+    """
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
         values = [value for value in series.measured(name) if not math.isnan(value)]
-        bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
         if values:
             mean = math.fsum(values) / len(values)
+            bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
             channels[name] = ChannelAggregate(
                 len(values), min(values), mean, max(values), bad, suspect
             )
-        elif bad:
-            channels[name] = ChannelAggregate(0, 0.0, 0.0, 0.0, bad)
     return Aggregate(times[0], times[-1], channels)

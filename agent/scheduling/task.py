@@ -155,6 +155,11 @@ class TaskScheduler:
         """Every node that ever said hello, for the operator."""
         return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
 
+    def channels(self, areas: tuple[str, ...]) -> frozenset[str]:
+        """The channels of the nodes that cover these areas, whatever their state. O(nodes)."""
+        covering = self._nodes.covering(areas).nodes
+        return frozenset(name for node, _ in covering for name in node.hello.channels)
+
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
         asked = tuple(areas)

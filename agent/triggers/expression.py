@@ -135,8 +135,6 @@ def _of_series(function: Function, channel: str, series: Series) -> float:
 
 
 def _of_aggregate(function: Function, channel: ChannelAggregate) -> float:
-    if not channel.count:
-        return NAN
     match function:
         case "min":
             return channel.min

@@ -15,6 +15,7 @@ from msgspec import Meta, field
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
+    MOST_COUNTED,
     MOST_EVENTS,
     Area,
     Areas,
@@ -137,9 +138,10 @@ class Series(Part, frozen=True, omit_defaults=True):
 
 class ChannelAggregate(Part, frozen=True, omit_defaults=True):
     """Aggregate of one channel. `bad` readings (`agent.wire.quality`), missing ones among them,
-    are in none of the other numbers; `suspect` ones are, and are counted here as well."""
+    are in none of the other numbers; `suspect` ones are, and are counted here as well. A channel
+    with nothing but bad readings has none."""
 
-    count: Count
+    count: Annotated[int, Meta(ge=1, le=MOST_COUNTED)]
     min: Finite
     mean: Finite
     max: Finite

@@ -53,12 +53,12 @@ def test_quality_and_age_of_two_nodes_are_one_result(master, join):
             [1, 2, 3, 4, 5], [20, 22, 85, 23, 21], [0, 0, SPIKE, 0, DRIFT], [0, 0, 350, 0, 0]
         )
         ask("aggregate")
-        silent = ChannelAggregate(0, 0.0, 0.0, 0.0, bad=3)
+        faulty_one = ChannelAggregate(2, 20.0, 20.5, 21.0, bad=1, suspect=1)
         some = ChannelAggregate(2, 22.0, 22.5, 23.0, bad=1, suspect=2)
-        serve(faulty, aggregate=Aggregate(1, 5, {"temperature": silent}))
+        serve(faulty, aggregate=Aggregate(1, 5, {"temperature": faulty_one}))
         serve(good, aggregate=Aggregate(2, 4, {"temperature": some}))
         [result] = client.receive(PATIENCE_MS).results
-        both = ChannelAggregate(2, 22.0, 22.5, 23.0, bad=4, suspect=2)
+        both = ChannelAggregate(4, 20.0, 21.5, 23.0, bad=2, suspect=3)
         assert result.aggregate == Aggregate(1, 5, {"temperature": both})
 
 

@@ -1,8 +1,9 @@
 """What tests of watches share: a trigger that looks at nothing but a name, and answers."""
 
-from agent.wire.messages import Answer, AreaResult, Coverage
+from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Coverage
 
 HOT = "b1/hot"
+SOMETHING = Aggregate(0, 0, {"co2": ChannelAggregate(1, 400.0, 400.0, 400.0)})
 
 
 class StubTrigger:
@@ -32,7 +33,7 @@ def answer_to(query, *, hot=False, reason=None, status="complete"):
         1.0,
         not reason,
         Coverage(1, 1 if status == "complete" else 2),
-        results=() if reason else (AreaResult(HOT if hot else "b1/cold"),),
+        results=() if reason else (AreaResult(HOT if hot else "b1/cold", aggregate=SOMETHING),),
         reason=reason,
         message=f"{window.start_ms} to {window.end_ms}",
     )

@@ -71,13 +71,6 @@ def test_aggregates_combine_to_the_aggregate_of_all(a, b):
     assert got.mean == pytest.approx(want.mean, abs=1e-9)
 
 
-def test_a_channel_with_nothing_but_missing_readings_adds_nothing():
-    empty = m.Aggregate(0, 9, {"x": m.ChannelAggregate(0, 0.0, 0.0, 0.0)})
-    full = aggregate([(1, 5.0)])
-    assert merge_aggregates(empty, full).channels["x"] == full.channels["x"]
-    assert merge_aggregates(full, empty).channels["x"] == full.channels["x"]
-
-
 def test_results_and_gaps_come_once_an_area_sorted():
     results = merge_results(
         [m.AreaResult(a, aggregate=aggregate([(1, 2.0)])) for a in ("b/2", "b/1", "b/2")]

@@ -107,9 +107,9 @@ def counted(channels, readings):
                 assert value is not None
                 values.append(value)
                 suspect += flags != 0
-        mean = sum(values) / len(values) if values else 0.0
-        low, high = min(values, default=0.0), max(values, default=0.0)
-        found[channel] = (len(values), low, mean, high, bad, suspect)
+        if values:
+            mean = sum(values) / len(values)
+            found[channel] = (len(values), min(values), mean, max(values), bad, suspect)
     return found
 
 
@@ -127,21 +127,49 @@ def test_an_aggregate_of_a_series_leaves_out_what_is_bad_and_counts_it(source):
 
 @given(sources(), sources())
 def test_merging_and_aggregating_come_to_the_same_in_any_order(a, b):
-    merged = merge_aggregates(aggregate_of(packed(a)), aggregate_of(packed(b)))
+    parts = aggregate_of(packed(a)), aggregate_of(packed(b))
     expected = counted(dict.fromkeys([*a[0], *b[0]]), [*a[1], *b[1]])
-    assert numbers_of(merged) == expected
     assert numbers_of(aggregate_of(merge_series(packed(a), packed(b)))) == expected
+    # Bad readings of a source that has no others of that channel are not told, nor counted.
+    for (source, readings), part in zip((a, b), parts, strict=True):
+        for channel in source:
+            if channel in expected and channel not in part.channels:
+                *numbers, bad, suspect = expected[channel]
+                expected[channel] = (*numbers, bad - len(readings), suspect)
+    assert numbers_of(merge_aggregates(*parts)) == expected
 
 
 def one(*numbers):
     return m.Aggregate(0, 1, {"x": m.ChannelAggregate(*numbers)})
 
 
-def test_a_side_with_nothing_but_bad_readings_adds_its_count_of_them():
-    silent, good = one(0, 0.0, 0.0, 0.0, 60), one(2, -3.0, -2.0, -1.0, 0, 1)
-    for merged in (merge_aggregates(silent, good), merge_aggregates(good, silent)):
-        assert merged.channels["x"] == m.ChannelAggregate(2, -3.0, -2.0, -1.0, 60, 1)
-    assert merge_aggregates(silent, silent) == one(0, 0.0, 0.0, 0.0, 120)
+def test_a_channel_with_nothing_but_bad_readings_is_left_out():
+    broken = packed((["x", "y"], [Plain(n, 0, {"x": (85.0, 8), "y": (n, 0)}) for n in (1, 2)]))
+    assert aggregate_of(broken).channels == {"y": m.ChannelAggregate(2, 1.0, 1.5, 2.0)}
+
+
+def test_an_area_that_keeps_no_channel_is_missing_for_want_of_data():
+    spike = packed((["x", "y"], [Plain(1, 0, {"x": (85.0, 8), "y": (9.0, 0)})]))
+    good = packed((["x"], [Plain(1, 0, {"x": (20.0, 0)})]))
+    answer = m.Answer(
+        "q",
+        "partial",
+        1.0,
+        False,
+        m.Coverage(2, 3),
+        (m.AreaResult("a", spike), m.AreaResult("b", good)),
+        (m.Missing("c", "timeout"),),
+    )
+    asked = {"form": "aggregate", "trigger": "y > 3", "channels": ("x",)}
+    watch = Watch("w", ("a",), m.Slo(99, 500), "event", 1.0, **asked)
+    told = as_asked(answer, watch)
+    assert [result.area for result in told.results] == ["b"]
+    assert told.missing == (m.Missing("a", "no_data"), m.Missing("c", "timeout"))
+    assert told.coverage == m.Coverage(1, 3)
+    whole = replace(answer, status="complete", slo_met=True, coverage=m.Coverage(2, 2), missing=())
+    told = as_asked(whole, watch)
+    assert (told.status, told.slo_met, told.coverage) == ("partial", False, m.Coverage(1, 2))
+    assert as_asked(whole, replace(watch, channels=())).status == "complete"
 
 
 def test_counts_and_means_stay_within_what_a_message_may_hold():

@@ -52,7 +52,10 @@ class Rig:
         options = {"most_watches": 3} | options
         self.services = {"default": "", "air": "humidity"}
         read_trigger = options.pop("read_trigger", read_stub)
-        self.scheduler = StandingScheduler(read_trigger, self.services.get, **options)
+        self.channels = ()
+        self.scheduler = StandingScheduler(
+            read_trigger, self.services.get, lambda _areas: self.channels, **options
+        )
         self.all, self.sent, self.asked = [], [], []
 
     def do(self, event):
@@ -239,6 +242,20 @@ def test_a_channel_that_no_area_gives_is_told_once():
         rig.do(RoundAnswered(ask.token, answer))
     assert [m for m in rig.sent if isinstance(m, Watching)][1:] == [Watching("w", "open", 2, word)]
     assert rig.watch(watch("event", trigger="x", after=1)).message == word
+
+
+def test_a_channel_that_is_there_and_all_bad_for_a_while_is_not_taken_for_misspelt():
+    rig = Rig(read_trigger=lambda _: StubTrigger(channels=("co2", "light")))
+    rig.channels = ("co2", "humidity")
+    rig.watch(watch("event", trigger="x"))
+    rig.until(1.0 + LAG_S)
+    aggregate = Aggregate(0, 1, {"humidity": ChannelAggregate(1, 1.0, 1.0, 1.0)})
+    ask = rig.asked.pop(0)
+    answer = replace(answer_to(ask.query), results=(AreaResult("b1/f4", aggregate=aggregate),))
+    rig.do(RoundAnswered(ask.token, answer))
+    assert (
+        rig.sent[-1].message == "the trigger: no area that answered gives light; there is humidity"
+    )
 
 
 def test_only_rounds_that_fire_are_sent_and_say_which_was_before():

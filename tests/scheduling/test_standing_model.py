@@ -62,7 +62,7 @@ class StandingMachine(RuleBasedStateMachine):
         self.to_master.append(self.watch)
 
     def make_scheduler(self):
-        return StandingScheduler(read_stub, lambda _service: "", most_watches=1)
+        return StandingScheduler(read_stub, lambda _service: "", lambda _areas: (), most_watches=1)
 
     # --- the world ---------------------------------------------------------------------------
 

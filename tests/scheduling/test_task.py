@@ -108,6 +108,15 @@ def test_the_answer_timeout_gives_up_and_frees_nothing_that_still_runs(rig):
     assert [r.id for r in rig.results] == ["t1", "t2"]
 
 
+def test_the_channels_of_areas_are_what_their_nodes_have_even_if_lost(rig):
+    assert rig.scheduler.channels(("b1",)) == frozenset()
+    rig.join("n1")
+    rig.do(Tick(), 60.0)
+    assert rig.scheduler.node_statuses()[0].state == "lost"
+    assert rig.scheduler.channels(("b1/f4",)) == {"temperature"}
+    assert rig.scheduler.channels(("b2",)) == frozenset()
+
+
 def test_a_duplicate_result_changes_nothing(rig):
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)

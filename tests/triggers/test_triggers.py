@@ -196,7 +196,7 @@ def test_bad_readings_never_fire_and_suspect_ones_do():
         assert read_trigger("temperature > 80").holds(result) == fires
         assert read_trigger("mean(temperature) > 40").holds(result) == fires
         assert read_trigger("last(temperature) >= 21").holds(result)
-    silent = AreaResult("a", aggregate=Aggregate(0, 1, {"x": ChannelAggregate(0, 0, 0, 0, 9)}))
+    silent = AreaResult("a", aggregate=Aggregate(0, 1, {"y": ChannelAggregate(1, 0, 0, 0)}))
     assert not read_trigger("x < 1 or x > -1").holds(silent)
 
 
