@@ -58,11 +58,11 @@ def insert(db: sqlite3.Connection, group: Complete) -> None:
 
 
 def insert_new(db: sqlite3.Connection, group: Complete) -> None:
-    """Store a group unless it is there, as a whole or as its beginning."""
+    """Store a group of the tail, unless it was stored before: a sensor's groups come into the file
+    in their order, so one that is there says that those before it were, and may be dropped now."""
     if not db.execute(
-        "SELECT 1 FROM groups WHERE sequence <= ? AND sequence + count > ?"
-        " ORDER BY sequence DESC LIMIT 1",
-        (group.sequence, group.sequence),
+        "SELECT 1 FROM groups WHERE sensor = ? AND sequence + count > ? LIMIT 1",
+        (group.sensor, group.sequence),
     ).fetchone():
         insert(db, group)
 

@@ -132,7 +132,7 @@ class History:
                             group_table.insert(db, self._complete(filler.groups.pop(0)))
                     for group in filler.groups:
                         group_table.insert(db, self._complete(group))
-                latest_ms = group_table.latest_ms(db)
+                    latest_ms = group_table.latest_ms(db)
             except sqlite3.Error as error:
                 raise HistoryError(f"history {self.path}: not loaded: {_text(error)}") from None
             self._filed([], latest_ms)
@@ -186,7 +186,7 @@ class History:
                         group_table.insert(db, self._complete(group))
                     farthest_ms = group_table.move(db, self._boot, correction)
                     self.events.move(db, correction)
-                latest_ms = group_table.latest_ms(db)
+                    latest_ms = group_table.latest_ms(db)  # nothing may fail after the commit
             except sqlite3.Error as error:
                 with self._lock:
                     for group in growing:
@@ -312,7 +312,8 @@ class History:
                 group_table.drop_old(db, self._boot, now_ms, self._retention_ms)
             if closed and self._retention_bytes:
                 group_table.drop_beyond(db, self._retention_bytes)
-        self._filed(closed, group_table.latest_ms(db))
+            latest_ms = group_table.latest_ms(db)  # nothing may fail after the commit
+        self._filed(closed, latest_ms)
         with self._lock:
             for sequence, reason in doubtful.items():
                 del self._doubtful[sequence]
@@ -406,7 +407,7 @@ class History:
         OSError: it cannot be reached now."""
         if self._holder is None:
             self._holder = hold(self.path)
-        db, history, sequence, notices = open_history(self.path, self.id)
+        db, history, sequence, notices = open_history(self.path, self.id, self._retention_ms)
         self.events.opened(db)
         latest_ms = group_table.latest_ms(db)
         with self._lock:

@@ -52,7 +52,7 @@ class Opened(NamedTuple):
     notices: list[str]
 
 
-def open_history(path: str, history: str) -> Opened:
+def open_history(path: str, history: str, retention_ms: int) -> Opened:
     """Open the file at `path`; one that is made anew gets the id `history`.
 
     HistoryError for a mistake of the configuration; sqlite3.Error and OSError: it cannot be written
@@ -69,6 +69,8 @@ def open_history(path: str, history: str) -> Opened:
             group_table.quarantine(db, damaged)
             for group in _groups(found) if found is not None else ():
                 group_table.insert_new(db, group)
+            # The tail may have what the file had already dropped.
+            group_table.drop_old(db, "", None, retention_ms)
         if found is not None:
             os.unlink(path + tail.SUFFIX)
         notices += [quarantined(path, sequence, reason) for sequence, reason in damaged]

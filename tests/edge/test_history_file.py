@@ -20,6 +20,7 @@ from agent.edge.groups import Sample
 from agent.edge.history import History
 from agent.edge.history_file import MOST_ASIDE, HistoryError
 from agent.edge.retrieval import Reader
+from agent.edge.timebase import Correction
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
 
 
@@ -246,6 +247,24 @@ def test_a_damaged_record_of_the_tail_goes_alone(tmp_path: Path) -> None:
     history = open_history(copy)
     assert "1 damaged records of the tail left out" in history.report
     assert found_in(history) == [*range(20), *range(30, 50)]
+    history.close()
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_what_was_dropped_does_not_come_back_from_the_tail(corrected: bool, tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    history = open_history(path, group_readings=4, commit_s=1.0, retention_s=40.0)
+    stream = history.stream("dht", CHANNELS)
+    for i in range(101):
+        stream.append(sample(i))
+        if corrected and i == 90:
+            history.correct(Correction(0, 90_500, START_MS, START_MS, True, True))
+    crash(path, tmp_path / "copy.sqlite")
+    expected = found_in(history)
+    history.close()
+    assert len(expected) < 60
+    history = open_history(tmp_path / "copy.sqlite", group_readings=4, retention_s=40.0)
+    assert set(range(61, 100)) <= set(found_in(history)) <= set(expected)
     history.close()
 
 
