@@ -65,10 +65,15 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
         found = _tail(path, None if rebuilt else _meta(db, "history"), notices)
         damaged = group_table.problems(db)
         with transaction(db):
-            db.execute("UPDATE meta SET value = value + 1 WHERE key = 'openings'")
             group_table.quarantine(db, damaged)
             for group in _groups(found) if found is not None else ():
                 group_table.insert_new(db, group)
+            # A log that was damaged may have lost a count that the tail's groups know of.
+            db.execute(
+                "UPDATE meta SET value = 1 + max(value,"
+                " (SELECT coalesce(max(sequence), 0) / ? FROM groups)) WHERE key = 'openings'",
+                (OPENING,),
+            )
             # The tail may have what the file had already dropped.
             group_table.drop_old(db, "", None, retention_ms)
         if found is not None:

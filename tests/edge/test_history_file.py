@@ -268,6 +268,25 @@ def test_what_was_dropped_does_not_come_back_from_the_tail(corrected: bool, tmp_
     history.close()
 
 
+def test_a_log_that_lost_an_opening_gives_no_sequence_twice(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    fill(path, 5)
+    history = open_history(path)
+    stream = history.stream("dht", CHANNELS)
+    for i in range(5, 30):
+        stream.append(sample(i))
+    history.commit()
+    shutil.copy(path, tmp_path / "copy.sqlite")  # without the log, which has the opening
+    shutil.copy(f"{path}.tail", tmp_path / "copy.sqlite.tail")
+    history.close()
+    history = open_history(tmp_path / "copy.sqlite")
+    stream = history.stream("dht", CHANNELS)
+    for i in range(30, 99):
+        stream.append(sample(i))
+    assert found_in(history) == list(range(99))
+    history.close()
+
+
 # --- versions ------------------------------------------------------------------------------------
 
 FORMAT_1 = """
