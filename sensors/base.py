@@ -13,6 +13,7 @@ from sensors.quality.flags import CHECKSUM, NO_RESPONSE
 
 class SensorError(Exception):
     """A driver cannot be set up, or a reading failed; the text is one line that says why.
+    At setting up it begins with the driver's name (`Options.error`); the agent names the sensor.
 
     `flag` is the quality of the reading that is missing for it (`sensors.quality.flags`).
     """

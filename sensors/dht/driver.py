@@ -83,7 +83,8 @@ class DhtDriver:
             at_ms, values = measured[-1]
             return Reading(values, age_ms=max(0, round(time.monotonic() * 1000) - at_ms))
         damaged = any(isinstance(line, Failed) and line.damaged for line in lines)
-        raise (ChecksumError if damaged else SensorError)(self._tell(self._trouble))
+        kind = ChecksumError if damaged else SensorError
+        raise kind(f"{self._job.pin}: {self._trouble}")
 
     def preload(self) -> Iterable[tuple[int, Reading]]:
         return ()
@@ -101,11 +102,11 @@ class DhtDriver:
     def check(self) -> None:
         """Wait for the first reader's word; SensorError if the sensor cannot be used here."""
         if self._process is None:
-            raise SensorError(self._tell(self._trouble))
+            raise self._unusable(self._trouble)
         self._process.wait_for_line(OPEN_S)
         unusable = self._take_lines()
         if unusable is not None:
-            raise SensorError(self._tell(unusable))
+            raise self._unusable(unusable)
         # An end without a word is no property of the sensor: it is started again with the reads.
 
     def _look(self) -> None:
@@ -171,8 +172,8 @@ class DhtDriver:
         first = time.monotonic() + interval_s - min(LEAD * interval_s, TRIES * self._job.rule_s)
         self._process.start(round(first * 1000))
 
-    def _tell(self, text: str) -> str:
-        return f"dht {self._job.pin}: {text}"
+    def _unusable(self, why: str) -> SensorError:
+        return SensorError(f"dht {self._job.pin}: {why}")
 
 
 def open_driver(options: Options) -> DhtDriver:

@@ -84,7 +84,7 @@ class Iio:
         except OSError as error:
             raise self._failure(device, kind, error) from None
         except ValueError:
-            raise SensorError(f"iio: {device.name} gives no number as {kind.files}") from None
+            raise SensorError(f"{device.name} gives no number as {kind.files}") from None
         if kind is self._kinds[0]:
             # The first file makes the dht11 driver measure, the second is served from that.
             self._measured_at = self._clock()
@@ -93,16 +93,14 @@ class Iio:
     def _failure(self, device: Device, kind: Kind, error: OSError) -> SensorError:
         if error.errno in GONE:
             self._device = None
-            return SensorError(f"iio: {device.name} ({device.number}) has no {kind.files} any more")
+            return SensorError(f"{device.name} ({device.number}) has no {kind.files} any more")
         if device.dht11 and error.errno == errno.EIO:
-            return ChecksumError(
-                f"iio: {device.name} answered, with bits missing or a wrong checksum"
-            )
+            return ChecksumError(f"{device.name} answered, with bits missing or a wrong checksum")
         if device.dht11 and error.errno == errno.ETIMEDOUT:
             return SensorError(
-                f"iio: {device.name} does not answer; check its wiring, its pull-up and gpiopin"
+                f"{device.name} does not answer; check its wiring, its pull-up and gpiopin"
             )
-        return SensorError(f"iio: {device.name}: {kind.files}: {error.strerror}")
+        return SensorError(f"{device.name}: {kind.files}: {error.strerror}")
 
     def _wait_until_new(self) -> None:
         repeats_for = self._measured_at + DHT11_REPEATS_S - self._clock()
@@ -112,7 +110,7 @@ class Iio:
     def _check_interval(self, device: Device | None) -> None:
         if device is not None and device.dht11 and self._interval_s < DHT11_INTERVAL_S:
             raise SensorError(
-                f"iio: interval_s must be {DHT11_INTERVAL_S} or more for {device.name}: its kernel "
+                f"interval_s must be {DHT11_INTERVAL_S} or more for {device.name}: its kernel "
                 "driver gives one measurement again and again for 2 s"
             )
 
@@ -126,4 +124,7 @@ def open_driver(options: Options) -> Iio:
     for name in names:
         if name not in known:
             raise options.error(f"no channel {name}; known: {', '.join(known)}")
-    return Iio(folder, wanted, names, options.interval_s)
+    try:
+        return Iio(folder, wanted, names, options.interval_s)
+    except SensorError as error:
+        raise options.error(str(error)) from None

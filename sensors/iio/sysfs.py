@@ -71,15 +71,15 @@ def find(folder: str, wanted: str | None) -> Device:
         return fitting[0]
     there = ", ".join([f"{device.number} ({device.name})" for device in fitting or devices])
     if fitting:
-        raise SensorError(f"iio: several devices fit; choose one with the option device: {there}")
+        raise SensorError(f"several devices fit; choose one with the option device: {there}")
     if there:
-        raise SensorError(f"iio: no device {wanted}; there are: {there}")
+        raise SensorError(f"no device {wanted}; there are: {there}")
     missing = (
         f"no device in {folder} gives temperature, humidity or pressure"
         if os.path.isdir(folder)
         else f"{folder} is not there: the kernel has no IIO device"
     )
-    raise SensorError(f"iio: {missing}; for a DHT on a Pi, dtoverlay=dht11,gpiopin=4 in config.txt")
+    raise SensorError(f"{missing}; for a DHT on a Pi, dtoverlay=dht11,gpiopin=4 in config.txt")
 
 
 def _devices(folder: str) -> list[Device]:

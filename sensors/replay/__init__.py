@@ -112,7 +112,7 @@ class Replay:
         return open(self._path, encoding="utf-8", newline="")
 
     def _error(self, text: str) -> SensorError:
-        return SensorError(f"replay: {self._path}: {text}")
+        return SensorError(f"{self._path}: {text}")
 
 
 def _milliseconds(timestamp: str) -> int:
@@ -133,7 +133,10 @@ def open_driver(options: Options) -> Replay:
         if room is None:
             raise options.error("give either file or the room of a shipped recording")
         path, room = _shipped(room, options), None
-    return Replay(path, room, start_row, preload_rows)
+    try:
+        return Replay(path, room, start_row, preload_rows)
+    except SensorError as error:
+        raise options.error(str(error)) from None
 
 
 def _shipped(room: str, options: Options) -> str:

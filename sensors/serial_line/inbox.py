@@ -54,7 +54,7 @@ class Inbox:
         if values is not None:
             return Reading(values, age_ms=max(0, round((now - self._arrived_at) * 1000)))
         if error is not None:
-            raise type(error)(f"serial_line: {self._port}: {error}")
+            raise type(error)(f"{self._port}: {error}")
         if self._trouble is not None:
-            raise SensorError(f"serial_line: {self._trouble}")
-        raise SensorError(f"serial_line: no line from {self._port} since the last read")
+            raise SensorError(self._trouble)
+        raise SensorError(f"no line from {self._port} since the last read")

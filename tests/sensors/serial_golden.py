@@ -36,7 +36,7 @@ def render(name: str) -> str:
             try:
                 rows.append(" ".join(map(str, inbox.take(0.0).values)))
             except SensorError as error:
-                text = str(error).removeprefix(f"serial_line: {name}: ")
+                text = str(error).removeprefix(f"{name}: ")
                 rows.append(f"{' '.join(names(error.flag))}: {text}")
         else:
             rows.append("-")

@@ -214,6 +214,7 @@ def test_damage_is_a_checksum_error_while_it_lasts(opened: Opener) -> None:
 def test_whatever_a_library_raises_is_one_line(opened: Opener) -> None:
     error = until(opened("broken"), says("KeyError"))
     assert "\n" not in str(error)
+    assert str(error).startswith("broken: KeyError"), "the pin, and no driver: the log names it"
 
 
 def test_what_a_library_prints_is_no_line(opened: Opener) -> None:

@@ -134,7 +134,7 @@ def test_an_error_of_the_bus_keeps_its_name(tmp_path: Path) -> None:
     path = plug(tmp_path, "bme280") / "in_temp_input"
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a file whose first byte cannot be read: a real EIO
-    with pytest.raises(SensorError, match="bme280: in_temp: Input/output error") as caught:
+    with pytest.raises(SensorError, match="^bme280: in_temp: Input/output error") as caught:
         open_iio(tmp_path).read()
     assert caught.value.flag == NO_RESPONSE
 
@@ -142,7 +142,7 @@ def test_an_error_of_the_bus_keeps_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "nan\n", "inf\n", "21.3 dB\n", "warm\n", "\xb0\n"])
 def test_a_file_without_a_number_is_one_line(tmp_path: Path, content: str) -> None:
     (plug(tmp_path, "bme280") / "in_temp_input").write_text(content)
-    with pytest.raises(SensorError, match="bme280 gives no number as in_temp"):
+    with pytest.raises(SensorError, match="^bme280 gives no number as in_temp"):
         open_iio(tmp_path).read()
 
 
@@ -152,12 +152,12 @@ def test_a_device_that_goes_is_found_again_under_another_number(tmp_path: Path) 
     driver = Iio(str(tmp_path), "dht11", (), 2.5, kernel.clock, kernel.sleep)
     assert driver.read().values == (21.3, 47.6)
     shutil.rmtree(tmp_path / "iio:device0")
-    with pytest.raises(SensorError, match=r"dht11@4 \(iio:device0\) has no in_temp any more"):
+    with pytest.raises(SensorError, match=r"^dht11@4 \(iio:device0\) has no in_temp any more"):
         driver.read()
     with pytest.raises(SensorError, match="dtoverlay=dht11"):
         driver.read()
     plug(tmp_path, "bme280", "iio:device0")
-    with pytest.raises(SensorError, match="no device dht11; there are"):
+    with pytest.raises(SensorError, match="^no device dht11; there are"):
         driver.read()
     plug(tmp_path, "dht22", "iio:device1")
     assert driver.read().values == (21.3, 47.6)
@@ -168,7 +168,7 @@ def test_with_channels_named_the_device_may_come_later(tmp_path: Path) -> None:
     with pytest.raises(SensorError, match="is not there"):
         driver.read()
     plug(tmp_path / "none", "dht22")
-    with pytest.raises(SensorError, match=r"interval_s must be 2\.1 or more"):
+    with pytest.raises(SensorError, match=r"^interval_s must be 2\.1 or more"):
         driver.read()
     shutil.rmtree(tmp_path / "none")
     plug(tmp_path / "none", "bme280")

@@ -156,6 +156,14 @@ def test_a_truncated_gzip_file_is_one_line(folder: Path) -> None:
             open_replay(folder, file="cut.csv.gz")
 
 
+def test_a_file_that_goes_while_it_is_read_names_itself_alone(folder: Path) -> None:
+    driver = open_replay(folder, file="rooms.csv")
+    path = folder / "rooms.csv"
+    path.unlink()
+    with pytest.raises(SensorError, match=rf"^{path}: No such file or directory$"):
+        driver.read()
+
+
 def test_an_unknown_driver_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(SensorError, match=r"unknown sensor driver repaly; did you mean replay\?"):
         open_driver("repaly", {}, tmp_path)
