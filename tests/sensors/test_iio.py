@@ -134,7 +134,7 @@ def test_an_error_of_the_bus_keeps_its_name(tmp_path: Path) -> None:
     path = plug(tmp_path, "bme280") / "in_temp_input"
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a file whose first byte cannot be read: a real EIO
-    with pytest.raises(SensorError, match="^bme280: in_temp: Input/output error") as caught:
+    with pytest.raises(SensorError, match=r"^bme280: in_temp: Input/output error") as caught:
         open_iio(tmp_path).read()
     assert caught.value.flag == NO_RESPONSE
 
@@ -142,7 +142,7 @@ def test_an_error_of_the_bus_keeps_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "nan\n", "inf\n", "21.3 dB\n", "warm\n", "\xb0\n"])
 def test_a_file_without_a_number_is_one_line(tmp_path: Path, content: str) -> None:
     (plug(tmp_path, "bme280") / "in_temp_input").write_text(content)
-    with pytest.raises(SensorError, match="^bme280 gives no number as in_temp"):
+    with pytest.raises(SensorError, match=r"^bme280 gives no number as in_temp"):
         open_iio(tmp_path).read()
 
 
@@ -157,7 +157,7 @@ def test_a_device_that_goes_is_found_again_under_another_number(tmp_path: Path) 
     with pytest.raises(SensorError, match="dtoverlay=dht11"):
         driver.read()
     plug(tmp_path, "bme280", "iio:device0")
-    with pytest.raises(SensorError, match="^no device dht11; there are"):
+    with pytest.raises(SensorError, match=r"^no device dht11; there are"):
         driver.read()
     plug(tmp_path, "dht22", "iio:device1")
     assert driver.read().values == (21.3, 47.6)

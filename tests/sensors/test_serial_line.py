@@ -173,12 +173,12 @@ def test_the_newest_valid_line_counts_once_with_its_age() -> None:
     inbox.opened()
     inbox.arrived(b"\n1,2\n3,4\nno,5\n6", 10.0)
     assert inbox.take(10.25) == Reading((3.0, 4.0), age_ms=250)
-    with pytest.raises(SensorError, match="^no line from port since the last read"):
+    with pytest.raises(SensorError, match=r"^no line from port since the last read"):
         inbox.take(11.0)
     inbox.arrived(b",7\n", 11.5)
     assert inbox.take(11.4) == Reading((6.0, 7.0), age_ms=0)
     inbox.arrived(b"no,5\n", 12.0)
-    with pytest.raises(SensorError, match="^port: field 1 is no number in 'no,5'"):
+    with pytest.raises(SensorError, match=r"^port: field 1 is no number in 'no,5'"):
         inbox.take(12.0)
 
 
