@@ -1,4 +1,4 @@
-"""A sensor's faults as events: one when it begins, one when it is over."""
+"""A sensor's faults as events, one when it begins and one when it is over; its helper's restarts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sensors.quality.flags import GOOD, names
 
 BEGAN: Final = "fault_began"
 ENDED: Final = "fault_ended"
+RESTARTED: Final = "helper_restarted"
 
 
 class Happening(NamedTuple):
@@ -64,3 +65,7 @@ class Faults:
                 text = f"{kinds}: over after {change.ended_s - change.began_s:.0f} s"
             time_ms = moment.time_ms - round((now_s - at_s) * 1000)
             self._raised(Happening(kind, moment, time_ms, self._sensor, channel.name, text))
+
+    def restarted(self, moment: Moment, text: str) -> None:
+        """The driver's helper process was started again before `moment`."""
+        self._raised(Happening(RESTARTED, moment, moment.time_ms, self._sensor, "", text))

@@ -94,27 +94,28 @@ class Sampler:
         limits = [channel.limits for channel in sensor.channels]
         self._quality = SensorQuality(sensor.driver.channels, limits)
         self._missing = (NAN,) * len(self._names)
+        self._why = ""  # there was no reading, the last time that there was none
+        self._restarts = 0  # of the driver's helper process
+        self._restart_told = False  # since the last reading
         self.counters = SensorCounters(
             sensor.name, self._names, sensor.interval_s, time.monotonic()
         )
 
     def preload(self) -> None:
         """Give an empty stream the readings that the driver has for it, as if they had been taken
-        at the interval up to now; HistoryError if they cannot be stored.
-
-        A driver that fails leaves it empty.
+        at the interval up to now. A driver that fails, or a history that cannot be written now,
+        leaves it empty.
         """
         if not self._stream.empty:
             return
         try:
             # First: the clocks may have something to put right in the history, which is then held.
             self._stream.load(self._past(self._time.moment()))
-        except HistoryError:
-            raise
-        except SensorError as error:
-            self._reporter.tell(f"no preloaded readings: {error}")
+        except (HistoryError, SensorError) as error:
+            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {error}")
         except Exception as error:  # noqa: BLE001 - a driver's mistake must not keep the agent down
-            self._reporter.tell(f"no preloaded readings: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {why}")
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set; the first reading is taken at once."""
@@ -135,7 +136,7 @@ class Sampler:
         """Take one reading and store it."""
         moment = self._time.moment()
         self.counters.begins(moment.monotonic_ms / 1000)
-        reading, flag = self._read()
+        reading, flag = self._read(moment)
         sample = self._sample(moment.time_ms, moment.monotonic_ms, moment.synchronised, reading)
         if flag:
             sample = sample._replace(quality=(flag,) * len(self._names))
@@ -172,9 +173,10 @@ class Sampler:
             raw if self._calibrated else None,
         )
 
-    def _read(self) -> tuple[Reading, int]:
+    def _read(self, moment: Moment) -> tuple[Reading, int]:
         """A reading and 0, or missing values and the flag that says why."""
         try:
+            self._follow_helper(moment)
             reading = self._checked(self._driver.read())
         except SensorError as error:
             self._failed(str(error))
@@ -182,11 +184,31 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
             self._failed(f"{type(error).__name__}: {error}")
             return Reading(self._missing), NO_RESPONSE
+        self._restart_told = False
         name = self._sensor.name
         self._reporter.recovered("sensor", f"{name}: reads again", sensor=name)
         return reading, 0
 
+    def _follow_helper(self, moment: Moment) -> None:
+        """Tell that the driver's helper process was started again since the read before.
+
+        One that never gets as far as a reading is an event once, and not at every attempt.
+        """
+        # Only drivers with a helper process count its restarts.
+        restarts = getattr(self._driver, "restarts", 0)
+        if restarts == self._restarts:
+            return
+        self._restarts = restarts
+        text = f"its helper process was started again, restart {restarts} since the agent's start"
+        if self._why:
+            text += f": {self._why}"
+        self._complain("restart", text)
+        if not self._restart_told:
+            self._restart_told = True
+            self._faults.restarted(moment, text)
+
     def _failed(self, why: str) -> None:
+        self._why = why
         self._complain("sensor", f"no reading: {why}")
 
     def _complain(self, kind: str, line: str) -> None:

@@ -104,12 +104,14 @@ class Script:
 class Bench:
     """A sampler with all its surroundings in the test's hands."""
 
-    def __init__(self, path: Path, *steps: Any, gain: float = 1.0) -> None:
+    def __init__(
+        self, path: Path, *steps: Any, gain: float = 1.0, driver: type[Script] = Script
+    ) -> None:
         self.lines: list[str] = []
         self.happenings: list[Happening] = []
         self.clocks = FakeClocks()
         self.history = History(path, "boot", group_readings=10, commit_s=10.0, retention_s=1000.0)
-        self.driver = Script(*steps)
+        self.driver = driver(*steps)
         channels = tuple(
             StoredChannel(c.name, c.name, c.unit, gain, 0.0, limits_for(c.name, c.unit, {}))
             for c in Script.channels
@@ -265,11 +267,42 @@ def test_a_preload_that_fails_leaves_an_empty_history_that_works(past: Any, tmp_
     bench.driver.past = past
     bench.sampler.preload()
     assert len(bench.lines) == 1
-    assert "no preloaded readings: " in bench.lines[0]
+    assert "probe: no preloaded readings: " in bench.lines[0]
     assert bench.stream.empty
     bench.run()
     bench.history.commit()
     assert [values for _, values, _ in bench.stored()] == [[1.0, 2.0]]
+
+
+class Helped(Script):
+    """A driver whose helper process is started again before steps that fail."""
+
+    def __init__(self, *steps: Any) -> None:
+        super().__init__(*steps)
+        self.restarts = 0
+
+    def read(self) -> Any:
+        if isinstance(self.steps[0], Exception):
+            self.restarts += 1
+        return super().read()
+
+
+def test_a_helper_that_is_started_again_is_reported_and_an_event_until_it_reads(
+    tmp_path: Path,
+) -> None:
+    good, spins = Reading((20.0, 40.0)), SensorError("it spins")
+    steps = [good, spins, SensorError("it hangs"), spins, good, good, spins, good]
+    bench = Bench(tmp_path / "h.sqlite", *steps, driver=Helped)
+    bench.run()
+    again = "its helper process was started again,"
+    told = [(h.sensor, h.channel, h.text) for h in bench.happenings if h.kind == "helper_restarted"]
+    assert told == [
+        ("probe", "", f"{again} restart 1 since the agent's start: it spins"),
+        ("probe", "", f"{again} restart 4 since the agent's start: it spins"),
+    ]
+    assert sum(again in line for line in bench.lines) == 1  # the others within a minute
+    at = [h.moment.monotonic_ms for h in bench.happenings if h.kind == "helper_restarted"]
+    assert at == [54_000, 64_000]
 
 
 def test_a_value_that_is_no_number_is_missing(tmp_path: Path) -> None:
