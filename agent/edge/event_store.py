@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agent.edge.history_file import HistoryError, transaction
+from agent import database
+from agent.edge.history_file import HistoryError, connect_to_read, transaction
 from agent.wire.messages import NodeEvent
 
 if TYPE_CHECKING:
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 FIELDS: Final = "sequence, kind, time_ms, synchronised, sensor, channel, text"
+
+
+def salvage_events(db: sqlite3.Connection, aside: str) -> None:
+    """Copy the events that can still be read out of a broken file, in the open transaction."""
+    columns = "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text"
+    try:
+        old = connect_to_read(aside)
+        try:
+            for row in old.execute(f"SELECT {columns} FROM events ORDER BY sequence"):  # noqa: S608 - a constant
+                db.execute(
+                    f"INSERT OR IGNORE INTO events ({columns}) VALUES (?,?,?,?,?,?,?,?,?)",  # noqa: S608 - a constant
+                    row,
+                )
+        finally:
+            old.close()
+    except database.DAMAGE:
+        return
 
 
 class EventStore:
@@ -30,14 +48,14 @@ class EventStore:
         boot: str,
         most: int,
         writer: threading.Lock,
-        database: Callable[[], sqlite3.Connection],
+        opened: Callable[[], sqlite3.Connection],
     ) -> None:
-        """`writer` is held while `database()`, which raises HistoryError, is used."""
+        """`writer` is held while `opened()`, which raises HistoryError, is used."""
         self._path = path
         self._boot = boot
         self._most = most
         self._writer = writer
-        self._database = database
+        self._database = opened
         self.count = 0  # that wait
         self.dropped = 0  # given up for want of room since the history began
 

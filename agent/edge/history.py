@@ -174,6 +174,13 @@ class History:
         A reader that looks meanwhile sees each group once, before or after the move.
         """
         with self._writer:
+            if self._db is None:
+                try:
+                    self._open()
+                except (sqlite3.Error, OSError) as error:
+                    raise HistoryError(
+                        f"history {self.path}: times not corrected: {_text(error)}"
+                    ) from None
             db = self._opened()
             with self._lock:
                 groups = self._groups()

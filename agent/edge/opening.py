@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from agent import database
 from agent.edge import group_table, tail
+from agent.edge.event_store import salvage_events
 from agent.edge.group_table import Complete
 from agent.edge.history_file import (
     OPENING,
@@ -137,6 +138,7 @@ def _rebuild(path: str, new: str, history: str) -> int:
         try:
             with transaction(db):
                 readings = group_table.salvage(db, path)
+                salvage_events(db, path)
                 db.execute(
                     "UPDATE meta SET value ="
                     " (SELECT coalesce(max(sequence), 0) / ? FROM groups) WHERE key = 'openings'",
