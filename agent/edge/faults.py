@@ -1,4 +1,4 @@
-"""A sensor's faults as events, one when it begins and one when it is over; its helper's restarts."""
+"""A sensor's faults as events: one when it begins, one when it is over; its helper's restarts."""
 
 from __future__ import annotations
 
