@@ -33,9 +33,7 @@ class Bench:
     def __init__(
         self, path: Path, count: int, service_time_s: Callable[[int | None, float], float] | None
     ) -> None:
-        self.history = History(
-            path, "boot", group_readings=30, commit_s=10.0, retention_s=1e6
-        )
+        self.history = History(path, "boot", group_readings=30, commit_s=10.0, retention_s=1e6)
         self.stream = self.history.stream("sensor", ("temperature",))
         for i in range(100):
             self.stream.append(Sample(START_MS + i * 1000, i * 1000, False, (float(i),)))
