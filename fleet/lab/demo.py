@@ -258,7 +258,10 @@ def _ask(bed: Testbed, show: DemoScreen) -> None:
             tasks = tasks_of(question.title, folders)
             screen.show_answer(show.console, answer, question.slo, tasks)
     show.say(
-        "Single spikes are faults of the recording; readings are passed on as they are.", "dim"
+        "bad: values that the nodes flagged, in none of the other numbers. They are faults of the "
+        "recording, such as single values of 70 °C, and jumps where it has a gap of hours, which "
+        "is played in a second.",
+        "dim",
     )
 
 
