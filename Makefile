@@ -18,7 +18,7 @@ CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes torture lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes test-systemd torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -42,6 +42,9 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
+
+test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
+	@SANDERLING_SYSTEMD=1 $(BIN)/pytest tests/systemd
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

@@ -50,6 +50,7 @@ def main() -> None:
         close_sensors(sensors)
         say_ok(given.config)
         return
+    notify.tell_where()
     reporter = Reporter(
         sys.stderr.write,
         settings.node.name,

@@ -28,6 +28,14 @@ def problem() -> str | None:
     return None
 
 
+def tell_where() -> None:
+    """Have a SIGABRT, which is how the watchdog kills, write where each thread was."""
+    if "NOTIFY_SOCKET" in os.environ:
+        import faulthandler
+
+        faulthandler.enable()
+
+
 class Supervision:
     """Keeps systemd informed, if it started this process; complains about sensors that are stuck
     in any case.
