@@ -34,7 +34,7 @@ class Forwarding:
     def __init__(
         self,
         store: Store,
-        history: str,
+        history: Callable[[], str],
         incarnation: str,
         *,
         backlog_per_s: float,
@@ -72,7 +72,7 @@ class Forwarding:
         first = self._store.waiting(o.BEFORE_ALL, 1) or events
         return NodeEvents(
             self._incarnation,
-            self._history,
+            self._history(),
             events,
             backlog=max(0, self._store.count - len(events)),
             dropped=self._store.dropped,

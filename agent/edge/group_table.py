@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent import database
 from agent.edge.history_file import MOST_QUARANTINED, ROW, connect_to_read, row_crc, row_problem
 from agent.edge.pieces import STATISTICS, Piece, encode, statistics_of
+from agent.edge.timebase import STEP_MS
 
 if TYPE_CHECKING:
     from agent.edge.timebase import Correction
@@ -125,7 +126,7 @@ def _drop(db: sqlite3.Connection, sequences: list[tuple[int]]) -> None:
 
 def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
     """Move the groups of `boot` that a correction is for, in the open transaction; the farthest
-    that one moved, in ms."""
+    that one moved, in ms. What is no step is left alone where nothing else changes."""
     rows = db.execute(
         f"SELECT {ROW} FROM groups WHERE boot = ? AND first_monotonic_ms >= ?"  # noqa: S608 - a constant
         " AND first_monotonic_ms < ? AND (? OR NOT synchronised)",
@@ -135,7 +136,7 @@ def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
     farthest_ms = 0
     for row in rows:
         by_ms = correction.offset_ms(row[7]) - (row[3] - row[7])
-        if not by_ms and row[9] == correction.synchronised:
+        if abs(by_ms) <= STEP_MS and row[9] == correction.synchronised:
             continue
         farthest_ms = max(farthest_ms, abs(by_ms))
         times = (row[3] + by_ms, row[4] + by_ms, row[5] + by_ms)

@@ -231,6 +231,11 @@ class History:
             self._doubtful[sequence] = reason
 
     @property
+    def writable(self) -> bool:
+        """Whether the file is open; else readings wait in memory until it can be opened."""
+        return self._db is not None
+
+    @property
     def empty(self) -> bool:
         """Whether there is no reading."""
         with self._lock:

@@ -71,7 +71,13 @@ class Finished(NamedTuple):
     subtask: int
 
 
-Event = Start | Tick | Stop | Finished | MasterMessage
+class Reopened(NamedTuple):
+    """The history can be written again, or under another id."""
+
+    history: str
+
+
+Event = Start | Tick | Stop | Finished | Reopened | MasterMessage
 
 
 # --- instructions -----------------------------------------------------------------------------
@@ -289,6 +295,14 @@ class Link:
             return []
         return [Send(Goodbye(self._hello.incarnation)), Close(self._linger_s)]
 
+    def _rename(self, event: Reopened, _: float) -> Instructions:
+        self._hello = replace(self._hello, history=event.history)
+        return []
+
+    def _greet_renamed(self, event: Reopened, now: float) -> Instructions:
+        self._rename(event, now)
+        return self._greet(event, now)
+
     def _nothing(self, _: Event, __: float) -> Instructions:
         return []
 
@@ -307,6 +321,7 @@ class Link:
         (State.NEW, Start): _open,
         (State.NEW, Tick): _nothing,
         (State.NEW, Stop): _leave,
+        (State.NEW, Reopened): _rename,
         (State.GREETING, Tick): _give_up_greeting,
         (State.GREETING, Welcome): _join,
         (State.GREETING, Heartbeat): _nothing,
@@ -319,6 +334,7 @@ class Link:
         (State.GREETING, Subtask): _refuse,
         (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
+        (State.GREETING, Reopened): _greet_renamed,
         (State.JOINED, Tick): _beat,
         (State.JOINED, Welcome): _join,
         (State.JOINED, Heartbeat): _hear,
@@ -329,9 +345,12 @@ class Link:
         (State.JOINED, Subtask): _execute,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,
+        # Also under the same id: events that could not be read before are the outbox's backlog now.
+        (State.JOINED, Reopened): _greet_renamed,
         (State.WAITING, Tick): _open_when_due,
         (State.WAITING, Finished): _hold,
         (State.WAITING, Stop): _leave,
+        (State.WAITING, Reopened): _rename,
         (State.LEFT, Tick): _nothing,
         (State.LEFT, Finished): _drop,
     }

@@ -63,6 +63,7 @@ class EdgeNode:
     ) -> None:
         self._sensors = sensors
         self._history = history
+        self._known = (history.id, history.writable)
         self._reporter = reporter
         self._time = NodeTime(
             clocks or Clocks(),
@@ -113,7 +114,7 @@ class EdgeNode:
         )
         self._forwarding = Forwarding(
             history.events,
-            history.id,
+            lambda: history.id,
             incarnation,
             backlog_per_s=settings.events.backlog_per_s,
             send=lambda message: self._socket.send(codec.encode(message)),
@@ -142,7 +143,7 @@ class EdgeNode:
             sampler.preload()
 
     def run(self, stop: StopSignal) -> None:
-        """Serve until told to stop."""
+        """Serve until told to stop; HistoryError if the history turns out to be damaged."""
         for fileno in stop.filenos:
             self._poller.register(fileno, zmq.POLLIN)
         self.preload()
@@ -157,9 +158,11 @@ class EdgeNode:
         self._handle(links.Start())
         self._tell([self._history.report] if self._history.report else [])
         self._supervision.ready()
-        while not stop.requested:
+        while not stop.requested and not self._history.damaged:
             self._wait_once(stop)
         self._leave(sampling)
+        if self._history.damaged:
+            raise HistoryError(f"history {self._history.path} is damaged; a new start repairs it")
 
     def _wait_once(self, stop: StopSignal) -> None:
         wake_at = min(self._link.wake_at, self._forwarding.wake_at, self._supervision.wake_at)
@@ -190,7 +193,7 @@ class EdgeNode:
             if not self._settled:
                 self._settled = True
                 shrink()
-            self._tell(self._history.notices())
+            self._look_at_history()
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -281,6 +284,12 @@ class EdgeNode:
             messages_dropped=self._socket.dropped,
             written_bytes=written_bytes(),
         )
+
+    def _look_at_history(self) -> None:
+        self._tell(self._history.notices())
+        known, self._known = self._known, (self._history.id, self._history.writable)
+        if self._known != known and self._history.writable:
+            self._handle(links.Reopened(self._history.id))
 
     def _tell(self, lines: list[str]) -> None:
         """What happened to the history, to the operator of this host and to the master's."""

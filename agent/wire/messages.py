@@ -322,7 +322,8 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
 
 class NodeEvent(Part, frozen=True, omit_defaults=True):
     """Something that happened at a node, such as a sensor's fault that began. It is known
-    everywhere as (node, history, `sequence`), as a reading is: sent again, it is the same event."""
+    everywhere as (node, history, `sequence`): sent again, it is the same event. Events are numbered
+    apart from readings."""
 
     sequence: SubtaskId
     kind: Name

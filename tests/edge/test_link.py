@@ -19,6 +19,7 @@ from agent.edge.link import (
     InvalidTransition,
     Link,
     Open,
+    Reopened,
     Report,
     Resize,
     Send,
@@ -394,6 +395,13 @@ class LinkModel(RuleBasedStateMachine):
         assert len([i for i in sent if isinstance(i, Send)]) <= 1
 
     @rule()
+    @precondition(lambda self: not self.stopped)
+    def history_reopened(self) -> None:
+        sent = self.handle(Reopened("history"))
+        hellos = [i for i in sent if isinstance(i, Send)]
+        assert len(hellos) == self.socket_open
+
+    @rule()
     @precondition(lambda self: self.socket_open)
     def rejected(self) -> None:
         self.handle(Rejected("no"))
@@ -450,6 +458,17 @@ class LinkModel(RuleBasedStateMachine):
 
 LinkModel.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestLinkModel = LinkModel.TestCase
+
+
+def test_a_history_under_another_id_is_said_in_a_new_hello() -> None:
+    link = joined()
+    cut, hello = link.handle(Reopened("another"), 0.5)
+    assert cut == Cut()
+    assert isinstance(hello, Send)
+    assert isinstance(hello.message, Hello)
+    assert hello.message.history == "another"
+    assert link.handle(EventsTaken("here", "history", (1,)), 0.6) == []
+    assert link.handle(EventsTaken("here", "another", (1,)), 0.6) == [Taken((1,))]
 
 
 def test_a_heartbeat_names_what_the_pods_run() -> None:

@@ -216,7 +216,7 @@ class StoreAndForward(RuleBasedStateMachine):
         self.link = links.Link(hello, first_pause_s=0.2, longest_pause_s=5.0, jitter=lambda: 0.5)
         self.forwarding = Forwarding(
             self.store,
-            self.store.history,
+            lambda: self.store.history,
             name,
             backlog_per_s=RATE_PER_S,
             send=self.send_events,
