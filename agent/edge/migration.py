@@ -1,7 +1,7 @@
 """A history of format 1 becomes one of this format, in one transaction.
 
 Format 1 had one sensor without a name, a row with its columns in three blobs, four statistics a
-channel and no checksums.
+channel, no checksums and no flags: a value that is missing gets the one that it would get now.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Final
 from agent.edge.group_table import Complete, insert
 from agent.edge.history_file import META, make_tables, transaction
 from agent.edge.pieces import Piece
+from agent.wire.packed import Float32Column
+from sensors.quality.flags import NO_RESPONSE
 
 STATISTICS_1: Final = struct.Struct("<q3d")
 COLUMNS_1: Final = (
@@ -54,7 +56,14 @@ def _group(*row: Any) -> Complete | None:
     if count < 1 or first_ms > last_ms or sizes != (8 * count, 4 * count * len(names), 8 * count):
         return None
     columns = {name: values[4 * count * i : 4 * count * (i + 1)] for i, name in enumerate(names)}
-    piece = Piece(first_ms, last_ms, time_ms, source_time_ms, columns, {}, {}, None)
+    flags = {name: _flags(column) for name, column in columns.items()}
+    quality = {name: found for name, found in flags.items() if any(found)}
+    piece = Piece(first_ms, last_ms, time_ms, source_time_ms, columns, {}, quality, None)
     return Complete(
         sequence, "", boot, first_monotonic_ms, last_monotonic_ms, bool(synchronised), piece
     )
+
+
+def _flags(column: bytes) -> bytes:
+    # Only NaN differs from itself.
+    return bytes([NO_RESPONSE if x != x else 0 for x in Float32Column(column).numbers()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
@@ -21,6 +22,8 @@ from agent.edge.history import History
 from agent.edge.history_file import MOST_ASIDE, HistoryError
 from agent.edge.retrieval import Reader
 from agent.edge.timebase import Correction
+from agent.scheduling.standing_answers import aggregate_of
+from sensors.quality.flags import NO_RESPONSE
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
 
 
@@ -345,6 +348,28 @@ def test_a_history_of_format_1_is_migrated_without_loss(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'openings'").fetchone() == (9,)
     db.close()
+
+
+def test_what_is_missing_in_format_1_is_flagged_and_counted_as_bad(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    format_1(path)
+    with sqlite3.connect(path) as db:
+        values = array("f", db.execute("SELECT channel_values FROM groups").fetchone()[0])
+        values[3] = values[5] = math.nan
+        db.execute("UPDATE groups SET channel_values = ? WHERE source_time_ms NOTNULL", (values,))
+    db.close()
+    history = open_history(path)
+    reader = Reader(history)
+    series, aggregate = reader.series(0, 2**53), reader.aggregate(0, 2**53)
+    assert series is not None
+    assert aggregate is not None
+    assert {name: list(flags.data[:7]) for name, flags in series.quality.items()} == {
+        "temperature": [0, 0, 0, NO_RESPONSE, 0, NO_RESPONSE, 0]
+    }
+    assert aggregate.channels["temperature"].bad == 2
+    assert aggregate == aggregate_of(series)
+    reader.close()
+    history.close()
 
 
 def test_a_contradictory_group_of_format_1_goes_alone(tmp_path: Path) -> None:
