@@ -68,6 +68,7 @@ class Player:
         self._history: History | None = None
         self._streams: list[Stream] = []
         self._appended = 0
+        self._refused = False
         self._sequences: dict[int, int] = {}
         self._pending: deque[tuple[int, Correct]] = deque()
         page = os.environ.get("TORTURE_CONTROL")
@@ -88,6 +89,7 @@ class Player:
         try:
             gave = self._carry_out(number, step)
         except HistoryError as error:
+            self._refused = True
             self._tell("x", number, "")
             sys.stderr.write(f"{number}: {error}\n")
             return False
@@ -135,6 +137,7 @@ class Player:
                 self._history.close()
                 mark(f"o {number}")
             except HistoryError as error:
+                self._refused = True
                 mark(f"f {number}")
                 sys.stderr.write(f"{number}: {error}\n")
             self._pending.clear()
@@ -142,6 +145,7 @@ class Player:
         if self._history.report and "cannot be written now" not in self._history.report:
             raise SystemExit(self._history.report)
         self._streams = streams(self._history)
+        self._refused = self._refused and bool(self._history.report)
         self._appended = 0
 
     def _add(self, history: History, step: AddEvent) -> int:
@@ -157,6 +161,9 @@ class Player:
         return event.sequence
 
     def _checkpoint(self, mode: str) -> None:
+        if self._refused:
+            # What a failed sync has left is the history's to put right, and nobody else's.
+            return
         try:
             db = sqlite3.connect(self._path, timeout=0.0)
             try:
