@@ -12,7 +12,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import zmq
@@ -165,11 +165,21 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(BYTECODE)}
 
 
+def live_sensor(_port: str) -> str:
+    """The configuration of a node with a sensor that has no past, as real ones have none."""
+    return '[[sensor]]\ndriver = "synthetic"\n'
+
+
 @contextmanager
-def agent(master: StubMaster, sensors: Callable[[str], str]) -> Iterator[int]:
+def agent(
+    master: StubMaster, sensors: Callable[[str], str], folder: str | None = None
+) -> Iterator[int]:
     """A running agent that has joined `master`; its process id. `sensors` gives its sensors for the
-    path of a serial port."""
-    with tempfile.TemporaryDirectory() as folder, talking_port() as port:
+    path of a serial port; its history is in `folder`, or a new one."""
+    with ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+        port = stack.enter_context(talking_port())
         file = Path(folder) / "edge.toml"
         file.write_text(IDENTITY.format(address=master.address) + sensors(port))
         command = [sys.executable, "-c", AGENT, "--config", str(file)]
