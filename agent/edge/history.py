@@ -214,7 +214,7 @@ class History:
         try:
             self.commit()
             if self._db is not None:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # it has nothing that the file has not
                     os.unlink(self.path + tail.SUFFIX)  # noqa: PTH108 - see history_file
         finally:
             self._release()

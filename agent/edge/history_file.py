@@ -68,6 +68,14 @@ ROW: Final = (
     " last_monotonic_ms, synchronised, layout, statistics"
 )
 
+# What every file has; damage to the schema may take a column away.
+COLUMNS: Final = (
+    f"{ROW}, crc FROM groups",
+    "sequence, crc, data FROM columns",
+    "sequence, reason, layout, statistics, data FROM quarantine",
+    "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text FROM events",
+)
+
 
 class HistoryError(Exception):
     """The history cannot be opened or written; the text is one line."""
@@ -142,7 +150,8 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
         from agent.edge.migration import migrate  # once in the life of a file
 
         migrate(db)
-    db.execute(f"SELECT {ROW}, crc FROM groups LIMIT 0")  # noqa: S608 - a constant
+    for what in COLUMNS:
+        db.execute(f"SELECT {what} LIMIT 0")
 
 
 def _usable(compatible: object) -> bool:

@@ -41,6 +41,7 @@ PASSING: Final = frozenset(
         errno.EROFS,
     }
 )
+PAGE: Final = 4096
 
 
 class Opened(NamedTuple):
@@ -79,6 +80,8 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
             group_table.drop_old(db, "", None, retention_ms)
         if found is not None:
             os.unlink(path + tail.SUFFIX)
+            # Or it may come back when some of its groups are dropped.
+            tail.sync_folder(path)
         notices += [quarantined(path, sequence, reason) for sequence, reason in damaged]
         sequence = int(_meta(db, "openings")) * OPENING
         return Opened(db, str(_meta(db, "history")), sequence, notices)
@@ -106,6 +109,7 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
     if not os.path.exists(path) and os.path.exists(new):
         os.rename(new, path)  # a power cut came between the two names of a rebuilt file
     existed = os.path.exists(path)
+    _write_again(path + "-wal")
     try:
         db = open_checked(path, history)
         if not existed:
@@ -126,6 +130,26 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
     db = open_checked(path, history)
     tail.sync_folder(path)
     return db, True
+
+
+def _write_again(log: str) -> None:
+    """Put all of SQLite's log on stable storage, in a file of its own that takes the place of the
+    old one. After a sync that failed, some of it may be in the kernel's memory only, and no later
+    sync says so: what follows it would be lost with it."""
+    if not os.path.exists(log):
+        return
+    new = log + "-new"
+    source = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    target = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        while page := os.read(source, PAGE):
+            os.write(target, page)
+        os.fsync(target)
+    finally:
+        os.close(source)
+        os.close(target)
+    os.rename(new, log)
+    tail.sync_folder(log)
 
 
 def _rebuild(path: str, new: str, history: str) -> int:
