@@ -149,6 +149,9 @@ class Host:
         assert self._machine.stdout is not None
         self._machine.stdout.close()
         _run("umount", self.root)
+        for group in Path("/sys/fs/cgroup").glob(f"*/sanderling-test-{self._machine.pid}"):
+            for each, _, _ in os.walk(group, topdown=False):
+                Path(each).rmdir()
 
     def _install(self) -> None:
         release = self.root / "opt/sanderling/releases/test"
