@@ -27,7 +27,7 @@ from agent.edge.group_cache import GroupCache
 from agent.edge.group_table import Complete
 from agent.edge.groups import RowGroup, Sample
 from agent.edge.history_file import HistoryError, connect_to_read, hold, transaction
-from agent.edge.opening import PASSING, open_history, quarantined
+from agent.edge.opening import PASSING, open_history, quarantined, write_log_again
 from agent.edge.pieces import encode
 from agent.edge.recent import Recent
 from agent.edge.stream import Stream
@@ -88,7 +88,7 @@ class History:
         self._tail: tail.Tail | None = None
         self.events = EventStore(self.path, boot, most_events, self._writer, self._opened)
         try:
-            self._open()
+            self._open(first=True)
         except (sqlite3.Error, OSError) as error:
             self._release()
             if isinstance(error, OSError) and error.errno not in PASSING:
@@ -414,11 +414,13 @@ class History:
             raise HistoryError(f"history {self.path}: it cannot be written now")
         return self._db
 
-    def _open(self) -> None:
-        """Open the file; readings that are in memory get their sequences. sqlite3.Error and
-        OSError: it cannot be reached now."""
+    def _open(self, *, first: bool = False) -> None:
+        """Open the file, for the first time or once more; readings that are in memory get their
+        sequences. sqlite3.Error and OSError: it cannot be reached now."""
         if self._holder is None:
             self._holder = hold(self.path)
+        if first:  # or a reader may be at it
+            write_log_again(self.path)
         db, history, sequence, notices = open_history(self.path, self.id, self._retention_ms)
         self.events.opened(db)
         latest_ms = group_table.latest_ms(db)

@@ -80,8 +80,6 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
             group_table.drop_old(db, "", None, retention_ms)
         if found is not None:
             os.unlink(path + tail.SUFFIX)
-            # Or it may come back when some of its groups are dropped.
-            tail.sync_folder(path)
         notices += [quarantined(path, sequence, reason) for sequence, reason in damaged]
         sequence = int(_meta(db, "openings")) * OPENING
         return Opened(db, str(_meta(db, "history")), sequence, notices)
@@ -109,7 +107,6 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
     if not os.path.exists(path) and os.path.exists(new):
         os.rename(new, path)  # a power cut came between the two names of a rebuilt file
     existed = os.path.exists(path)
-    _write_again(path + "-wal")
     try:
         db = open_checked(path, history)
         if not existed:
@@ -132,18 +129,23 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
     return db, True
 
 
-def _write_again(log: str) -> None:
-    """Put all of SQLite's log on stable storage, in a file of its own that takes the place of the
-    old one. After a sync that failed, some of it may be in the kernel's memory only, and no later
-    sync says so: what follows it would be lost with it."""
+def write_log_again(path: str) -> None:
+    """Put all of SQLite's log on stable storage, in a new file that takes the place of the old one.
+
+    After a sync that failed in an earlier process, some of it may be in the kernel's memory only,
+    and no later sync says so: what follows it would be lost with it. Only while no connection is
+    open; OSError leaves the log as it was.
+    """
+    log = path + "-wal"
     if not os.path.exists(log):
         return
     new = log + "-new"
     source = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     target = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        while page := os.read(source, PAGE):
-            os.write(target, page)
+        at = 0
+        while page := os.pread(source, PAGE, at):
+            at += os.pwrite(target, page, at)
         os.fsync(target)
     finally:
         os.close(source)
