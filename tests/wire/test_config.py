@@ -58,7 +58,7 @@ def test_defaults():
         (
             EdgeConfig,
             EDGE + "zzz = 1",
-            "unknown key sensor.zzz; known: driver, name, interval_s, options, channels",
+            "unknown key sensor.zzz; known: driver, name, interval_s, place, options, channels",
         ),
         (EdgeConfig, EDGE + "interval_s = 0", "sensor[0].interval_s: Expected `float` >= 0.01"),
         (
