@@ -23,7 +23,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--scripts", type=int, default=250, help="scripts with 60 cuts each (250)")
     parser.add_argument("--faulty", type=int, default=60, help="scripts on failing disks (60)")
-    parser.add_argument("--chains", type=int, default=45, help="chains of 12 starts each (45)")
+    parser.add_argument("--chains", type=int, default=60, help="chains of 12 starts each (60)")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--results", type=Path, help="folder for the page power-cuts.md")
     parser.add_argument(

@@ -227,6 +227,7 @@ class Verdict(NamedTuple):
 
     wrong: list[str]
     acknowledged: int  # readings that had to be there
+    judged: bool = True  # it was not killed before it had joined
 
 
 class Chain:
@@ -273,7 +274,7 @@ class Chain:
         with self._started() as agent:
             if draw.random() < 0.2:  # killed while it starts
                 self._run_for(agent, draw.randrange(40))
-                verdict = Verdict([], 0)
+                verdict = Verdict([], 0, judged=False)
             else:
                 verdict = self._judge(agent, failing=failing)
                 if not verdict.wrong:

@@ -116,7 +116,8 @@ def whole(job: Job, recorded: Recording, disk: Path, outcome: Outcome) -> None:
 def agents(job: Job, recorder: str, outcome: Outcome, only: int | None = None) -> None:
     """A chain of whole agents."""
     for number, verdict in enumerate(chain(recorder, job.seed, ROUNDS)):
-        outcome.counts["images with a start of the whole agent"] += 1
+        outcome.counts["images with a start of the whole agent"] += verdict.judged
+        outcome.counts["agents killed again while they started"] += not verdict.judged
         outcome.counts["agents that did not start"] += any("not start" in x for x in verdict.wrong)
         outcome.counts["acknowledged readings held against agents"] += verdict.acknowledged
         lost = any("LOST" in line for line in verdict.wrong)

@@ -22,6 +22,7 @@ COUNTED: Final = (
     "images of scripts",
     "images of faulty disks",
     "images with a start of the whole agent",
+    "agents killed again while they started",
     "with unsynced changes",
     "unsynced changes: none",
     "unsynced changes: prefix",
