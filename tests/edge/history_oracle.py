@@ -11,7 +11,7 @@ import pytest
 from agent.edge.groups import Sample
 from agent.edge.history import History
 from agent.edge.retrieval import Reader
-from agent.edge.timebase import Correction
+from agent.edge.timebase import STEP_MS, Correction
 from agent.wire.messages import Series
 from agent.wire.packed import Float32Column
 from sensors.quality.flags import BAD, SUSPECT
@@ -100,6 +100,9 @@ class Oracle:
                 continue
             first = begins[each.sensor, each.group_ms]
             by_ms = correction.offset_ms(each.group_ms) - (first.time_ms - first.monotonic_ms)
+            same = first.synchronised == correction.synchronised
+            if abs(by_ms) <= STEP_MS and same:
+                continue
             later = each.sample._replace(
                 time_ms=each.sample.time_ms + by_ms, synchronised=correction.synchronised
             )
