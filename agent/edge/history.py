@@ -88,7 +88,7 @@ class History:
         self._tail: tail.Tail | None = None
         self.events = EventStore(self.path, boot, most_events, self._writer, self._opened)
         try:
-            self._open(first=True)
+            self._open()
         except (sqlite3.Error, OSError) as error:
             self._release()
             if isinstance(error, OSError) and error.errno not in PASSING:
@@ -414,13 +414,12 @@ class History:
             raise HistoryError(f"history {self.path}: it cannot be written now")
         return self._db
 
-    def _open(self, *, first: bool = False) -> None:
+    def _open(self) -> None:
         """Open the file, for the first time or once more; readings that are in memory get their
         sequences. sqlite3.Error and OSError: it cannot be reached now."""
         if self._holder is None:
             self._holder = hold(self.path)
-        if first:  # or a reader may be at it
-            write_log_again(self.path)
+        write_log_again(self.path)
         db, history, sequence, notices = open_history(self.path, self.id, self._retention_ms)
         self.events.opened(db)
         latest_ms = group_table.latest_ms(db)
@@ -433,25 +432,25 @@ class History:
             self._notices += notices
 
     def _do_without(self, error: Exception) -> None:
-        """Go on without a file that can be written; what it has is read if it can be."""
+        """Go on without a file that can be written; what it has is read if it can be, without what
+        is in its log only: that may not be on the card, and nobody may write it there yet."""
         self._notices.append(
             f"history {self.path}: it cannot be written now ({_text(error)});"
             " readings stay in memory until it can be"
         )
-        for immutable in (False, True):
-            try:
-                db = connect_to_read(self.path, immutable=immutable)
-            except database.DAMAGE:
-                continue
-            try:
-                meta = dict(db.execute("SELECT key, value FROM meta"))
-                self._filed_until_ms = group_table.latest_ms(db)
-                self.id, self._immutable = str(meta["history"]), immutable
-            except (*database.DAMAGE, KeyError):
-                continue
-            finally:
-                db.close()
+        self._immutable = True
+        try:
+            db = connect_to_read(self.path, immutable=True)
+        except database.DAMAGE:
             return
+        try:
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            self._filed_until_ms = group_table.latest_ms(db)
+            self.id = str(meta["history"])
+        except (*database.DAMAGE, KeyError):
+            pass
+        finally:
+            db.close()
 
     def _release(self) -> None:
         for opened in (self._db, self._tail):

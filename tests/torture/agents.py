@@ -361,7 +361,7 @@ class Chain:
         events; what is wrong then."""
         draw = self._draw
         self._master.takes = draw.random() < 0.5
-        self._run_for(agent, draw.randrange(400))
+        self._run_for(agent, draw.randrange(200))
         if draw.random() < 0.5:
             self._control.shift_clock(draw.choice((0.0, -14 * DAY_S, 14 * DAY_S)))
         self._control.synchronised(draw.random() < 0.6)
@@ -369,7 +369,7 @@ class Chain:
             self._control.fail(draw.choice(FAULTS), after=draw.randrange(5))
             self._run_for(agent, draw.randrange(200))
             self._control.mend()
-        self._run_for(agent, draw.randrange(400))
+        self._run_for(agent, draw.randrange(200))
         return [f"ended: {self._state(agent)}"] if agent.poll() is not None else []
 
     def _run_for(self, agent: subprocess.Popen[str], records: int) -> None:
