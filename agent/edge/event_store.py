@@ -56,11 +56,13 @@ class EventStore:
         self._most = most
         self._writer = writer
         self._database = opened
+        self._counted = False  # or the file could not be opened yet
         self.count = 0  # that wait
         self.dropped = 0  # given up for want of room since the history began
 
     def opened(self, db: sqlite3.Connection) -> None:
         """Take the counts from a file that was opened."""
+        self._counted = True
         (self.count,) = db.execute("SELECT count(*) FROM events").fetchone()
         (self.dropped,) = db.execute(
             "SELECT coalesce(max(value), 0) FROM meta WHERE key = 'events_dropped'"
@@ -109,7 +111,7 @@ class EventStore:
 
     def waiting(self, after: int, most: int) -> list[NodeEvent]:
         """The first `most` events with a sequence above `after`, ascending."""
-        if not self.count:
+        if self._counted and not self.count:
             return []
         with self._writer:
             try:

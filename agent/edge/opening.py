@@ -147,10 +147,13 @@ def write_log_again(path: str) -> None:
         while page := os.pread(source, PAGE, at):
             at += os.pwrite(target, page, at)
         os.fsync(target)
+        os.rename(new, log)
+    except OSError:
+        os.unlink(new)  # its room is needed
+        raise
     finally:
         os.close(source)
         os.close(target)
-    os.rename(new, log)
     tail.sync_folder(log)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import zmq
@@ -105,10 +105,12 @@ class StubMaster:
 
     def ask(self, agent: subprocess.Popen[str], channels: tuple[str, ...]) -> SubtaskResult | None:
         """All readings of these channels."""
-        self._asked += 1
-        self._send(Subtask(self._asked, Window(start_ms=0, end_ms=2**53 - 1), channels))
-        result = self._wait(SubtaskResult, lambda: agent.poll() is None)
-        return result if isinstance(result, SubtaskResult) else None
+        while True:
+            self._asked += 1
+            self._send(Subtask(self._asked, Window(start_ms=0, end_ms=2**53 - 1), channels))
+            result = self._wait(SubtaskResult | Hello, lambda: agent.poll() is None)
+            if not isinstance(result, Hello):  # which may have crossed the subtask
+                return result if isinstance(result, SubtaskResult) else None
 
     def hear(self, enough: Callable[[], bool], seconds: float = 10.0) -> None:
         """Take messages until it is enough, or for that long."""
@@ -117,7 +119,7 @@ class StubMaster:
             if self._socket.poll(20):
                 self._receive()
 
-    def _wait(self, kind: type[NodeMessage], alive: Callable[[], bool]) -> NodeMessage | None:
+    def _wait(self, kind: Any, alive: Callable[[], bool]) -> NodeMessage | None:
         until = time.monotonic() + JOIN_S
         while time.monotonic() < until:
             if self._socket.poll(50):
@@ -220,6 +222,8 @@ class Life:
             ):
                 moved = reading.monotonic_ms + correction.offset_ms(reading.monotonic_ms)
                 reading.times = {moved} if done else reading.times | {moved}
+                if done:
+                    reading.synchronised = bool(synchronised)
 
 
 class Verdict(NamedTuple):

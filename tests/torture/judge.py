@@ -192,7 +192,7 @@ class Truth:
             if (
                 reading.boot == self.boot
                 and c.since_monotonic_ms <= sample.monotonic_ms < c.until_monotonic_ms
-                and (c.every or not sample.synchronised)
+                and (c.every or not reading.synchronised)
             ):
                 yield reading
 
