@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from agent.edge.opening import write_log_again
 from tests.torture import campaign
 from tests.torture.agents import chain
 from tests.torture.campaign import Job, Outcome
@@ -37,6 +39,20 @@ def test_a_history_that_lies_is_found(lie: str, recorder: str, tmp_path: Path) -
     wanted = cuts(5, range(campaign.CUTS), recorded.log)
     found = [judged(image, recorded, tmp_path / "disk") for image in images(recorded, wanted)]
     assert any("LOST" in line for lines in found for line in lines)
+
+
+def test_a_log_is_on_the_card_before_it_is_trusted(tmp_path: Path) -> None:
+    path, log = tmp_path / "h", tmp_path / "h-wal"
+    write_log_again(str(path))
+    assert list(tmp_path.iterdir()) == []
+    content = Random(1).randbytes(10_000)
+    log.write_bytes(content)
+    before = log.stat().st_ino
+    with log.open("rb"):  # keeps its number from being given again
+        write_log_again(str(path))
+        assert log.stat().st_ino != before
+    assert log.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [log]
 
 
 def test_an_image_is_a_function_of_seed_and_number(recorder: str) -> None:
