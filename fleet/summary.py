@@ -106,10 +106,5 @@ def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
 
 
 def _of_channel(channel: ChannelAggregate) -> ChannelSummary:
-    return ChannelSummary(
-        min=channel.min,
-        mean=channel.mean,
-        max=channel.max,
-        bad=channel.bad,
-        suspect=channel.suspect,
-    )
+    low, mean, high = channel.extent or (math.nan, math.nan, math.nan)
+    return ChannelSummary(low, mean, high, bad=channel.bad, suspect=channel.suspect)

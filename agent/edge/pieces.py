@@ -96,7 +96,9 @@ class Statistics(NamedTuple):
         )
 
     def aggregate(self) -> ChannelAggregate:
-        """As it goes on the wire; there must be a reading that is not bad."""
+        """As it goes on the wire."""
+        if not self.n:
+            return ChannelAggregate(0, bad=self.bad)
         return ChannelAggregate(
             self.n, self.low, self.total / self.n, self.high, self.bad, self.suspect
         )

@@ -90,8 +90,8 @@ class Reader:
     def aggregate(
         self, start_ms: int, end_ms: int, channels: tuple[str, ...] = ()
     ) -> Aggregate | None:
-        """Aggregate of each channel in [start_ms, end_ms). Channels of which every reading is bad
-        are left out; None if that leaves none.
+        """Aggregate of each channel that has a reading in [start_ms, end_ms), bad ones too; None if
+        none has.
 
         A group inside the window is answered from its statistics; its numbers are not read.
         """
@@ -116,10 +116,10 @@ class Reader:
             for name in _wanted([cut], channels):
                 _add(totals, name, statistics_of(cut.column(name) or b"", cut.flags(name)))
         names = [name for name in dict.fromkeys(channels or totals) if name in totals]
-        aggregates = {name: totals[name].aggregate() for name in names if totals[name].n}
-        if not aggregates:
+        if not names:
             return None
         first_ms, last_ms = zip(*bounds, strict=True)
+        aggregates = {name: totals[name].aggregate() for name in names}
         return Aggregate(min(first_ms), max(last_ms), aggregates)
 
     def close(self) -> None:

@@ -114,9 +114,13 @@ def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
 
 def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
     count = a.count + b.count
-    # Their weighted sum might be more than a float can hold.
-    mean = a.mean + (b.mean - a.mean) * (b.count / count)
+    left, right = a.extent, b.extent
+    low, mean, high = left or right or (None, None, None)
+    if left and right:
+        low, high = min(left[0], right[0]), max(left[2], right[2])
+        # Their weighted sum might be more than a float can hold.
+        mean = left[1] + (right[1] - left[1]) * (b.count / count)
     bad, suspect = a.bad + b.bad, a.suspect + b.suspect
     if count > MOST_COUNTED or bad > MOST_COUNTED or suspect > MOST_COUNTED:
         count, bad, suspect = (min(n, MOST_COUNTED) for n in (count, bad, suspect))
-    return ChannelAggregate(count, min(a.min, b.min), mean, max(a.max, b.max), bad, suspect)
+    return ChannelAggregate(count, low, mean, high, bad, suspect)

@@ -34,7 +34,7 @@ def unknown_channels(answer: Answer, trigger: Trigger, known: Callable[[], Conta
     """Channels of the trigger that no area gives and that are not `known` either, in words; empty:
     there are none. A misspelt one would make no noise for ever. O(areas).
 
-    A channel is in no aggregate while all its readings are bad: `known` are those that nodes have,
+    A channel is not given while a window has no reading of it: `known` are those that nodes have,
     whatever they give; it is looked at only if a channel is not given.
     """
     given = {name for result in answer.results for name in _channels(result)}
@@ -95,18 +95,21 @@ def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
 
 def aggregate_of(series: Series) -> Aggregate:
     """The aggregate that nodes would have made of the same readings, of which there is one at
-    least. Channels of which every reading is bad are left out. O(readings).
+    least. O(readings).
 
     A value that is missing without a flag was not asked for: its reading is another sensor's.
+    Channels that have no other are left out.
     """
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
         values = [value for value in series.measured(name) if not math.isnan(value)]
+        bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
         if values:
             mean = math.fsum(values) / len(values)
-            bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
             channels[name] = ChannelAggregate(
                 len(values), min(values), mean, max(values), bad, suspect
             )
+        elif bad:
+            channels[name] = ChannelAggregate(0, bad=bad)
     return Aggregate(times[0], times[-1], channels)

@@ -135,12 +135,7 @@ def _of_series(function: Function, channel: str, series: Series) -> float:
 
 
 def _of_aggregate(function: Function, channel: ChannelAggregate) -> float:
-    match function:
-        case "min":
-            return channel.min
-        case "max":
-            return channel.max
-        case "mean":
-            return channel.mean
-        case _:
-            return NAN
+    if channel.extent is None:
+        return NAN
+    low, mean, high = channel.extent
+    return {"min": low, "mean": mean, "max": high}.get(function, NAN)

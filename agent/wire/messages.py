@@ -15,7 +15,6 @@ from msgspec import Meta, field
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
-    MOST_COUNTED,
     MOST_EVENTS,
     Area,
     Areas,
@@ -138,15 +137,27 @@ class Series(Part, frozen=True, omit_defaults=True):
 
 class ChannelAggregate(Part, frozen=True, omit_defaults=True):
     """Aggregate of one channel. `bad` readings (`agent.wire.quality`), missing ones among them,
-    are in none of the other numbers; `suspect` ones are, and are counted here as well. A channel
-    with nothing but bad readings has none."""
+    are in none of the other numbers; `suspect` ones are, and are counted here as well. Where all
+    are bad, `count` is 0 and `min`, `mean` and `max` are not there."""
 
-    count: Annotated[int, Meta(ge=1, le=MOST_COUNTED)]
-    min: Finite
-    mean: Finite
-    max: Finite
+    count: Count
+    min: Finite | None = None
+    mean: Finite | None = None
+    max: Finite | None = None
     bad: Count = 0
     suspect: Count = 0
+
+    def __post_init__(self) -> None:
+        there = (self.min is not None) + (self.mean is not None) + (self.max is not None)
+        if there != (3 if self.count else 0):
+            raise ValueError("an aggregate has min, mean and max where its count is above 0")
+
+    @property
+    def extent(self) -> tuple[float, float, float] | None:
+        """(min, mean, max); None where all readings are bad."""
+        if self.min is None or self.mean is None or self.max is None:
+            return None
+        return self.min, self.mean, self.max
 
 
 class Aggregate(Part, frozen=True):

@@ -19,6 +19,7 @@ from agent.edge.pieces import series_of
 from agent.edge.recent import Recent
 from agent.edge.retrieval import Reader
 from agent.edge.timebase import Correction
+from agent.wire.messages import ChannelAggregate
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
 
 HOUR_MS = 3_600_000
@@ -188,6 +189,30 @@ def test_channels_are_picked_and_missing_ones_filled(tmp_path: Path) -> None:
     aggregate = reader.aggregate(0, 2**53, ("humidity", "co2"))
     assert aggregate is not None
     assert [(name, a.count) for name, a in aggregate.channels.items()] == [("humidity", 1)]
+    reader.close()
+    history.close()
+
+
+def test_a_channel_of_which_every_reading_is_bad_is_told(tmp_path: Path) -> None:
+    """In memory, from the statistics of groups in the file, and from groups that are cut."""
+    spike = 8
+    history = open_history(tmp_path / "h.sqlite", group_readings=5)
+    stream = history.stream("dht", CHANNELS)
+    for i in range(10):
+        stream.append(sample(i, values=(85.0, float(i)))._replace(quality=(spike, 0)))
+    reader = Reader(history)
+    for start, end in ((0, 10), (1, 9), (6, 8)):
+        dead, alive = ChannelAggregate(0, bad=end - start), end - start
+        window_ms = START_MS + 1000 * start, START_MS + 1000 * end
+        aggregate = reader.aggregate(*window_ms)
+        assert aggregate is not None
+        assert aggregate.channels["temperature"] == dead
+        assert aggregate.channels["humidity"].count == alive
+        assert (aggregate.first_ms, aggregate.last_ms) == (window_ms[0], window_ms[1] - 1000)
+        only = reader.aggregate(*window_ms, ("temperature", "co2"))
+        assert only is not None
+        assert only.channels == {"temperature": dead}
+    assert reader.aggregate(0, START_MS) is None
     reader.close()
     history.close()
 

@@ -1,6 +1,7 @@
 """Quality and age of readings from nodes through a real master to its clients."""
 
 import json
+import re
 import subprocess
 
 from agent.client import Client
@@ -82,13 +83,42 @@ def test_a_trigger_passes_over_a_spike_and_fires_on_what_is_suspect(master, join
         assert result.series.quality == {"temperature": UInt8Column.of([0, DRIFT])}
 
 
-def fleet_query(master, node, *arguments):
-    """What `fleet query` prints when `node` answers with readings that are not all good."""
+def test_a_dead_sensor_is_told_in_an_aggregate_and_never_fires(master, join):
+    node = join(master)
+    dead = Aggregate(1, 5, {"temperature": ChannelAggregate(0, bad=3)})
+    printed = fleet_query(master, node, "--aggregate", aggregate=dead)
+    assert "complete: 1 of 1 areas" in printed
+    assert re.search(r" – +– +– +3$", printed, re.MULTILINE)
+    printed = fleet_query(master, node, "--aggregate", "--json", aggregate=dead)
+    [result] = json.loads(printed)["results"]
+    assert result["aggregate"]["channels"] == {"temperature": {"count": 0, "bad": 3}}
+    with (
+        Client(master.public) as client,
+        client.watch(
+            [AREA],
+            style="event",
+            trigger="temperature > 80",
+            form="aggregate",
+            interval_s=0.1,
+            latency_ms=10_000.0,
+        ) as rounds,
+    ):
+        words = []
+        rounds.on_word = words.append
+        serve(node, aggregate=dead)
+        hot = ChannelAggregate(1, 81.0, 81.0, 81.0, bad=2)
+        serve(node, aggregate=Aggregate(1, 5, {"temperature": hot}))
+        first = next(iter(rounds))
+        assert (first.number, first.fired, words) == (2, (AREA,), [])
+
+
+def fleet_query(master, node, *arguments, **result):
+    """What `fleet query` prints when `node` answers with `result`."""
     command = [installed("fleet"), "query", "--master", master.public, "--area", AREA]
     with subprocess.Popen(
         [*command, "--slo", "p99=10s", *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
-        serve(node, series=FAULTY)
+        serve(node, **result)
         printed, _ = process.communicate(timeout=PATIENCE_MS / 1e3)
     assert process.returncode == 0
     return printed
@@ -97,9 +127,9 @@ def fleet_query(master, node, *arguments):
 def test_fleet_query_tells_it_in_words_and_in_json(master, join):
     node = join(master)
     words = "temperature: 1 spike, 1 drift (the latest: drift)"
-    printed = fleet_query(master, node)
+    printed = fleet_query(master, node, series=FAULTY)
     assert f"flagged {AREA} {words}" in printed.splitlines()
     assert f"°C temperature; age up to 350 ms ({AREA})" in printed.splitlines()
-    [result] = json.loads(fleet_query(master, node, "--json"))["results"]
+    [result] = json.loads(fleet_query(master, node, "--json", series=FAULTY))["results"]
     assert result["series"]["quality"] == {"temperature": [0, SPIKE, DRIFT]}
     assert result["series"]["age_ms"] == [0, 350, 0]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,8 @@ def counted(channels, readings):
         if values:
             mean = sum(values) / len(values)
             found[channel] = (len(values), min(values), mean, max(values), bad, suspect)
+        elif bad:
+            found[channel] = (0, None, None, None, bad, 0)
     return found
 
 
@@ -130,12 +133,6 @@ def test_merging_and_aggregating_come_to_the_same_in_any_order(a, b):
     parts = aggregate_of(packed(a)), aggregate_of(packed(b))
     expected = counted(dict.fromkeys([*a[0], *b[0]]), [*a[1], *b[1]])
     assert numbers_of(aggregate_of(merge_series(packed(a), packed(b)))) == expected
-    # Bad readings of a source that has no others of that channel are not told, nor counted.
-    for (source, readings), part in zip((a, b), parts, strict=True):
-        for channel in source:
-            if channel in expected and channel not in part.channels:
-                *numbers, bad, suspect = expected[channel]
-                expected[channel] = (*numbers, bad - len(readings), suspect)
     assert numbers_of(merge_aggregates(*parts)) == expected
 
 
@@ -143,13 +140,18 @@ def one(*numbers):
     return m.Aggregate(0, 1, {"x": m.ChannelAggregate(*numbers)})
 
 
-def test_a_channel_with_nothing_but_bad_readings_is_left_out():
+def test_a_channel_with_nothing_but_bad_readings_is_told_without_numbers():
     broken = packed((["x", "y"], [Plain(n, 0, {"x": (85.0, 8), "y": (n, 0)}) for n in (1, 2)]))
-    assert aggregate_of(broken).channels == {"y": m.ChannelAggregate(2, 1.0, 1.5, 2.0)}
+    dead = m.ChannelAggregate(0, bad=2)
+    assert aggregate_of(broken).channels == {"x": dead, "y": m.ChannelAggregate(2, 1.0, 1.5, 2.0)}
+    good = m.ChannelAggregate(1, 20.0, 20.0, 20.0)
+    parts = [m.Aggregate(0, 1, {"x": channel}) for channel in (dead, good, dead)]
+    assert reduce(merge_aggregates, parts).channels == {"x": replace(good, bad=4)}
+    assert merge_aggregates(parts[0], parts[2]).channels == {"x": m.ChannelAggregate(0, bad=4)}
 
 
 def test_an_area_that_keeps_no_channel_is_missing_for_want_of_data():
-    spike = packed((["x", "y"], [Plain(1, 0, {"x": (85.0, 8), "y": (9.0, 0)})]))
+    spike = packed((["y"], [Plain(1, 0, {"y": (9.0, 0)})]))
     good = packed((["x"], [Plain(1, 0, {"x": (20.0, 0)})]))
     answer = m.Answer(
         "q",

@@ -244,18 +244,18 @@ def test_a_channel_that_no_area_gives_is_told_once():
     assert rig.watch(watch("event", trigger="x", after=1)).message == word
 
 
-def test_a_channel_that_is_there_and_all_bad_for_a_while_is_not_taken_for_misspelt():
-    rig = Rig(read_trigger=lambda _: StubTrigger(channels=("co2", "light")))
+def test_a_channel_that_is_there_and_gives_nothing_for_a_while_is_not_taken_for_misspelt():
+    rig = Rig(read_trigger=lambda _: StubTrigger(channels=("co2", "smoke", "light")))
     rig.channels = ("co2", "humidity")
     rig.watch(watch("event", trigger="x"))
     rig.until(1.0 + LAG_S)
-    aggregate = Aggregate(0, 1, {"humidity": ChannelAggregate(1, 1.0, 1.0, 1.0)})
+    good, dead = ChannelAggregate(1, 1.0, 1.0, 1.0), ChannelAggregate(0, bad=9)
+    aggregate = Aggregate(0, 1, {"humidity": good, "smoke": dead})
     ask = rig.asked.pop(0)
     answer = replace(answer_to(ask.query), results=(AreaResult("b1/f4", aggregate=aggregate),))
     rig.do(RoundAnswered(ask.token, answer))
-    assert (
-        rig.sent[-1].message == "the trigger: no area that answered gives light; there is humidity"
-    )
+    word = "the trigger: no area that answered gives light; there is humidity, smoke"
+    assert rig.sent[-1].message == word
 
 
 def test_only_rounds_that_fire_are_sent_and_say_which_was_before():

@@ -196,8 +196,11 @@ def test_bad_readings_never_fire_and_suspect_ones_do():
         assert read_trigger("temperature > 80").holds(result) == fires
         assert read_trigger("mean(temperature) > 40").holds(result) == fires
         assert read_trigger("last(temperature) >= 21").holds(result)
-    silent = AreaResult("a", aggregate=Aggregate(0, 1, {"y": ChannelAggregate(1, 0, 0, 0)}))
-    assert not read_trigger("x < 1 or x > -1").holds(silent)
+    all_bad = {"x": ChannelAggregate(0, bad=9)}
+    for channels in (all_bad, {"y": ChannelAggregate(1, 0, 0, 0)}):
+        silent = AreaResult("a", aggregate=Aggregate(0, 1, channels))
+        assert not read_trigger("x < 1 or x > -1").holds(silent)
+        assert not read_trigger("min(x) < 1 or max(x) > -1 or mean(x) < 1").holds(silent)
 
 
 def test_and_binds_closer_than_or():

@@ -74,6 +74,16 @@ def test_a_channel_that_is_not_there_has_no_measured_values():
         SAMPLES["subtask_faulty"].series.measured("co2")
 
 
+def test_an_aggregate_has_numbers_where_something_was_counted_and_nowhere_else():
+    assert m.ChannelAggregate(2, 1.0, 2.0, 3.0, bad=1).extent == (1.0, 2.0, 3.0)
+    assert m.ChannelAggregate(0, bad=3).extent is None
+    [dead] = SAMPLES["subtask_dead_sensor"].aggregate.channels.values()
+    assert msgspec.json.encode(dead) == b'{"count":0,"bad":2}'
+    for numbers in ((0, 1.0, 2.0, 3.0), (1,), (1, 1.0, 2.0), (0, None, 1.0)):
+        with pytest.raises(ValueError, match="where its count is above 0"):
+            m.ChannelAggregate(*numbers)
+
+
 # --- peers that do not know it ------------------------------------------------------------------
 
 

@@ -117,6 +117,17 @@ SAMPLES: dict[str, Message] = {
             {"temperature": m.ChannelAggregate(1, 69.0, 69.0, 69.0, bad=1, suspect=1)},
         ),
     ),
+    "subtask_dead_sensor": m.SubtaskResult(
+        10,
+        "ok",
+        0.25,
+        1.5,
+        aggregate=m.Aggregate(
+            1_377_298_800_000,
+            1_377_298_801_000,
+            {"temperature": m.ChannelAggregate(0, bad=2)},
+        ),
+    ),
     "node_events": m.NodeEvents(
         "5f1d3c",
         "9c1f0a",
