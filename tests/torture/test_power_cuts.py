@@ -33,7 +33,7 @@ def test_the_agent_starts_on_what_a_power_cut_left(recorder: str) -> None:
     assert sum(verdict.acknowledged for verdict in verdicts) > 0
 
 
-@pytest.mark.parametrize("lie", ["off", "early"])
+@pytest.mark.parametrize("lie", ["off", "normal", "early"])
 def test_a_history_that_lies_is_found(lie: str, recorder: str, tmp_path: Path) -> None:
     recorded = played(recorder, 5, campaign.LENGTH, lie=lie)
     wanted = cuts(5, range(campaign.CUTS), recorded.log)
