@@ -200,5 +200,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     import difflib  # only an error needs it
 
     known = tuple(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    # Numbers of like digits are no nearer to each other than others.
+    near = () if name.isdigit() else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

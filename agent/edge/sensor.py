@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
-from sensors.base import Channel, Driver, nearest
+from sensors.base import Channel, Driver, SensorError, nearest
 from sensors.quality.limits import Limits, limits_for
 from sensors.registry import open_driver
 
@@ -57,13 +57,24 @@ def open_sensors(
     with none left open."""
     found: list[Sensor] = []
     try:
-        for sensor in settings:
-            found.append(_open(sensor, folder, checking=checking))
+        for index, sensor in enumerate(settings):
+            try:
+                found.append(_open(sensor, folder, checking=checking))
+            except (ConfigError, SensorError) as error:
+                if len(settings) == 1:
+                    raise
+                raise type(error)(f"{_place(sensor, index)}: {error}") from None
             _refuse_twins(found)
     except BaseException:
         close_sensors(found)
         raise
     return tuple(found)
+
+
+def _place(sensor: EdgeSensor, index: int) -> str:
+    from agent.wire.config_words import row_place  # only an error needs it
+
+    return row_place("sensor", {"name": sensor.called}, index)
 
 
 def close_sensors(sensors: Sequence[Sensor]) -> None:

@@ -128,50 +128,31 @@ def require_keys(address: str, key: str, keys: object, trust: Trust) -> None:
 
 def load(path: str | os.PathLike[str], kind: type[C]) -> C:
     """Read a TOML file into `kind`; ConfigError in one line for anything that is wrong."""
+    text = ""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs the edge agent 0.6 MiB
-            data = tomllib.load(file)
+            text = file.read().decode()
+        data = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        from agent.wire.config_words import misplaced  # only an error needs it
+
+        raise ConfigError(f"{path}: {misplaced(text, str(error))}") from None
     return parse(data, kind, str(path))
 
 
 def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
     """Convert a parsed TOML table into `kind`; ConfigError names the key that is wrong."""
-    _refuse_unknown_keys(data, kind, "", source)
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        from agent.wire.config_words import explain  # only an error needs it
+        from agent.wire.config_words import explain, refuse_unknown  # only an error needs it
 
-        text, _, where = str(error).partition(" - at `$")
-        where = where.rstrip("`").lstrip(".")
-        text = explain(text, kind, where)
-        raise ConfigError(f"{source}: {where + ': ' if where else ''}{text}") from None
-
-
-def _refuse_unknown_keys(data: dict[str, Any], kind: Any, prefix: str, source: str) -> None:
-    known = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
-    for key, value in data.items():
-        if key not in known:
-            import difflib  # only an error needs it
-
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
-            raise ConfigError(f"{source}: unknown key {prefix}{key}; {hint}")
-        section = section_of(known[key])
-        if section is None:
-            continue
-        if is_table_of_sections(known[key]) and isinstance(value, dict):
-            rows = [(f"{prefix}{key}.{name}.", row) for name, row in value.items()]
-        else:
-            every = value if isinstance(value, list) else [value]
-            rows = [(f"{prefix}{key}.", row) for row in every]
-        for place, row in rows:
-            if isinstance(row, dict):
-                _refuse_unknown_keys(row, section, place, source)
+        text, _, path = str(error).partition(" - at `$")
+        # Rather than what is missing for it, say which name was misspelt.
+        line = refuse_unknown(data, kind) or explain(text, kind, path.rstrip("`"), data)
+        raise ConfigError(f"{source}: {line}") from None
 
 
 def section_of(annotation: Any) -> type[Section] | None:

@@ -1,13 +1,30 @@
-"""What msgspec says is wrong with a config value, in words; imported only when something is."""
+"""What is wrong with a config file, in words; imported only when something is."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
 from agent.wire.areas import AREA_PATTERN
 from agent.wire.config import is_table_of_sections, section_of
+
+KINDS: Final = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a text, in quotes",
+    "bool": "true or false",
+    "array": "a list, in brackets",
+    "object": "a table",
+}
+BOUNDS: Final = {">=": "at least", ">": "above", "<=": "at most", "<": "below"}
+# What tells tables of one kind from each other, for whoever wrote them.
+LABELS: Final = ("name", "iad", "driver")
+ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+STEP: Final = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 
 # What each pattern of a config file admits; tests/wire/test_config.py knows of any without words.
 PATTERNS: Final = {
@@ -26,35 +43,180 @@ PATTERNS: Final = {
     r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,32}(?<! )$(?!\n)": (
         "1–32 printable characters, no blank at either end"
     ),
+    r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)": "a public key of 40 characters",
     r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)": "a quantity such as 250m or 64Mi",
 }
 
 
-def explain(text: str, kind: Any, where: str) -> str:
-    """`text` of a ValidationError at `where` ("pool[0].iad") in `kind`, for people to read."""
+def explain(text: str, kind: Any, path: str, data: Any) -> str:
+    """`text` of a ValidationError at `path` ("pool[0].iad") of `data`, which is no `kind`, for
+    people to read."""
+    steps: list[str | int] = []
+    annotation = kind
+    for index, key in STEP.findall(path):
+        here = at(data, steps)
+        if index == "...":  # msgspec's word for any name that the user chose
+            annotation = _inside(annotation)
+            steps.append(next(name for name, row in here.items() if not _valid(row, annotation)))
+        elif index:
+            annotation = _inside(annotation)
+            steps.append(int(index))
+        else:
+            fields = msgspec.structs.fields(section_of(annotation) or annotation)
+            annotation = next(field.type for field in fields if field.encode_name == key)
+            steps.append(key)
+    if text.startswith("Object missing required field "):
+        steps.append(text.split("`")[1])
+        return f"{place(data, steps)} is missing"
+    where = place(data, steps)
+    if (rule := _rule(text, annotation, where)) is not None:
+        return f"{where} {rule}"
+    return f"{where}: {text}" if where else text
+
+
+def refuse_unknown(data: Any, kind: Any) -> str | None:
+    """What to say of the first key of `data` that `kind` does not know, if there is one."""
+    return next(_unknown(data, data, kind, []), None)
+
+
+def place(data: Any, steps: list[str | int]) -> str:
+    """Where `steps` lead, as the file has it: ``node.name``, ``sensor b (second [[sensor]]):
+    channels.temperature.offset``."""
+    said, keys = "", ""
+    for i, step in enumerate(steps):
+        if isinstance(step, str):
+            keys += f".{step}" if keys else step
+        elif isinstance(row := at(data, steps[: i + 1]), dict):
+            said += f": {row_place(keys, row, step)}" if said else row_place(keys, row, step)
+            keys = ""
+        else:
+            keys += f", {_ordinal(step)} entry"
+    return ": ".join([part for part in (said, keys) if part])
+
+
+def row_place(table: str, row: dict[str, Any], index: int) -> str:
+    """``sensor b (second [[sensor]])``: the table `index` of those called `table`."""
+    which = f"{_ordinal(index)} [[{table}]]"
+    for label in (row.get(key) for key in LABELS):
+        if isinstance(label, str) and 0 < len(label) <= 64 and label.isprintable():
+            return f"{table} {label} ({which})"
+    return f"the {which}"
+
+
+def at(data: Any, steps: list[str | int]) -> Any:
+    """What `steps` lead to."""
+    for step in steps:
+        data = data[step]
+    return data
+
+
+def misplaced(text: str, error: str) -> str:
+    """A TOML error, and what helps if ``[sensor.options]`` stands above its ``[[sensor]]``."""
+    if found := re.search(r"Cannot overwrite a value \(at line (\d+)", error):
+        lines = text.splitlines()[: int(found[1])]
+        table = lines[-1].strip().removeprefix("[[").partition("]]")[0].strip()
+        for number, line in enumerate(lines, 1):
+            if table and line.replace(" ", "").startswith(f"[{table}."):
+                return (
+                    f"line {number}: {line.strip()} stands above the first [[{table}]]: put it "
+                    f"below the [[{table}]] that it belongs to"
+                )
+    return f"not valid TOML: {error}"
+
+
+def _unknown(data: Any, here: Any, kind: Any, steps: list[str | int]) -> Iterator[str]:
+    known = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
+    for key, value in here.items() if isinstance(here, dict) else ():
+        if key not in known:
+            yield _unknown_key(key, place(data, steps), known)
+            continue
+        section = section_of(known[key])
+        if section is None:
+            continue
+        if not is_table_of_sections(known[key]) and not isinstance(value, list):
+            yield from _unknown(data, value, section, [*steps, key])
+        elif isinstance(value, dict | list):
+            rows = value.items() if isinstance(value, dict) else enumerate(value)
+            for name, row in rows:
+                yield from _unknown(data, row, section, [*steps, key, name])
+
+
+def _unknown_key(key: str, where: str, known: dict[str, Any]) -> str:
+    # In a table of its own, `where` is its keys; in one of several, words for it.
+    inline = where and ":" not in where and " " not in where
+    prefix = f"{where}." if inline else ""
+    said = f"unknown key {prefix}{key}" if inline or not where else f"{where}: unknown key {key}"
+    if near := difflib.get_close_matches(key, known, n=1, cutoff=0.5):
+        return f"{said}; did you mean {prefix}{near[0]}?"
+    said += f"; known: {', '.join(known)}"
+    if "driver" in known:
+        said += "; a driver's own options go into [sensor.options]"
+    return said
+
+
+def _rule(text: str, annotation: Any, where: str) -> str | None:
+    """What the value must be."""
+    if text.startswith("Invalid enum value "):
+        *others, last = map(str, _choices(annotation))
+        choices = f"{', '.join(others)} or {last}" if others else last
+        return f"must be {choices}, not {text.removeprefix('Invalid enum value ')}"
+    if (found := re.fullmatch(r"Expected `(.+?)`(?:, got `(\w+)`| (.+))", text)) is None:
+        return None
+    wanted, got, bound = found.groups()
+    kind = wanted.split(" | ")[0]
+    if bound is not None:
+        return _bounded(kind, bound)
+    table = where.rpartition(": ")[2]
+    if kind == "array" and section_of(annotation):
+        return f"must be a list of tables: write [[{table}]] in place of [{table}]"
+    if kind == "object" and got == "array":
+        return f"must be one table: write [{table}] in place of [[{table}]]"
+    if kind not in KINDS:
+        return None
+    plain = kind in ("float", "int", "bool") and got == "str"
+    return f"must be {KINDS[kind]}" + (", without quotes" if plain else "")
+
+
+def _bounded(kind: str, bound: str) -> str | None:
     for pattern, words in PATTERNS.items():
-        if text == f"Expected `str` matching regex {pattern!r}":
-            return f"Expected {words}"
-    if text == "Expected `array`, got `object`":
-        return f"Expected a list of tables: write [[{where}]] in place of [{where}]"
-    if text.startswith("Invalid enum value ") and (choices := _choices(_type_at(kind, where))):
-        return f"{text}; choose one of {', '.join(map(str, choices))}"
-    return text
+        if bound == f"matching regex {pattern!r}":
+            return f"must be {words}"
+    if (found := re.fullmatch(r"(of length )?(>=|>|<=|<) (\S+)", bound)) is None:
+        return None
+    length, sign, number = found.groups()
+    number = number.removesuffix(".0")
+    if not length:
+        return f"must be {BOUNDS[sign]} {number}"
+    if sign == ">=" and number == "1":
+        return "must not be empty"
+    if kind == "str":
+        return f"must be {BOUNDS[sign]} {number} characters long"
+    return f"must have {BOUNDS[sign]} {number} entries"
 
 
-def _type_at(kind: Any, where: str) -> Any:
-    """The annotation of the key `where`."""
-    keys = iter(where.split("."))
-    for key in keys:
-        fields = msgspec.structs.fields(section_of(kind) or kind)
-        kind = next(field.type for field in fields if field.encode_name == key.partition("[")[0])
-        if is_table_of_sections(kind):
-            next(keys, None)  # a name that the user chose; msgspec says "[...]" for it
-    return kind
+def _valid(value: Any, annotation: Any) -> bool:
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _inside(annotation: Any) -> Any:
+    """The annotation of what a list or table with the user's names has in it."""
+    while (inner := get_args(annotation)) and get_origin(annotation) not in (tuple, list, dict):
+        annotation = next((a for a in inner if get_args(a)), inner[0])
+    return inner[-1] if get_origin(annotation) is dict else inner[0]
+
+
+def _ordinal(index: int) -> str:
+    return ORDINALS[index] if index < len(ORDINALS) else f"{index + 1}th"
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of the Literal inside an annotation, if there is one."""
+    """The values of the Literal inside an annotation, and words for a number beside it."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    return next((found for a in get_args(annotation) if (found := _choices(a))), ())
+    if annotation is int:
+        return (KINDS["int"],)
+    return tuple([found for a in get_args(annotation) for found in _choices(a)])

@@ -56,7 +56,12 @@ def limits_for(quantity: str, unit: str, overrides: Mapping[str, float | None]) 
     given = {field: float(value) for field, value in overrides.items() if value is not None}
     limits = DEFAULTS.get((quantity_of(quantity), unit), Limits())._replace(**given)
     if not limits.low < limits.high:
-        raise ValueError(f"{quantity}: low = {limits.low:g} must be below high = {limits.high:g}")
+        low, high = [
+            f"{field} = {getattr(limits, field):g}"
+            + ("" if field in given else f" (the default of {quantity_of(quantity)})")
+            for field in ("low", "high")
+        ]
+        raise ValueError(f"{quantity}: {low} must be below {high}")
     for field in ("max_step", "max_rate_per_s", "drift"):
         if not getattr(limits, field) >= 0:
             raise ValueError(f"{quantity}: {field} must be 0 or more; 1e9 turns the check off")

@@ -428,7 +428,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
         ("127.0.0.1:5701", "127.0.0.1:none", "a port from 1 to 65535"),
         ("interval_s", "intervall_s", "did you mean sensor.interval_s?"),
         ('"replay"', '"repaly"', "did you mean replay?"),
-        ("room = 413", "room = 4130", "did you mean 413?"),
+        ("room = 413", "room = 4130", "no recording of room 4130 is shipped; known: 413,"),
         ("start_row", "strat_row", "did you mean start_row?"),
         ('emulate = ""', 'emulate = "pi5"', "unknown hardware profile pi5"),
         ("[node]", "[node", "not valid TOML"),

@@ -78,6 +78,14 @@ def test_two_sensors_of_one_kind_need_other_names() -> None:
             "sensor.channels.temperature: low = 9 must be below high = 5",
         ),
         (
+            sensor(temperature=EdgeChannel(low=70.0)),
+            "low = 70 must be below high = 60 (the default of temperature)",
+        ),
+        (
+            sensor(temperature=EdgeChannel(high=-50.0)),
+            "low = -40 (the default of temperature) must be below high = -50",
+        ),
+        (
             sensor(temperature=EdgeChannel(name="t_raw")),
             "channel t_raw: names ending in _raw are those of uncalibrated values",
         ),
@@ -91,6 +99,29 @@ def test_one_line_says_what_cannot_be(settings: EdgeSensor, line: str) -> None:
     with pytest.raises(ConfigError) as refused:
         opened(settings)
     assert line in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        (
+            EdgeSensor(driver="synthetic", name="b", options={"nois": 1}),
+            "sensor b (second [[sensor]]): synthetic: unknown option nois; did you mean noise?",
+        ),
+        (
+            sensor("b", temperature=EdgeChannel(low=9.0, high=5.0)),
+            "sensor b (second [[sensor]]): sensor.channels.temperature: low = 9 must be below",
+        ),
+        (
+            sensor("b", temprature=EdgeChannel()),
+            "sensor b (second [[sensor]]): sensor.channels.temprature: b has no such channel; ",
+        ),
+    ],
+)
+def test_with_several_sensors_the_line_says_which(wrong: EdgeSensor, line: str) -> None:
+    with pytest.raises((ConfigError, SensorError)) as refused:
+        opened(sensor("a"), wrong, sensor("c"))
+    assert str(refused.value).startswith(line)
 
 
 def test_what_was_opened_before_the_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,12 +98,12 @@ def test_without_a_file_only_parties_are_allowed():
     [
         (KEYS[2], KEYS[3], f"iad iad2 has a key of node n1: {KEYS[3]}"),
         ("[[iad]]", "[[aid]]", "unknown key aid; did you mean iad?"),
-        ("rate_per_s", "rate", "unknown key client.rate; did you mean client.rate_per_s?"),
-        (f'["{KEYS[3]}"]', "[]", "iad[0].keys: Expected `array` of length"),
-        (KEYS[3], "short", "iad[0].keys[0]: Expected `str` matching regex"),
+        ("rate_per_s", "rate", "(first [[client]]): unknown key rate; did you mean rate_per_s?"),
+        (f'["{KEYS[3]}"]', "[]", "iad iad2 (first [[iad]]): keys must not be empty"),
+        (KEYS[3], "short", "keys, first entry must be a public key of 40 characters"),
         ("[[iad]]\n", f'[[node]]\nname = "n1"\nkeys = ["{KEYS[4]}"]\n[[iad]]\n', "node n1 stands"),
-        ('name = "n1"', 'name = "n 1"', "node[0].name: Expected a name"),
-        ("rate_per_s = 5", "rate_per_s = 0", "client[0].rate_per_s: Expected"),
+        ('name = "n1"', 'name = "n 1"', "node n 1 (first [[node]]): name must be a name"),
+        ("rate_per_s = 5", "rate_per_s = 0", "(first [[client]]): rate_per_s must be above 0"),
     ],
 )
 def test_one_line_says_what_is_wrong_with_the_file(file, before, after, line):

@@ -6,6 +6,8 @@ from contextlib import nullcontext
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.wire.config import ConfigError, is_table_of_sections, load, parse, section_of
@@ -52,24 +54,28 @@ def test_defaults():
         (
             EdgeConfig,
             EDGE + "intervall_s = 2",
-            "unknown key sensor.intervall_s; did you mean sensor.interval_s?",
+            "sensor synthetic (first [[sensor]]): unknown key intervall_s; did you mean interval_",
         ),
         (EdgeConfig, EDGE + "[histroy]", "unknown key histroy; did you mean history?"),
         (
             EdgeConfig,
             EDGE + "zzz = 1",
-            "unknown key sensor.zzz; known: driver, name, interval_s, place, options, channels",
+            "place, options, channels; a driver's own options go into [sensor.options]",
         ),
-        (EdgeConfig, EDGE + "interval_s = 0", "sensor[0].interval_s: Expected `float` >= 0.01"),
+        (
+            EdgeConfig,
+            EDGE + "interval_s = 0",
+            "sensor synthetic (first [[sensor]]): interval_s must be at least 0.01",
+        ),
         (
             EdgeConfig,
             EDGE + 'interval_s = "1"',
-            "sensor[0].interval_s: Expected `float`, got `str`",
+            "sensor synthetic (first [[sensor]]): interval_s must be a number, without quotes",
         ),
         (
             EdgeConfig,
             EDGE.replace("[[sensor]]", "[sensor]"),
-            "sensor: Expected a list of tables: write [[sensor]] in place of [sensor]",
+            "sensor must be a list of tables: write [[sensor]] in place of [sensor]",
         ),
         (
             EdgeConfig,
@@ -79,17 +85,50 @@ def test_defaults():
         (
             EdgeConfig,
             EDGE + "[sensor.channels.temperature]\noffest = 1",
-            "unknown key sensor.channels.temperature.offest; did you mean sensor.channels.",
+            "(first [[sensor]]): channels.temperature: unknown key offest; did you mean offset?",
         ),
         (
             EdgeConfig,
             EDGE + "[sensor.channels.temperature]\nname = 'T'",
-            "Expected a channel: a lower-case letter, then at most 31 more, digits or _; or empty",
+            "must be a channel: a lower-case letter, then at most 31 more, digits or _; or empty",
         ),
         (
             EdgeConfig,
             EDGE + "[sensor.channels.temperature]\ngain = 0",
-            "gain must not be 0",
+            "sensor synthetic (first [[sensor]]): channels.temperature: gain must not be 0",
+        ),
+        (
+            EdgeConfig,
+            EDGE + 'name = "a"\n[[sensor]]\nname = "b"',
+            "sensor b (second [[sensor]]): driver is missing",
+        ),
+        (
+            EdgeConfig,
+            EDGE + 'name = "a"\n[[sensor]]\ninterval_s = 2',
+            "the second [[sensor]]: driver is missing",
+        ),
+        (
+            EdgeConfig,
+            EDGE + "[sensor.channels.humidity]\n[sensor.channels.temperature]\nlow = '9'",
+            "(first [[sensor]]): channels.temperature.low must be a number, without quotes",
+        ),
+        (
+            EdgeConfig,
+            EDGE.replace('["b1/f4/r413"]', '"b1/f4/r413"'),
+            "node.areas must be a list, in brackets",
+        ),
+        (EdgeConfig, EDGE.replace('["b1/f4/r413"]', "[]"), "node.areas must not be empty"),
+        (EdgeConfig, EDGE.replace("[node]", "[[node]]"), "write [node] in place of [[node]]"),
+        (EdgeConfig, EDGE.replace('"n1"', "1"), "node.name must be a text, in quotes"),
+        (
+            EdgeConfig,
+            EDGE + "[pods]\ncount = 1.5",
+            "pods.count must be a whole number",
+        ),
+        (
+            EdgeConfig,
+            EDGE + '[pods]\ncontainers = "yes"',
+            "pods.containers must be true or false, without quotes",
         ),
         (
             EdgeConfig,
@@ -102,12 +141,12 @@ def test_defaults():
             "master.address = 'http://127.0.0.1:5701' is neither tcp://host:port, ",
         ),
         (EdgeConfig, EDGE.replace("127.0.0.1", "192.0.2.1"), "leaves this host without keys"),
-        (EdgeConfig, EDGE.replace('name = "n1"', ""), "node: Object missing required field `name`"),
+        (EdgeConfig, EDGE.replace('name = "n1"', ""), "node.name is missing"),
         (MasterConfig, MASTER.replace("[iad]", "[iadd]"), "unknown key iadd; did you mean iad?"),
         (
             MasterConfig,
             MASTER.replace("areas", "area"),
-            "unknown key pool.area; did you mean pool.areas?",
+            "pool iad3 (first [[pool]]): unknown key area; did you mean areas?",
         ),
         (
             MasterConfig,
@@ -123,17 +162,17 @@ def test_defaults():
         (
             MasterConfig,
             MASTER + '[scheduling]\npolicy = "edf"',
-            "scheduling.policy: Invalid enum value 'edf'; choose one of fifo, spr, tedfq, edfq",
+            "scheduling.policy must be fifo, spr, tedfq, edfq or sanderling, not 'edf'",
         ),
         (
             MasterConfig,
             MASTER.replace('name = "iad3"', 'name = "iad 3"'),
-            "iad.name: Expected a name of 1–64 letters, digits, _ . -",
+            "iad.name must be a name of 1–64 letters, digits, _ . -",
         ),
         (
             MasterConfig,
             MASTER.replace('"b1/f4"', '"b1", "b1//f4"'),
-            "pool[0].areas[1]: Expected an area: a path of at most 16 names, such as b1/f4/r413",
+            "pool iad3 (first [[pool]]): areas, second entry must be an area: a path of at most 16",
         ),
     ],
 )
@@ -143,6 +182,36 @@ def test_one_line_says_what_is_wrong(kind, text, line):
     assert str(refused.value).startswith("agent.toml: ")
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(st.data(), VALUES)
+@settings(deadline=None)
+def test_whatever_stands_where_it_should_not_is_put_in_plain_words(data, value):
+    kind, text = data.draw(st.sampled_from([(EdgeConfig, EDGE), (MasterConfig, MASTER)]))
+    found = whole = tomllib.loads(text + "[trust]\n[metrics]\n")
+    while True:
+        here = found
+        keys = list(range(len(here))) if isinstance(here, list) else [*here, "new"]
+        if (key := data.draw(st.sampled_from(keys))) not in keys[: len(here)]:
+            break
+        found = here[key]
+        if not isinstance(found, dict | list) or not found or data.draw(st.booleans()):
+            break
+    here[key] = value
+    said = ""
+    try:
+        parse(whole, kind, "agent.toml")
+    except ConfigError as error:
+        said = str(error).replace(repr(value), "")
+    assert "`" not in said
+    assert "Expected" not in said
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://localhost:65535", "ipc://a/b"])
@@ -236,7 +305,7 @@ def test_every_number_is_bounded(kind):
                 parse(with_value(text, place, value), kind, "agent.toml")
             if refused:
                 assert str(refused.value).startswith(f"agent.toml: {place[0]}")
-                assert "Expected" in str(refused.value)
+                assert " must be " in str(refused.value)
 
 
 @pytest.mark.parametrize("cold_start_ms", [0.01, 600_000.0])
@@ -288,3 +357,14 @@ def test_a_file_that_is_missing_or_no_toml(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not valid TOML"):
         load(tmp_path / "binary.toml", EdgeConfig)
+
+
+@pytest.mark.parametrize("table", ["[sensor.channels.temperature]", "[ sensor.options ]"])
+def test_a_table_of_a_sensor_above_it_is_told(tmp_path, table):
+    file = tmp_path / "edge.toml"
+    file.write_text(EDGE.replace("[[sensor]]", f"{table}\n[[sensor]]"))
+    with pytest.raises(ConfigError, match=r"line 7: .* stands above the first \[\[sensor\]\]: put"):
+        load(file, EdgeConfig)
+    file.write_text(EDGE + 'driver = "replay"')
+    with pytest.raises(ConfigError, match="not valid TOML: Cannot overwrite a value"):
+        load(file, EdgeConfig)
