@@ -148,7 +148,8 @@ def _bodies(content: bytes) -> tuple[list[bytes], int]:
         _, length, crc = RECORD.unpack_from(content, at)
         start = at + RECORD.size
         body = content[start : start + length]
-        if len(body) == length and zlib.crc32(body) == crc:
+        # A mark that alone arrived has zeros behind it, which are the checksum of nothing.
+        if length and len(body) == length and zlib.crc32(body) == crc:
             bodies.append(body)
             damaged, suspects = damaged + suspects, 0
             at = content.find(MARK, start + length)

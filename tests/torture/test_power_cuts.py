@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from agent.edge import tail
 from agent.edge.opening import write_log_again
 from tests.torture import campaign
 from tests.torture.agents import chain
@@ -53,6 +54,18 @@ def test_a_log_is_on_the_card_before_it_is_trusted(tmp_path: Path) -> None:
         assert log.stat().st_ino != before
     assert log.read_bytes() == content
     assert list(tmp_path.iterdir()) == [log]
+
+
+def test_a_tail_torn_after_the_mark_of_a_record_has_the_ones_before(tmp_path: Path) -> None:
+    path = tmp_path / "tail"
+    chunk = tail.Chunk(1, 0, "a", 0, 0, True, "", b"x")
+    tail.Tail(str(path), tail.Head(tail.VERSION, "h", "b"), [chunk]).close()
+    content = path.read_bytes()
+    end = len(content.rstrip(b"\0"))
+    path.write_bytes(content[:end] + tail.MARK + content[end + len(tail.MARK) :])
+    found = tail.read(str(path))
+    assert found is not None
+    assert (found.chunks, found.damaged) == ([chunk], 0)
 
 
 def test_an_image_is_a_function_of_seed_and_number(recorder: str) -> None:
