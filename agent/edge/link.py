@@ -230,9 +230,7 @@ class Link:
         return []
 
     def _rejected(self, event: Rejected, now: float) -> Instructions:
-        if self.state is State.GREETING:
-            # It will not like the next hello better; somebody has to change a configuration.
-            self._attempts = 64
+        # It may like the next hello better: whoever had this node's name may be silent by then.
         reason = f"the master rejected this node: {event.message}"
         return self._back_off("rejected", reason, now)
 

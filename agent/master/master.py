@@ -30,7 +30,7 @@ from agent.master.task_plane import TaskPlane
 from agent.metrics.families import WATCHES_OPEN
 from agent.process import StopSignal
 from agent.scheduling.deadlines import DeadlineEstimator
-from agent.scheduling.events import PolicyChanged
+from agent.scheduling.events import PolicyChanged, TellOperator
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.guard import Guard
@@ -97,6 +97,7 @@ class Master:
         self._task_plane = TaskPlane(
             board, self._iad, self._task_scheduler, self._query_scheduler, self._public, nodes
         )
+        board.performs(TellOperator, self._tell_operator)
         self._events = EventPlane(board, self._iad, self._records, self._state, time.time)
         self._standing = StandingPlane(
             board,
@@ -176,6 +177,9 @@ class Master:
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------
+
+    def _tell_operator(self, instruction: TellOperator) -> None:
+        self._say(f"{instruction.line}\n")
 
     def _set_policy(self, origin: Origin, request: SetPolicy, now: float) -> None:
         self._board.perform(self._task_scheduler.handle(PolicyChanged(request.policy), now))

@@ -138,7 +138,8 @@ class TaskPlane:
                 return NodeAlive(identity, message.incarnation, message.running)
             case Hello():
                 assert self._nodes is not None
-                return NodeJoined(identity, message, self._nodes.sender(identity))
+                nodes = self._nodes
+                return NodeJoined(identity, message, nodes.sender(identity), nodes.address)
             case Goodbye():
                 return NodeLeft(identity, message.incarnation)
             case PodsSet():

@@ -92,9 +92,12 @@ class TaskCancelled(_Struct, frozen=True):
 
 
 class NodeJoined(_Struct, frozen=True):
+    """`address` is where the link comes from, for people; empty if unknown."""
+
     peer: Peer
     hello: Hello
     sender: Sender = ANYONE
+    address: str = ""
 
 
 class NodePods(_Struct, frozen=True):
@@ -201,6 +204,19 @@ class WriteRecord(_Struct, frozen=True):
     record: AnyRecord
 
 
+class TellOperator(_Struct, frozen=True):
+    """One line; the schedulers limit the rate of such lines."""
+
+    line: str
+
+
 Instruction = (
-    SendTask | SendCancel | SendAnswer | SendTaskResult | SendToNode | TakeEvents | WriteRecord
+    SendTask
+    | SendCancel
+    | SendAnswer
+    | SendTaskResult
+    | SendToNode
+    | TakeEvents
+    | WriteRecord
+    | TellOperator
 )

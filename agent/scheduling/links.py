@@ -17,13 +17,24 @@ from agent.scheduling.events import (
     PodsWanted,
     SendToNode,
     TakeEvents,
+    TellOperator,
 )
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import SubtaskEntry
 from agent.scheduling.timers import Timers
-from agent.wire.messages import Gap, Heartbeat, HelloWanted, Rejected, SetPods, Welcome
+from agent.wire.messages import (
+    Gap,
+    Heartbeat,
+    Hello,
+    HelloWanted,
+    Rejected,
+    SetPods,
+    Welcome,
+)
 
 MOST_NODES = 10_000
+# Between two lines for the operator on the same name.
+QUIET_S = 3_600.0
 
 # (subtask, why, now, instructions): settle what its node will not answer any more.
 GiveUp = Callable[[SubtaskEntry, Gap, float, list[Instruction]], None]
@@ -33,7 +44,8 @@ class Links:
     """Takes the nodes' own messages; what follows for tasks goes through `give_up`.
 
     A node that is silent for `silence_s` is lost until it speaks again. Who speaks under which name
-    is settled by the key of the link, where there is one, and then by who came last.
+    is settled by the key of the link, where there is one; then by the history, since a process that
+    has its predecessor's is the same node; then by who is heard.
     """
 
     def __init__(
@@ -92,6 +104,8 @@ class Links:
         objection = self._objection(event, node)
         if objection:
             return [SendToNode(peer, Rejected(objection))]
+        if node is not None and self._is_another(node, event, now):
+            return self._refuse_namesake(node, event, now)
         instructions: list[Instruction] = []
         if node is None:
             node = Node(hello.node, self._estimator.add_node())
@@ -101,7 +115,7 @@ class Links:
             if node.hello.areas != hello.areas:
                 # What waits for it asks for readings that it no longer stands for.
                 self._give_up_all(node, now, instructions)
-        self.nodes.bind(node, hello, peer)
+        self.nodes.bind(node, hello, peer, event.address)
         node.become("live")
         self._reconcile(node, set(hello.running), before_s=math.inf)
         for subtask in node.busy.values():
@@ -122,16 +136,36 @@ class Links:
         speaker = self.nodes.on(event.peer)
         if speaker is not None and speaker.name != hello.node:
             return f"this link speaks for {speaker.name}"
-        if node is None:
-            if len(self.nodes) >= MOST_NODES:
-                return f"this master has {MOST_NODES} nodes already"
-        elif (
-            node.hello.incarnation != hello.incarnation
-            and hello.incarnation in node.displaced
-            and node.state == "live"
-        ):
-            return f"another node named {hello.node} is at work here"
+        if node is None and len(self.nodes) >= MOST_NODES:
+            return f"this master has {MOST_NODES} nodes already"
         return ""
+
+    def _is_another(self, node: Node, event: NodeJoined, now: float) -> bool:
+        """Whether the hello is a second machine's, while the node is heard on another link. Two
+        with the same history are told apart once the later one has displaced the other."""
+        hello = event.hello
+        if node.state != "live" or now >= node.seen_s + self._silence_s:
+            return False
+        if event.peer == node.peer or hello.incarnation == node.hello.incarnation:
+            return False
+        return hello.history != node.hello.history or hello.incarnation in node.displaced
+
+    def _refuse_namesake(self, node: Node, event: NodeJoined, now: float) -> list[Instruction]:
+        refusal = (
+            f"another node named {node.name} is at work here; is its configuration a copy? "
+            "Give this one another name"
+        )
+        instructions: list[Instruction] = [SendToNode(event.peer, Rejected(refusal))]
+        if now >= node.quiet_until_s:
+            node.quiet_until_s = now + QUIET_S
+            newcomer = _described(event.hello, event.address)
+            line = (
+                f"two nodes are named {node.name}: {newcomer} was refused while "
+                f"{_described(node.hello, node.address)} is at work; if one's configuration is a "
+                "copy, give it another name"
+            )
+            instructions.append(TellOperator(line))
+        return instructions
 
     def alive(self, event: NodeAlive, now: float) -> list[Instruction]:
         """A heartbeat."""
@@ -235,3 +269,9 @@ class Links:
         for subtask in node.busy.values():
             if subtask.state == "dispatched":
                 self._give_up(subtask, "node_down", now, instructions)
+
+
+def _described(hello: Hello, address: str) -> str:
+    """Which machine that is, for people; its history is what it chose to say."""
+    where = f" at {address}" if address else ""
+    return f"the one{where} with history {hello.history!r}"

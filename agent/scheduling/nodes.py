@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -38,8 +39,9 @@ class Node:
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting", "hello",
-        "name", "peer", "pods", "queue", "seen_s", "state", "strangers", "told_pods", "watched",
+        "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
+        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "seen_s", "state", "strangers",
+        "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -50,6 +52,7 @@ class Node:
         self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
+        self.address = ""
         self.pods = 0
         # What the node was told over this link to have, until it says what it has.
         self.told_pods: int | None = None
@@ -62,6 +65,8 @@ class Node:
         self.strangers: set[int] = set()
         # Incarnations that a later one replaced: a second machine under the same name.
         self.displaced: deque[str] = deque(maxlen=8)
+        # Until then the operator is not told again that there are two.
+        self.quiet_until_s = -math.inf
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
@@ -133,7 +138,7 @@ class NodeTable:
         """The node that speaks on this link."""
         return self._by_peer.get(peer)
 
-    def bind(self, node: Node, hello: Hello, peer: Peer) -> None:
+    def bind(self, node: Node, hello: Hello, peer: Peer, address: str) -> None:
         """From now on `node` is what `hello` says and speaks on `peer`; its former link is
         forgotten."""
         self.unbind(node)
@@ -141,6 +146,7 @@ class NodeTable:
         node.pods = hello.pods
         node.told_pods = None
         node.peer = peer
+        node.address = address
         self._by_name[node.name] = node
         self._by_peer[peer] = node
         self._coverings.clear()

@@ -90,8 +90,8 @@ class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
     __slots__ = (
-        "_discarding", "_find", "_listener", "_recv", "_send", "_sender", "dropped", "refuse",
-        "refused", "socket",
+        "_discarding", "_find", "_frame", "_listener", "_recv", "_send", "_sender", "dropped",
+        "refuse", "refused", "socket",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,7 @@ class Router:
         self._find = find
         self._listener = listener
         self._sender = Sender("anyone", "")
+        self._frame: zmq.Frame | None = None
         self._discarding = False
         self.dropped = 0
         # Messages on connections whose key is not allowed any more, and who tells their senders.
@@ -132,7 +133,7 @@ class Router:
         except zmq.Again:
             return None
         # A Frame knows whether more follows; asking the socket (RCVMORE) costs three times as much.
-        frame = recv(0, False)
+        frame = self._frame = recv(0, False)
         if not frame.more:
             if self._find is not None and not self._admits(frame, identity):
                 return None
@@ -153,6 +154,16 @@ class Router:
     def sender(self, identity: bytes) -> Sender:
         """Who sent the message that came last, from `identity`."""
         return self._sender if self._find is not None else Sender("anyone", identity.hex())
+
+    @property
+    def address(self) -> str:
+        """Where the message that came last is from: a host; on an ipc:// socket this host, a user,
+        a group and a process; empty if the transport does not tell."""
+        assert self._frame is not None
+        try:
+            return str(self._frame.get("Peer-Address"))
+        except zmq.ZMQError:
+            return ""
 
     def _admits(self, frame: zmq.Frame, identity: bytes, payload: bytes | None = None) -> bool:
         """Whether the key of the connection is allowed still. Looked up for each message, since a

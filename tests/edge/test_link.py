@@ -123,18 +123,36 @@ def test_pauses_double_up_to_the_longest_with_jitter(jitter: float, part: float)
     assert pauses == pytest.approx([part * pause for pause in full])
 
 
-def test_a_rejected_hello_is_retried_slowly_and_a_welcome_forgives() -> None:
+def test_a_rejected_hello_is_retried_ever_more_slowly_and_a_welcome_forgives() -> None:
     link = new_link(jitter=1.0)
     link.handle(Start(), 0.0)
-    close, report = link.handle(Rejected("areas overlap"), 1.0)
-    assert close == Close(0.0)
-    assert isinstance(report, Report)
-    assert "areas overlap" in report.line
-    assert link.wake_at == 1.0 + LONGEST_S
-    link.handle(Tick(), 31.0)
-    link.handle(WELCOME, 31.0)
-    link.handle(Tick(), 40.0)
-    assert link.wake_at == pytest.approx(40.0 + FIRST_S)
+    now, pauses = 1.0, []
+    for _ in range(10):
+        close, report = link.handle(Rejected("the name is taken"), now)
+        assert close == Close(0.0)
+        assert isinstance(report, Report)
+        assert "the name is taken" in report.line
+        pauses.append(link.wake_at - now)
+        now = link.wake_at
+        assert kinds(link.handle(Tick(), now)) == [Open, Send]
+    assert pauses == pytest.approx([min(LONGEST_S, FIRST_S * 2**n) for n in range(10)])
+    link.handle(WELCOME, now)
+    link.handle(Tick(), now + 9.0)
+    assert link.wake_at == pytest.approx(now + 9.0 + FIRST_S)
+
+
+@pytest.mark.parametrize("until_s", [3.0, 10.0, 30.0])
+def test_a_name_that_is_free_again_is_taken_within_twice_the_time_it_was_not(
+    until_s: float,
+) -> None:
+    link = new_link(jitter=1.0)
+    link.handle(Start(), 0.0)
+    now = 0.0
+    while now < until_s:
+        link.handle(Rejected("another node named n1 is at work here"), now)
+        now = link.wake_at
+        link.handle(Tick(), now)
+    assert now <= 2 * until_s + FIRST_S
 
 
 def test_a_rejection_after_the_welcome_greets_again_soon() -> None:

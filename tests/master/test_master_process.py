@@ -8,9 +8,11 @@ import subprocess
 import psutil
 import pytest
 import zmq
+from msgspec.structs import replace
 
 from agent.client import Client
 from agent.wire import messages as m
+from agent.wire.codec import Decoder, encode
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from bench.processes import free_address
 from tests.master.rig import COMMAND, PATIENCE_MS
@@ -107,6 +109,39 @@ def test_tasks_cross_to_the_other_iads_master(start_master, join):
         ask(client, "b1/f5")
         node.serve()
         assert client.receive(PATIENCE_MS).status == "complete"
+
+
+def test_a_second_node_of_a_name_is_refused_and_the_operator_told_once(master, join, context):
+    master.stop()
+    master.config.write_text(master.config.read_text() + "[liveness]\nheartbeat_s = 60.0\n")
+    master.start()
+    node = join(master)
+    copy = context.socket(zmq.DEALER)
+    copy.connect(master.nodes)
+
+    def greet():
+        copy.send(encode(replace(node.hello, incarnation="boot-copy", history="its own")))
+        assert copy.poll(PATIENCE_MS)
+        return Decoder(m.MasterMessage).decode(copy.recv())[0]
+
+    for _ in range(2):
+        refused = greet()
+        assert isinstance(refused, m.Rejected)
+        assert "another node named n1 is at work here" in refused.message
+    with Client(master.public) as client:
+        ask(client, "b1")
+        node.serve()
+        assert client.receive(PATIENCE_MS).status == "complete"
+    node.send(m.Goodbye(node.hello.incarnation))
+    master.wait_until(lambda status: status.nodes[0].state == "left")
+    assert isinstance(greet(), m.Welcome)
+    code, said = master.stop()
+    assert code == 0
+    assert said == (
+        "sanderling-master iad1: two nodes are named n1: the one at 127.0.0.1 with history "
+        "'its own' was refused while the one at 127.0.0.1 with history 'history' is at work; if "
+        "one's configuration is a copy, give it another name\n"
+    )
 
 
 def test_the_answer_timeout_makes_the_answer_partial(master, join):

@@ -30,6 +30,7 @@ from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
     SendToNode,
+    TellOperator,
     Tick,
 )
 from agent.scheduling.task import TaskScheduler
@@ -187,6 +188,8 @@ class StoreAndForward(RuleBasedStateMachine):
         self.disk.kill_at = ""
         board = Board(lambda: self.now)
         board.performs(SendToNode, self.from_master)
+        # A history that was put aside, while the process before is still believed alive.
+        board.performs(TellOperator, lambda _: None)
         records: Any = FakeRecords(self.disk)
         state: Any = FakeState(self.disk)
         self.plane = EventPlane(board, "iad1", records, state, lambda: self.now)

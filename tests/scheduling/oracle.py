@@ -15,11 +15,12 @@ def hello(
     pods: int = 1,
     running: tuple[int, ...] = (),
     areas: tuple[str, ...] | None = None,
+    history: str | None = None,
 ) -> m.Hello:
     return m.Hello(
         node=node,
         incarnation=incarnation,
-        history="h" + node,
+        history=history or "h" + node,
         areas=areas or NODES[node],
         channels=("temperature",),
         pods=pods,

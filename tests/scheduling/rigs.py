@@ -12,6 +12,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     TaskArrived,
     TaskReturned,
+    TellOperator,
     WriteRecord,
 )
 from agent.scheduling.query import QueryScheduler
@@ -89,6 +90,7 @@ class TaskRig:
         self.dispatched: list[tuple[str, m.Subtask]] = []
         self.records = []
         self.replies = []
+        self.told = []
 
     def do(self, event, now):
         instructions = self.scheduler.handle(event, now)
@@ -96,6 +98,7 @@ class TaskRig:
         self.records += [i.record for i in instructions if isinstance(i, WriteRecord)]
         self.dispatched += sent_to(instructions, m.Subtask)
         self.replies += sent_to(instructions, object)
+        self.told += [i.line for i in instructions if isinstance(i, TellOperator)]
         self.scheduler.check_invariants()
 
     def join(self, node, now=0.0, sender=ANYONE, **options):

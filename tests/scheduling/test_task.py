@@ -10,6 +10,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     Tick,
 )
+from agent.scheduling.links import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello
@@ -168,6 +169,86 @@ def test_a_second_machine_under_the_same_name_displaces_the_first_for_good(rig):
     rig.do(Tick(), 9.0)
     rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 9.1)
     assert isinstance(rig.replies[-1][1], m.Subtask | m.Welcome)
+
+
+def test_a_copy_of_a_configuration_is_refused_while_the_node_is_heard(rig):
+    rig.do(NodeJoined("link-n1", hello("n1", "boot-n1"), address="10.0.0.5"), 0.0)
+    copy = NodeJoined("link-b", hello("n1", "boot-b", history="h\nb"), address="10.0.0.7")
+    rig.do(copy, 0.1)
+    assert rig.replies[-1] == (
+        "link-b",
+        m.Rejected(
+            "another node named n1 is at work here; is its configuration a copy? "
+            "Give this one another name"
+        ),
+    )
+    (line,) = rig.told
+    assert line == (
+        "two nodes are named n1: the one at 10.0.0.7 with history 'h\\nb' was refused while the "
+        "one at 10.0.0.5 with history 'hn1' is at work; if one's configuration is a copy, give it "
+        "another name"
+    )
+    # What the copy says besides is nobody's.
+    rig.do(NodeAlive("link-b", "boot-b"), 0.2)
+    assert rig.replies[-1] == ("link-b", m.HelloWanted())
+    rig.ask(1, ("b1/f4/r1",), now=0.3)
+    assert rig.dispatched[0][0] == "link-n1"
+    now = 0.5
+    while now < QUIET_S:
+        rig.do(NodeAlive("link-n1", "boot-n1"), now)
+        rig.do(copy, now)
+        assert isinstance(rig.replies[-1][1], m.Rejected)
+        now += 2.5
+    assert len(rig.told) == 1
+    rig.do(NodeAlive("link-n1", "boot-n1"), QUIET_S)
+    rig.do(copy, QUIET_S + 1.0)
+    assert len(rig.told) == 2
+
+
+def test_a_node_whose_card_was_replaced_joins_when_the_old_one_has_been_silent(rig):
+    rig.join("n1")
+    rig.do(NodeAlive("link-n1", "boot-n1"), 1.0)
+    replaced = NodeJoined("link-b", hello("n1", "boot-b", history="new card"))
+    rig.do(replaced, 3.99)
+    assert isinstance(rig.replies[-1][1], m.Rejected)
+    # Also before the tick that says so.
+    rig.do(replaced, 4.0)
+    assert isinstance(rig.replies[-1][1], m.Welcome)
+    # Whoever stood there before has to stay silent from now on.
+    rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 4.1)
+    assert isinstance(rig.replies[-1][1], m.Rejected)
+
+
+def test_a_node_that_stopped_may_come_back_with_another_history_at_once(rig):
+    rig.join("n1")
+    rig.do(NodeLeft("link-n1", "boot-n1"), 0.1)
+    rig.do(NodeJoined("link-b", hello("n1", "boot-b", history="new")), 0.2)
+    assert isinstance(rig.replies[-1][1], m.Welcome)
+
+
+@pytest.mark.parametrize(
+    ("link", "incarnation", "history"),
+    [
+        ("link-b", "boot-b", "hn1"),  # started again
+        ("link-b", "boot-n1", "hn1"),  # on a new link
+        ("link-n1", "boot-n1", "another"),  # its history was opened late, or put aside
+        ("link-b", "boot-n1", "another"),
+    ],
+)
+def test_the_same_node_joins_again_at_once(rig, link, incarnation, history):
+    rig.join("n1")
+    rig.do(NodeJoined(link, hello("n1", incarnation, history=history)), 0.1)
+    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert not rig.told
+
+
+def test_a_copied_card_is_told_to_the_operator_when_the_first_machine_comes_back(rig):
+    rig.join("n1")
+    rig.do(NodeJoined("link-b", hello("n1", "boot-b")), 0.1)
+    assert not rig.told
+    rig.do(NodeJoined("link-c", hello("n1", "boot-n1")), 0.2)
+    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert len(rig.told) == 1
 
 
 @pytest.mark.parametrize("message", ["alive", "result"])

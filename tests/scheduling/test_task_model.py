@@ -30,10 +30,12 @@ from agent.scheduling.events import (
     SubtaskReturned,
     TaskArrived,
     TaskCancelled,
+    TellOperator,
     Tick,
     WriteRecord,
 )
 from agent.scheduling.lifecycle import InvalidTransition
+from agent.scheduling.links import QUIET_S
 from agent.scheduling.task import TaskScheduler
 from agent.scheduling.task_entry import TaskEntry
 from agent.wire import messages as m
@@ -50,6 +52,7 @@ class ModelNode:
 
     def __init__(self):
         self.incarnation = 0
+        self.card = 0
         self.link = None
         self.pods = 1
         self.heard_s = 0.0
@@ -74,6 +77,9 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), policy=policy)
         self.nodes = {name: ModelNode() for name in NODES}
         self.link_count = 0
+        self.greeted = None
+        self.copies = 0
+        self.quiet = dict.fromkeys(NODES, 0.0)
         self.asked: dict[str, tuple[m.Task, float]] = {}
         self.answered: dict[str, m.TaskResult] = {}
         self.records = []
@@ -99,6 +105,8 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 self.records.append(instruction.record)
             elif isinstance(instruction.message, m.Subtask):
                 self.deliver(instruction.peer, instruction.message)
+            elif isinstance(instruction.message, m.Welcome):
+                self.greeted = instruction.peer
             elif isinstance(instruction.message, m.SetPods):
                 [name] = [k for k, n in self.nodes.items() if n.link == instruction.peer]
                 assert instruction.message.count == self.wanted[name]
@@ -138,6 +146,16 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
             if not ended and self.outcomes[number].get(name, "") is None:
                 self.outcomes[number][name] = outcome
 
+    def hello(self, name, running=()):
+        node = self.nodes[name]
+        return hello(
+            name, str(node.incarnation), node.pods, running, node.areas, history=f"card {node.card}"
+        )
+
+    def is_heard(self, name):
+        node = self.nodes[name]
+        return node.link is not None and self.now < node.heard_s + 3.0
+
     def relink(self, name):
         self.link_count += 1
         self.nodes[name].link = f"{name}-{self.link_count}"
@@ -152,9 +170,12 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         name=st.sampled_from(sorted(NODES)),
         pods=st.integers(1, 3),
         moved=st.sampled_from([None, None, None, ("b1/f5/r7",)]),
+        new_card=st.booleans(),
     )
-    def a_node_starts(self, name, pods, moved):
+    def a_node_starts(self, name, pods, moved, new_card):
         node = self.nodes[name]
+        if new_card and not self.is_heard(name):
+            node.card += 1
         node.incarnation += 1
         node.pods = pods
         node.running = {}
@@ -162,11 +183,8 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         if node.incarnation > 1 and moved != node.areas:
             self.settle(name, "node_down")
         node.areas = moved
-        self.do(
-            NodeJoined(
-                self.relink(name), hello(name, str(node.incarnation), pods, areas=node.areas)
-            )
-        )
+        self.do(NodeJoined(self.relink(name), self.hello(name)))
+        assert self.greeted == node.link
 
     @rule(name=st.sampled_from(sorted(NODES)), lost=st.booleans(), stranger=st.booleans())
     def a_link_is_cut(self, name, lost, stranger):
@@ -180,12 +198,32 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         if stranger and len(node.running) + len(node.strangers) < node.pods:
             node.strangers.add(10**9 + self.link_count)
         running = (*node.running, *node.strangers)
-        link = self.relink(name)
-        self.do(
-            NodeJoined(
-                link, hello(name, str(node.incarnation), node.pods, running, areas=node.areas)
-            )
-        )
+        self.do(NodeJoined(self.relink(name), self.hello(name, running)))
+        assert self.greeted == node.link
+
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def a_history_is_put_aside(self, name):
+        """The same process says so on its link."""
+        node = self.nodes[name]
+        if node.link is not None:
+            node.card += 1
+            node.heard_s = self.now
+            node.told, node.stubborn = None, False
+            self.do(NodeJoined(node.link, self.hello(name, (*node.running, *node.strangers))))
+            assert self.greeted == node.link
+
+    @rule(name=st.sampled_from(sorted(NODES)), again=st.booleans())
+    def a_copy_of_a_configuration_is_started(self, name, again):
+        """A second machine: nothing changes while the first is heard."""
+        if not self.is_heard(name):
+            return
+        self.copies += not again
+        said = hello(name, f"copy {self.copies}", 3, (), ("b9",), history="copy")
+        reply, *told = self.scheduler.handle(NodeJoined("copy", said), self.now)
+        assert isinstance(reply.message, m.Rejected)
+        assert [type(each) for each in told] == [TellOperator] * (self.now >= self.quiet[name])
+        if told:
+            self.quiet[name] = self.now + QUIET_S
 
     @precondition(lambda self: any(n.running for n in self.nodes.values()))
     @rule(data=st.data())
@@ -352,7 +390,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         self.policy = policy
         self.do(PolicyChanged(policy))
 
-    @rule(seconds=st.sampled_from([0.001, 0.05, 0.5, 1.0, 4.0, 40.0]))
+    @rule(seconds=st.sampled_from([0.001, 0.05, 0.5, 1.0, 4.0, 40.0, QUIET_S]))
     def time_passes(self, seconds):
         """Never past a due tick, as the shell's poll would not."""
         target = self.now + seconds
