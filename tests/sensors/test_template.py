@@ -1,43 +1,51 @@
-"""The driver that others are copied from is complete."""
+"""A copy of the template is a package that pip installs, with a test of its own. About 5 s."""
 
 from __future__ import annotations
 
-import csv
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-
 from sensors import _template
-from sensors.base import Driver, Options, SensorError
 
-FIXTURES = Path(_template.__file__).parent / "fixtures"
-with (FIXTURES / "golden.csv").open(newline="") as file:
-    GOLDEN = {row["file"]: row["processor_temperature"] for row in csv.DictReader(file)}
+CONFIG = """\
+[node]
+name = "n1"
+areas = ["b1"]
 
+[master]
+address = "tcp://127.0.0.1:5701"
 
-def open_template(**options: str) -> Driver:
-    return _template.open_driver(Options("cpu", options, FIXTURES))
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.glob("*.temp")))
-def test_a_fixture_reads_as_its_golden_row_says(name: str) -> None:
-    driver = open_template(zone=name)
-    try:
-        assert driver.read().values == (float(GOLDEN[name]),)
-    except SensorError as error:
-        assert str(error) == f"{FIXTURES / name} {GOLDEN[name]}"  # noqa: PT017 - a golden row may be either
-    assert [channel.name for channel in driver.channels] == ["processor_temperature"]
-    assert list(driver.preload()) == []
-    driver.close()
+[[sensor]]
+driver = "cpu"
+"""
 
 
-def test_a_zone_that_is_not_there_is_an_error_at_each_read() -> None:
-    driver = open_template(zone="none")
-    for _ in range(2):
-        with pytest.raises(SensorError, match="none: No such file or directory"):
-            driver.read()
+def run(folder: Path, *arguments: str | Path) -> str:
+    """What the command said; it must end with status 0. `folder/site` is where packages lie."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "site"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_a_wrong_option_is_one_line() -> None:
-    with pytest.raises(SensorError, match=r"^cpu: unknown option zoen; did you mean zone\?$"):
-        open_template(zoen="none")
+def test_a_copy_is_installed_found_and_passes_its_own_test(tmp_path: Path) -> None:
+    (tmp_path / "edge.toml").write_text(CONFIG)
+    shutil.copytree(
+        Path(_template.__file__).parent,
+        tmp_path / "acme_cpu",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    assert " passed" in run(tmp_path, "pytest", "-p", "no:cacheprovider", "acme_cpu")
+    offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+    run(tmp_path, "pip", "install", *offline, "--target", "site", "./acme_cpu")
+    assert run(tmp_path, "agent.edge.main", "--config", "edge.toml", "--check") == "edge.toml: ok\n"
