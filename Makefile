@@ -14,6 +14,7 @@ BIN := .venv/bin
 DONE := .venv/done
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
+COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
@@ -68,7 +69,7 @@ upgrade: ## Renew locks/ with the newest versions
 clean: ## Remove .venv, builds and caches; var/ stays
 	rm -rf .venv .venv-lock build dist *.egg-info
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -f _core/*.so _core/*.c
+	rm -f _core/*.so _core/*.c agent/edge/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Progress goes to stderr: what a command answers stays alone on stdout.
@@ -89,10 +90,10 @@ $(DONE)/dev: locks/dev.txt | $(DONE)/run
 	@$(PIP_INSTALL) --require-hashes -r locks/dev.txt | $(PIP_PROGRESS) >&2
 	@touch $@
 
-# Installing builds everything; where only sources of _core changed, only those are built again.
+# Installing builds everything; where only sources of modules changed, those are built again.
 NEEDS_INSTALL := pyproject.toml setup.py $(DONE)/run
 
-$(DONE)/core: $(CORE) $(NEEDS_INSTALL)
+$(DONE)/core: $(COMPILED) $(NEEDS_INSTALL)
 	@echo "Building _core; on a small Pi this takes minutes …" >&2
 	@tools/build_core.sh $(if $(filter $(NEEDS_INSTALL),$?),install,release)
 	@touch $@

@@ -1,7 +1,8 @@
-"""The extension modules of `_core` and their compiler flags; everything else is in pyproject.toml.
+"""The extension modules and their compiler flags; everything else is in pyproject.toml.
 
-SANDERLING_CORE_DEBUG=1 makes the debug build: bounds checks, CHECK() on raw pointers (check.h) and
-the undefined behaviour sanitizer. It goes to a directory of its own, as an importable package:
+SANDERLING_CORE_DEBUG=1 makes the debug build of `_core`: bounds checks, CHECK() on raw pointers
+(check.h) and the undefined behaviour sanitizer. It goes to a directory of its own, as an importable
+package:
 
     SANDERLING_CORE_DEBUG=1 python setup.py build_ext --build-lib build/debug \
         --build-temp build/debug-tmp
@@ -61,6 +62,12 @@ def sanitizer_links() -> bool:
 
 def extensions() -> list[Extension]:
     """One extension for each module, with the flags of the chosen build."""
+    clock = Extension("agent.edge.kernel_clock", ["agent/edge/kernel_clock.pyx"])
+    return core() if DEBUG else [*core(), clock]
+
+
+def core() -> list[Extension]:
+    """The extensions of `_core`."""
     sanitize = SANITIZE if DEBUG and sanitizer_links() else []
     return [
         Extension(

@@ -32,7 +32,7 @@ from bench.report import Result, report, result
 
 MEASURED_S = 20.0
 BARE = "import zmq, sqlite3, msgspec; print(flush=True); input()"
-# Start-up is over: imports, preload, first commit and heartbeats; it was given back, too.
+# Start-up is over: imports, preload, first commit and heartbeats.
 SETTLING_S = 15.0
 STARTS = 7
 

@@ -21,7 +21,6 @@ from agent.edge.sampling import Sampler
 from agent.edge.sensor import open_sensors
 from agent.edge.timebase import TimeBase
 from agent.edge.together import Together
-from agent.edge.working_set import shrink
 from agent.wire.edge_config import EdgeSensor
 from agent.wire.messages import Subtask, Window
 from bench.edge_rig import ROOT, environment, resident_kib
@@ -117,7 +116,6 @@ def main() -> None:
     """Run the week."""
     with tempfile.TemporaryDirectory() as folder:
         node = Node(folder)
-        shrink()
         node.run(WARM_UP_S)
         print(resident_kib("self"), flush=True)
         for day in range(1, 8):

@@ -4,21 +4,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from typing import Final
 
+from agent.edge import kernel_clock
+
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-TIMEX_BYTES: Final = 256  # struct timex has 208
-TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronised
 
 
 class Clocks:
     """The clocks of this machine; a test gives others."""
-
-    def __init__(self) -> None:
-        self._adjtimex = ctypes.CDLL(None).adjtimex
-        self._timex = ctypes.create_string_buffer(TIMEX_BYTES)
 
     def monotonic(self) -> float:
         """Seconds since some moment of this boot."""
@@ -29,11 +24,8 @@ class Clocks:
         return time.time()
 
     def synchronised(self) -> bool:
-        """Whether the kernel holds the wall clock for set from the network, whichever daemon did
-        it; setting it by hand ends that."""
-        # All zero, the request only reads.
-        ctypes.memset(self._timex, 0, TIMEX_BYTES)
-        return self._adjtimex(self._timex) not in (-1, TIME_ERROR)
+        """Whether the wall clock is set from the network, as far as the kernel knows."""
+        return kernel_clock.synchronised()
 
 
 def boot_id() -> str:

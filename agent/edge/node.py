@@ -35,7 +35,6 @@ from agent.edge.sampling import Sampler
 from agent.edge.sensor import Sensor, close_sensors
 from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
-from agent.edge.working_set import shrink
 from agent.process import StopSignal
 from agent.wire import codec, config, edge_config
 from agent.wire.base import LONGEST_TEXT
@@ -135,7 +134,6 @@ class EdgeNode:
             self._status,
             time.monotonic(),
         )
-        self._settled = False
 
     def preload(self) -> None:
         """Give empty streams the readings that their drivers have for them; HistoryError."""
@@ -190,9 +188,6 @@ class EdgeNode:
             self._forwarding.handle(outbox.Tick(), now)
         if (now := time.monotonic()) >= self._supervision.wake_at:
             self._supervision.turn(now)
-            if not self._settled:
-                self._settled = True
-                shrink()
             self._look_at_history()
 
     def _receive_all(self) -> None:
