@@ -51,10 +51,11 @@ class Supervision:
         status: Callable[[], str],
         now: float,
     ) -> None:
+        sensors = tuple(sensors)
+        self._sensors = tuple([counters.sensor for counters in sensors])
         self._reporter = reporter
         self._status = status
         self._said = ""
-        self._stuck: set[str] = set()
         self._systemd = _systemd()
         wanted_s = watchdog_s(dict(os.environ), os.getpid()) if self._systemd else None
         self._watchdog = Watchdog(sensors, wanted_s, now)
@@ -82,9 +83,9 @@ class Supervision:
                 priority=ERROR,
                 sensor=sensor,
             )
-        for sensor in self._stuck - stuck.keys():
-            self._reporter.recovered("stuck", f"sensor {sensor} is back", sensor=sensor)
-        self._stuck = set(stuck)
+        for sensor in self._sensors:
+            if sensor not in stuck:
+                self._reporter.recovered("stuck", f"sensor {sensor} is back", sensor=sensor)
         said = self._status()
         lines = [f"STATUS={said}"] if said != self._said else []
         self._said = said

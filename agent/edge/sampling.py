@@ -18,6 +18,7 @@ from agent.edge.report import Reporter
 from agent.edge.sensor import Sensor
 from sensors.base import Reading, SensorError
 from sensors.quality.channel import SensorQuality
+from sensors.quality.episodes import READINGS
 from sensors.quality.flags import NO_RESPONSE
 
 OLDEST_MS: Final = (1 << 32) - 1
@@ -68,9 +69,9 @@ class Sampler:
     """Reads one sensor on schedule and appends to its stream, until it is stopped.
 
     A reading that fails, or is none, is stored as missing values with the flags that say why: a
-    hole that can be seen, not a repeat of the last value. No error ends the sampling; each is
-    reported, rate-limited. `colocated` adds the flags that other channels of the node give reason
-    for.
+    hole that can be seen, not a repeat of the last value. No error ends the sampling. READINGS on
+    end that fail are reported, rate-limited; fewer are everyday life. `colocated` adds the flags
+    that other channels of the node give reason for.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Sampler:
         self._quality = SensorQuality(sensor.driver.channels, limits)
         self._missing = (NAN,) * len(self._names)
         self._why = ""  # there was no reading, the last time that there was none
+        self._failures = 0  # on end
         self._restarts = 0  # of the driver's helper process
         self._restart_told = False  # since the last reading
         self.counters = SensorCounters(
@@ -185,6 +187,7 @@ class Sampler:
             self._failed(f"{type(error).__name__}: {error}")
             return Reading(self._missing), NO_RESPONSE
         self._restart_told = False
+        self._failures = 0
         name = self._sensor.name
         self._reporter.recovered("sensor", f"{name}: reads again", sensor=name)
         return reading, 0
@@ -209,7 +212,9 @@ class Sampler:
 
     def _failed(self, why: str) -> None:
         self._why = why
-        self._complain("sensor", f"no reading: {why}")
+        self._failures += 1
+        if self._failures >= READINGS:
+            self._complain("sensor", f"no reading: {why}")
 
     def _complain(self, kind: str, line: str) -> None:
         name = self._sensor.name

@@ -1,4 +1,4 @@
-"""What is written, and what is left out: counted over months of virtual time. About 10 s."""
+"""What is written, and what is left out: counted over months of virtual time. About 20 s."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from agent.edge.report import (
     SETTLED_S,
     WARNING,
     Reporter,
+    cause_of,
 )
 
 DAY_S = 86_400
@@ -130,18 +131,93 @@ def test_after_a_while_without_complaints_the_next_is_news():
     assert log.times == [repaired + SETTLED_S, repaired + SETTLED_S + QUIET_S]
 
 
-def test_a_log_that_says_recovered_is_wrong_for_hours_at_most():
+def test_a_failure_after_a_recovery_is_told_at_once_whatever_was_before():
     log = Log()
     for second in range(0, 20 * DAY_S, 60):
         log.now = second
         log.reporter.complain("sensor", "a: no reading")
     log.reporter.recovered("sensor", "a: reads again")
-    repaired = log.now
-    while log.now < repaired + DAY_S:
-        log.now += 1
-        log.reporter.complain("sensor", "a: no reading")
-    [failing] = [at for at, line in log.lines if at > repaired and "no reading" in line][:1]
-    assert failing <= repaired + SETTLED_S
+    log.now += 1
+    log.reporter.complain("sensor", "a: no reading")
+    assert [at for at, _ in log.lines[-2:]] == [log.now - 1, log.now]
+    assert "a: no reading" in log.lines[-1][1]
+
+
+def test_what_comes_and_goes_is_over_when_it_stays_away():
+    log = Log()
+    over = []
+    for _ in range(6):
+        log.reporter.complain("sensor", "a: no reading", sensor="a")
+        gone = log.now
+        while "reads again" not in log.lines[-1][1]:
+            log.reporter.recovered("sensor", "a: reads again", sensor="a")
+            log.now += 1
+        over.append(log.times[-1] - gone)
+    assert over == [0, 60, 120, 240, 480, 960]
+    log.now += SETTLED_S
+    log.reporter.complain("sensor", "a: no reading", sensor="a")
+    log.reporter.recovered("sensor", "a: reads again", sensor="a")
+    assert "reads again" in log.lines[-1][1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["complain", "recovered"]),
+            st.sampled_from(["port is not there", "not UTF-8: '7'", "3 of 5 bytes"]),
+            st.floats(0, 2 * DAY_S) | st.floats(0, 100),
+        ),
+        max_size=60,
+    )
+)
+def test_the_last_word_is_never_that_it_is_well_while_it_is_not(steps):
+    log = Log()
+    for act, cause, pause in steps:
+        log.now += pause
+        if act == "complain":
+            log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a")
+            assert "no reading" in log.lines[-1][1]
+        else:
+            log.reporter.recovered("sensor", "a: reads again", sensor="a")
+
+
+def test_another_cause_is_news():
+    log = Log()
+    for second in range(100):
+        log.now = second
+        cause = "no line since the last read" if second < 50 else "port is not there"
+        log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a")
+    assert [(at, line.split(": ")[-1]) for at, line in log.lines] == [
+        (0, "no line since the last read\n"),
+        (50, "port is not there\n"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("a: 31.5 s old", "a: . s old"),
+        (r"not UTF-8: '21.\xff' here", "not UTF-:  here"),
+        ("it isn't there", "it isnt there"),
+        ('file "a\'b" of `x`', "file  of "),
+    ],
+)
+def test_a_cause_has_neither_numbers_nor_quotes(line, cause):
+    assert cause_of(line) == cause
+
+
+def test_a_driver_that_says_something_else_each_time_fills_no_disk():
+    log = Log()
+    rng = random.Random(7)
+    for second in range(0, MONTH_S, 10):
+        log.now = second
+        text = "".join(rng.choices("abcdef", k=8))
+        log.reporter.complain("sensor", f"a: no reading: {text}", sensor="a")
+    assert log.bytes < 10_000
+    for _ in range(10_000):
+        log.reporter.complain("sensor", f"a: {rng.random()} 'x{rng.random()}'", sensor="a")
+    assert len(log.reporter._kinds) == 1
 
 
 STEPS = st.lists(

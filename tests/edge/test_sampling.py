@@ -241,15 +241,29 @@ def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path:
         (Reading((1.0, 2.0), 2**63), "no reading: 9223372036854775808 is no time at which"),
     ],
 )
-def test_a_failed_reading_is_a_hole_and_a_line(failure: Any, told: str, tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)), failure, Reading((3.0, 4.0)))
+def test_a_failed_reading_is_a_hole_and_three_are_a_line(
+    failure: Any, told: str, tmp_path: Path
+) -> None:
+    good = Reading((1.0, 2.0))
+    steps = [failure, good, failure, failure, good, failure, failure, failure, good]
+    bench = Bench(tmp_path / "h.sqlite", *steps)
     bench.run()
-    values = [values for _, values, _ in bench.stored()]
-    assert [values[0], values[2]] == [[1.0, 2.0], [3.0, 4.0]]
-    assert all(math.isnan(value) for value in values[1])
+    assert [math.isnan(values[0]) for _, values, _ in bench.stored()] == [
+        step is not good for step in steps
+    ]
     failed, again = bench.lines
     assert failed.startswith(f"sanderling-edge n1: probe: {told}")
     assert again == "sanderling-edge n1: probe: reads again\n"
+
+
+def test_a_dead_sensor_is_the_last_word_though_it_was_flaky_before(tmp_path: Path) -> None:
+    good, bad = Reading((1.0, 2.0)), SensorError("checksum 3 of 4")
+    bench = Bench(tmp_path / "h.sqlite", *[*[bad] * 4, good] * 50, *[SensorError("no port")] * 3)
+    bench.run()
+    assert "probe: reads again" in "".join(bench.lines)
+    assert bench.lines[-1] == "sanderling-edge n1: probe: no reading: no port\n"
+    assert len(bench.lines) < 12
+    bench.history.close()
 
 
 def test_numbers_of_other_kinds_are_stored_as_numbers(tmp_path: Path) -> None:
@@ -300,7 +314,7 @@ def test_a_helper_that_is_started_again_is_reported_and_an_event_until_it_reads(
         ("probe", "", f"{again} restart 1 since the agent's start: it spins"),
         ("probe", "", f"{again} restart 4 since the agent's start: it spins"),
     ]
-    assert sum(again in line for line in bench.lines) == 1  # the others within a minute
+    assert sum(again in line for line in bench.lines) == 2  # for each cause, within a minute
     at = [h.moment.monotonic_ms for h in bench.happenings if h.kind == "helper_restarted"]
     assert at == [54_000, 64_000]
 
