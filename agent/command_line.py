@@ -6,8 +6,7 @@ Whatever cannot be used is one line on standard error that begins with ``error:`
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from getopt import GetoptError, gnu_getopt  # a sixth of the memory that argparse takes
+from collections.abc import Iterable
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from agent.wire.config import ConfigError, load
@@ -16,6 +15,7 @@ C = TypeVar("C")
 
 FAILED: Final = 1  # exit status: the agent could not start, for now
 UNUSABLE: Final = 2  # exit status: somebody has to change the command line or the configuration
+FLAGS: Final = ("--check", "--exit-on-stdin-eof", "--help")
 USAGE: Final = "--config FILE [--check] [--exit-on-stdin-eof]"
 HELP: Final = """
   --config FILE         TOML file; relative paths in it are taken from its folder
@@ -38,24 +38,33 @@ def fail(line: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def options(program: str, arguments: Sequence[str]) -> Options:
+def options(program: str, arguments: Iterable[str]) -> Options:
     """Parse `arguments`; ends the process for ``--help``, and for what is wrong."""
+    # By hand: argparse would take 1.2 MiB of an edge node's memory, getopt a quarter of one.
     usage = f"usage: {program} {USAGE}"
-    try:
-        given, surplus = gnu_getopt(
-            list(arguments), "", ["config=", "check", "exit-on-stdin-eof", "help"]
-        )
-    except GetoptError as error:
-        fail(f"{error}; {usage}", UNUSABLE)
-    found = dict(given)
-    if "--help" in found:
+    config = None
+    flags = set()
+    left = iter(arguments)
+    for argument in left:
+        name, equals, value = argument.partition("=")
+        if name == "--config":
+            config = value if equals else next(left, None)
+            if config is None:
+                fail(f"option --config requires argument; {usage}", UNUSABLE)
+        elif name in FLAGS:
+            if equals:
+                fail(f"option {name} must not have an argument; {usage}", UNUSABLE)
+            flags.add(name)
+        elif name.startswith("-"):
+            fail(f"option {name} not recognized; {usage}", UNUSABLE)
+        else:
+            fail(f"{argument} is too much; {usage}", UNUSABLE)
+    if "--help" in flags:
         sys.stdout.write(f"{usage}\n{HELP}")
         sys.exit(0)
-    if surplus:
-        fail(f"{surplus[0]} is too much; {usage}", UNUSABLE)
-    if "--config" not in found:
+    if config is None:
         fail(f"--config is missing; {usage}", UNUSABLE)
-    return Options(found["--config"], "--check" in found, "--exit-on-stdin-eof" in found)
+    return Options(config, "--check" in flags, "--exit-on-stdin-eof" in flags)
 
 
 def configuration(path: str, kind: type[C]) -> C:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 from types import TracebackType
@@ -62,5 +61,7 @@ class StopSignal:
 def allow_all_files() -> None:
     """Have as many open files as the system lets this process have: with the usual 1,024, so many
     connections that never speak would keep everybody else out, from all sockets."""
+    import resource  # an edge node has no use for it
+
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import tempfile
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sensors import replay
 from sensors.base import Driver, Reading, SensorError
 from sensors.registry import open_driver
+from sensors.replay.inflated import Inflated
 
 DATA = Path(replay.DATA)
 FIXTURES = DATA.parent / "fixtures"
@@ -154,6 +158,23 @@ def test_a_truncated_gzip_file_is_one_line(folder: Path) -> None:
         (folder / "cut.csv.gz").write_bytes(whole[:length])
         with pytest.raises(SensorError, match=r"cut\.csv\.gz: "):
             open_replay(folder, file="cut.csv.gz")
+
+
+@given(st.lists(st.binary(max_size=20_000), min_size=1, max_size=3), st.integers(0, 9))
+@settings(max_examples=50)
+def test_a_gzip_file_is_inflated(members: list[bytes], zeros: int) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".gz") as file:
+        file.write(b"".join([gzip.compress(each * 3) for each in members]) + bytes(zeros))
+        file.flush()
+        with Inflated(file.name) as inflated:
+            assert inflated.read() == b"".join([each * 3 for each in members])
+
+
+def test_quoted_fields_and_line_ends_are_those_of_csv(tmp_path: Path) -> None:
+    lines = 'timestamp,"room","temperature"\r\n"2013-08-23 23:04:00","a,\r\n""b""","20.5"\r\n'
+    (tmp_path / "quoted.csv.gz").write_bytes(gzip.compress(lines.encode()))
+    driver = open_replay(tmp_path, file="quoted.csv.gz", room='a,\r\n"b"')
+    assert driver.read() == Reading((20.5,), START_MS)
 
 
 def test_a_file_that_goes_while_it_is_read_names_itself_alone(folder: Path) -> None:
