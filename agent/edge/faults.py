@@ -1,4 +1,4 @@
-"""A sensor's faults as events: one when it begins, one when it is over; its helper's restarts."""
+"""A sensor's faults as events: when one begins, gets another kind and is over; helper restarts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 from agent.edge.groups import Sample
 from agent.edge.node_time import Moment
 from agent.edge.sensor import StoredChannel
-from sensors.quality.episodes import Began, Episodes
-from sensors.quality.flags import GOOD, names
+from sensors.quality.episodes import LASTING, Began, Ended, Episodes
+from sensors.quality.flags import CHECKSUM, GOOD, NO_RESPONSE, names
 
 BEGAN: Final = "fault_began"
+CHANGED: Final = "fault_changed"
 ENDED: Final = "fault_ended"
 RESTARTED: Final = "helper_restarted"
 
@@ -37,35 +38,68 @@ class Faults:
         raised: Callable[[Happening], object],
     ) -> None:
         self._sensor = sensor
-        self._channels = channels
         self._raised = raised
-        self._episodes = [Episodes() for _ in channels]
+        self._channels = tuple([_Channel(channel) for channel in channels])
 
     @property
     def open(self) -> tuple[bool, ...]:
         """Whether a fault is there, by channel."""
-        return tuple([episodes.fault is not None for episodes in self._episodes])
+        return tuple([channel.episodes.fault is not None for channel in self._channels])
 
-    def follow(self, moment: Moment, sample: Sample) -> None:
-        """Take in the next reading."""
+    def follow(self, moment: Moment, sample: Sample, why: str) -> None:
+        """Take in the next reading; `why` is the driver's sentence where it gave none, else ""."""
         now_s = moment.monotonic_ms / 1000
-        for i, episodes in enumerate(self._episodes):
+        for i, channel in enumerate(self._channels):
             flags = sample.quality[i] if sample.quality else GOOD
-            change = episodes.update(now_s, flags)
-            if change is None:
-                continue
-            channel = self._channels[i]
-            kinds = ", ".join(names(change.flags))
-            if isinstance(change, Began):
-                at_s, kind = change.began_s, BEGAN
-                value = sample.values[i]
-                text = f"{kinds}: {value:g} {channel.unit}" if value == value else kinds
-            else:
+            change = channel.episodes.update(now_s, flags)
+            grown = channel.grown(now_s, flags, change)
+            if isinstance(change, Ended):
                 at_s, kind = change.ended_s, ENDED
+                kinds = ", ".join(names(change.flags))
                 text = f"{kinds}: over after {change.ended_s - change.began_s:.0f} s"
+            elif change is not None or grown:
+                at_s, kind = (now_s, CHANGED) if change is None else (change.began_s, BEGAN)
+                text = ", ".join(names(grown if change is None else change.flags))
+                value = sample.values[i]
+                if value == value:
+                    text += f": {value:g} {channel.unit}"
+                elif why:
+                    text += f": {why}"
+            else:
+                continue
             time_ms = moment.time_ms - round((now_s - at_s) * 1000)
             self._raised(Happening(kind, moment, time_ms, self._sensor, channel.name, text))
 
     def restarted(self, moment: Moment, text: str) -> None:
         """The driver's helper process was started again before `moment`."""
         self._raised(Happening(RESTARTED, moment, moment.time_ms, self._sensor, "", text))
+
+
+class _Channel:
+    """One channel's fault, and which of its kinds were told."""
+
+    __slots__ = ("_lasting", "_told", "episodes", "name", "unit")
+
+    def __init__(self, channel: StoredChannel) -> None:
+        self.name = channel.name
+        self.unit = channel.unit
+        self.episodes = Episodes()
+        # Each for itself: one reading that is missing makes a spike no worse.
+        self._lasting = tuple([(flag, Episodes()) for flag in (NO_RESPONSE, CHECKSUM)])
+        self._told = GOOD
+
+    def grown(self, now_s: float, flags: int, change: Began | Ended | None) -> int:
+        """The kinds that a fault, there since before this reading, has from now on."""
+        new = flags & ~LASTING
+        for flag, episodes in self._lasting:
+            if isinstance(episodes.update(now_s, flags & flag), Began):
+                new |= flag
+        if isinstance(change, Began):
+            # What was missing before a spike is no part of it, unless it lasted.
+            self._told = change.flags & ~LASTING or change.flags
+            return GOOD
+        if self.episodes.fault is None:
+            return GOOD
+        new &= ~self._told
+        self._told |= new
+        return new

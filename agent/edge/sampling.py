@@ -148,7 +148,7 @@ class Sampler:
             self._reporter.complain("history", str(error))
         except Exception as error:  # noqa: BLE001 - this agent's mistake must not end it either
             self._reporter.complain("history", f"not stored: {type(error).__name__}: {error}")
-        self._faults.follow(moment, sample)
+        self._faults.follow(moment, sample, self._why if flag else "")
         self.counters.ends(sample.quality, sample.age_ms, self._time.monotonic())
 
     def _sample(
