@@ -82,8 +82,8 @@ def merge_series(a: Series, b: Series) -> Series:
             parts += column.numbers() if column else array("f", [math.nan]) * len(part.time_ms)
         values[channel] = Float32Column.of(ordered(parts))
     source = None
-    if a.source_time_ms and b.source_time_ms:
-        source = Int64Column.of(ordered(a.source_time_ms.numbers() + b.source_time_ms.numbers()))
+    if a.source_time_ms or b.source_time_ms:
+        source = Int64Column.of(ordered(_sources(a) + _sources(b)))
     quality = {}
     for channel in dict.fromkeys([*a.quality, *b.quality]):
         flags = _flags(a, channel) + _flags(b, channel)
@@ -92,6 +92,11 @@ def merge_series(a: Series, b: Series) -> Series:
     if a.age_ms or b.age_ms:
         ages = UInt32Column.of(ordered(_ages(a) + _ages(b)))
     return Series(Int64Column.of(ordered(times)), values, source, quality, ages)
+
+
+def _sources(series: Series) -> array[int]:
+    # A reading that was no replay was first recorded when it was taken.
+    return (series.source_time_ms or series.time_ms).numbers()
 
 
 def _flags(series: Series, channel: str) -> bytes:

@@ -106,7 +106,8 @@ class Slo(Part, frozen=True):
 class Series(Part, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
-    `source_time_ms` is there when the readings are a replay: when they were first recorded.
+    `source_time_ms` is there when some readings are a replay: when they were first recorded; of the
+    others it is their own time.
     `quality` has the flags (`agent.wire.quality`) of the channels that have any; a channel without
     a column is all good. `age_ms` is how long before its time each reading was measured; without
     the column all were measured at their times.

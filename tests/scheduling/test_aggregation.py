@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.scheduling.aggregation import (
     merge_aggregates,
@@ -59,6 +60,17 @@ def test_a_channel_that_one_source_lacks_is_missing_there(a, b):
     assert len(x) == len(y) == len(a) + len(b)
     assert sum(not math.isnan(v) for v in x) == len(a)
     assert all(math.isnan(p) != math.isnan(q) for p, q in zip(x, y, strict=True))
+
+
+@given(rows, rows)
+def test_what_is_no_replay_was_first_recorded_when_it_was_taken(a, b):
+    recorded = replace(series(a), source_time_ms=Int64Column.of([t - 1000 for t, _ in a]))
+    expected = [t - 1000 for t, _ in a] + [t for t, _ in b]
+    for merged in (merge_series(recorded, series(b)), merge_series(series(b), recorded)):
+        assert sorted(merged.source_time_ms.numbers()) == sorted(expected)
+        pairs = zip(merged.time_ms.numbers(), merged.source_time_ms.numbers(), strict=True)
+        assert {t - source for t, source in pairs} == {0, 1000}
+    assert merge_series(series(a), series(b)).source_time_ms is None
 
 
 @given(rows, rows)
