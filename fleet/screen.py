@@ -17,8 +17,17 @@ from agent.wire.operator import IadStatus
 from agent.wire.records import TaskRecord
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_ms, format_slo
+from sensors.quality.limits import quantity_of
 
-UNITS: Final = {"temperature": "°C", "humidity": "%", "co2": "ppm", "light": "lx"}
+UNITS: Final = {
+    "temperature": "°C",
+    "humidity": "%",
+    "co2": "ppm",
+    "light": "lx",
+    "pressure": "hPa",
+}
+# Channels side by side in one table.
+MOST_ABREAST: Final = 2
 GAPS: Final = {
     "no_node": "no edge node covers it",
     "node_down": "its edge node is down",
@@ -39,6 +48,8 @@ STYLES: Final = {
 ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
 # Output that goes to no terminal is not squeezed into the width of one.
 FILE_WIDTH: Final = 200
+# Wider than any table: to see how wide one would like to be.
+BOUNDLESS: Final = 100_000
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -82,23 +93,48 @@ def show_table(screen: Console, table: Table) -> None:
 
 
 def show_readings(screen: Console, answer: Answer) -> None:
-    """A row per area: how many readings, from when to when, and each channel in its unit; then
-    what is wrong with values."""
+    """How many readings of each area, from when to when, and each channel in its unit; then what is
+    wrong with values. A row per area where all of it fits, else a line per channel: no number and
+    no name is ever cut off."""
     areas = summarize(answer)
     if not areas:
         return
     channels = channels_of(areas)
     with_last = any(result.series is not None for result in answer.results)
     names = ["min", "mean", "max", "last"] if with_last else ["min", "mean", "max"]
+    legend = _legend(channels, areas)
+    if told_by_units(channels):
+        table = _area_table(areas, channels, names)
+        unbounded = screen.options.update(width=BOUNDLESS)
+        if screen.measure(table, options=unbounded).maximum <= screen.width:
+            show_table(screen, table)
+            known = ", ".join(f"{unit_of(channel)} {channel}" for channel in channels)
+            oldest = max(areas, key=lambda area: area.age_ms)
+            if oldest.age_ms:
+                known += f"; age up to {format_ms(oldest.age_ms)} ({oldest.area})"
+            line(screen, f"{known}; {legend}" if legend else known, style="dim")
+            _show_flagged(screen, areas)
+            return
+    for text in _channel_lines(areas, names, screen.width):
+        line(screen, text)
+    if legend:
+        line(screen, legend, style="dim")
+
+
+def _area_table(
+    areas: Sequence[AreaSummary], channels: Sequence[str], names: Sequence[str]
+) -> Table:
+    """A row per area, the channels side by side."""
     table = plain_table("area", "n", "from", "to")
-    # Of a series the words say more than these two.
-    counts = {channel: [] if with_last else _counts_in(areas, channel) for channel in channels}
+    # Of a series the words below the table say more than these two.
+    counts = {
+        channel: [] if "last" in names else _counts_in(areas, channel) for channel in channels
+    }
     # As narrow as it goes: two channels of a series fit 80 columns.
     table.padding = (0, 1, 0, 0)
     for channel in channels:
         for name in names:
-            unit = UNITS.get(channel, channel)
-            table.add_column(f"{name}\n{unit}", justify="right", no_wrap=True)
+            table.add_column(f"{name}\n{unit_of(channel)}", justify="right", no_wrap=True)
         for name in counts[channel]:
             table.add_column(name, justify="right", no_wrap=True)
     today = datetime.now().astimezone()
@@ -113,12 +149,66 @@ def show_readings(screen: Console, answer: Answer) -> None:
                 cells += _numbers(summary, names)
                 cells += [str(getattr(summary, name)) for name in counts[channel]]
         table.add_row(*cells)
-    show_table(screen, table)
-    line(screen, _legend(channels, areas), style="dim")
+    return table
+
+
+def _channel_lines(
+    areas: Sequence[AreaSummary], names: Sequence[str], width: int
+) -> Iterable[Text]:
+    """A line per area and one per channel, by name: nodes give them in no order. What is wrong goes
+    below a channel where it does not fit beside it."""
+    rows = [
+        [name, str(summary.n), *_numbers(summary, names)]
+        for area in areas
+        for name, summary in sorted(area.channels.items())
+    ]
+    header = ["channel", "n", *names]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+
+    def aligned(cells: Sequence[str]) -> str:
+        name, *numbers = cells
+        right = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        return f"  {name:<{widths[0]}}  {' '.join(right)}"
+
+    yield Text(aligned(header), "bold")
+    today = datetime.now().astimezone()
+    left = iter(rows)
+    for area in areas:
+        yield Text(f"{area.area}: {_clock(area.first_ms, today)} to {_clock(area.last_ms, today)}")
+        for name, summary in sorted(area.channels.items()):
+            drawn = Text(f"{aligned(next(left))} {unit_of(name)}".rstrip())
+            if notes := notes_on(summary):
+                fits = len(drawn) + 2 + len(notes) <= width
+                drawn.append("  " if fits else "\n      ")
+                drawn.append(notes, style="yellow")
+            yield drawn
+
+
+def notes_on(summary: ChannelSummary) -> str:
+    """What there is to say about a channel beside its numbers; empty if all is well."""
+    notes = [flagged(summary)]
+    if summary.age_ms:
+        notes.append(f"age up to {format_ms(summary.age_ms)}")
+    return "; ".join(note for note in notes if note)
+
+
+def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
     for area in areas:
         for channel, summary in area.channels.items():
             if summary.flags:
                 line(screen, f"flagged {area.area} {channel}: {flagged(summary)}", style="yellow")
+
+
+def unit_of(channel: str) -> str:
+    """The unit of a channel, by what its name says; empty where that is nothing. Raw values are in
+    whatever their sensor gives."""
+    return "" if channel.endswith("_raw") else UNITS.get(quantity_of(channel), "")
+
+
+def told_by_units(channels: Sequence[str]) -> bool:
+    """Whether these are so few and different that their units tell them apart."""
+    units = {unit_of(channel) for channel in channels}
+    return "" not in units and len(units) == len(channels) <= MOST_ABREAST
 
 
 def _counts_in(areas: Iterable[AreaSummary], channel: str) -> list[str]:
@@ -154,16 +244,21 @@ def _clock(milliseconds: int, today: datetime) -> str:
     return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
 
 
-def _legend(channels: Iterable[str], areas: Sequence[AreaSummary]) -> str:
-    notes = [", ".join(f"{UNITS[c]} {c}" for c in channels if c in UNITS)]
-    oldest = max(areas, key=lambda area: area.age_ms)
-    if oldest.age_ms:
-        notes.append(f"age up to {format_ms(oldest.age_ms)} ({oldest.area})")
-    sources = [area.source_ms for area in areas if area.source_ms is not None]
-    if sources:
-        recorded = datetime.fromtimestamp(min(first for first, _ in sources) / 1e3).astimezone()
-        notes.append(f"replayed now from a recording of {recorded:%Y-%m-%d}")
-    return "; ".join(note for note in notes if note)
+def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
+    """When what is replayed was recorded, and which channels are, unless all; empty if none is."""
+    sources = [
+        (name, summary.source_ms)
+        for area in areas
+        for name, summary in area.channels.items()
+        if summary.source_ms is not None
+    ]
+    if not sources:
+        return ""
+    replayed = {name for name, _ in sources}
+    which = [name for name in channels if name in replayed]
+    recorded = datetime.fromtimestamp(min(first for _, first in sources) / 1e3).astimezone()
+    text = f"replayed now from a recording of {recorded:%Y-%m-%d}"
+    return text if len(which) == len(channels) else f"{', '.join(which)} {text}"
 
 
 # --- how an answer came about -------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable
+from itertools import compress, zip_longest
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,8 +18,12 @@ from agent.wire.quality import counts, names
 class ChannelSummary(Struct, frozen=True):
     """One channel of one area: numbers of what is not bad, NaN where that is nothing, and how many
     values are bad and suspect. A series tells more: the `last` of these numbers, how many values
-    have each of the `flags`, and the flags of the channel's latest value, bad or not."""
+    have each of the `flags`, the flags of the channel's latest value, bad or not, the highest age
+    of one, and when the first that is a replay was recorded.
 
+    `n` are the values, good or not; the other readings of the area are another sensor's."""
+
+    n: int
     min: float = math.nan
     mean: float = math.nan
     max: float = math.nan
@@ -26,18 +32,19 @@ class ChannelSummary(Struct, frozen=True):
     suspect: int = 0
     flags: dict[str, int] = {}
     last_flags: tuple[str, ...] = ()
+    age_ms: int = 0
+    source_ms: int | None = None
 
 
 class AreaSummary(Struct, frozen=True):
     """Readings of one area: how many, when the first and the last (milliseconds since 1970 UTC),
-    the highest age of one, and when the same were recorded first, if they are a replay."""
+    and the highest age of one."""
 
     area: str
     n: int
     first_ms: int
     last_ms: int
     channels: dict[str, ChannelSummary]
-    source_ms: tuple[int, int] | None = None
     age_ms: int = 0
 
 
@@ -63,16 +70,9 @@ def _of_series(area: str, series: Series) -> AreaSummary:
     times = series.time_ms.numbers()
     if not times:
         return AreaSummary(area, 0, 0, 0, {})
-    source = series.source_time_ms.numbers() if series.source_time_ms else None
-    return AreaSummary(
-        area,
-        len(times),
-        times[0],
-        times[-1],
-        {name: _of_column(name, series) for name in series.values},
-        (source[0], source[-1]) if source else None,
-        max(series.age_ms.numbers()) if series.age_ms else 0,
-    )
+    channels = {name: _of_column(name, series) for name in series.values}
+    oldest_ms = max(series.age_ms.numbers()) if series.age_ms else 0
+    return AreaSummary(area, len(times), times[0], times[-1], channels, oldest_ms)
 
 
 def _of_column(name: str, series: Series) -> ChannelSummary:
@@ -84,15 +84,38 @@ def _of_column(name: str, series: Series) -> ChannelSummary:
     latest = len(flags.rstrip(b"\0")) - 1
     is_last = latest >= 0 and all(value != value for value in values[latest + 1 :])
     summary = ChannelSummary(
+        len(there) + bad,
         bad=bad,
         suspect=suspect,
         flags=Counter(word for byte in flags if byte for word in names(byte)),
         last_flags=names(flags[latest]) if is_last else (),
+        age_ms=_oldest_ms(series, values, flags),
+        source_ms=_source_ms(series, values, flags),
     )
     if not there:
         return summary
     mean = math.fsum(there) / len(there)
     return replace(summary, min=min(there), mean=mean, max=max(there), last=there[-1])
+
+
+def _oldest_ms(series: Series, values: array[float], flags: bytes) -> int:
+    if series.age_ms is None:
+        return 0
+    return max(compress(series.age_ms.numbers(), _own(values, flags)), default=0)
+
+
+def _source_ms(series: Series, values: array[float], flags: bytes) -> int | None:
+    """When the first value that is a replay was recorded: what is none has its own time there."""
+    if series.source_time_ms is None:
+        return None
+    pairs = zip(series.time_ms.numbers(), series.source_time_ms.numbers(), strict=True)
+    own = compress(pairs, _own(values, flags))
+    return next((source_ms for time_ms, source_ms in own if source_ms != time_ms), None)
+
+
+def _own(values: array[float], flags: bytes) -> Iterable[bool]:
+    """Which readings have a value of the channel, good or not."""
+    return (value == value or flag > 0 for value, flag in zip_longest(values, flags, fillvalue=0))
 
 
 def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
@@ -107,4 +130,6 @@ def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
 
 def _of_channel(channel: ChannelAggregate) -> ChannelSummary:
     low, mean, high = channel.extent or (math.nan, math.nan, math.nan)
-    return ChannelSummary(low, mean, high, bad=channel.bad, suspect=channel.suspect)
+    return ChannelSummary(
+        channel.count + channel.bad, low, mean, high, bad=channel.bad, suspect=channel.suspect
+    )

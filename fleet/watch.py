@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Final
@@ -17,7 +18,7 @@ from agent.wire.base import Form
 from agent.wire.messages import Slo
 from agent.wire.standing import Round, Style
 from fleet import exits, replies, screen
-from fleet.summary import AreaSummary, channels_of, summarize
+from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_duration, format_ms, format_slo
 
 # Wide enough for a number of six digits, a date, "partial" and a time in seconds.
@@ -146,8 +147,8 @@ def _headline(rounds: Rounds, options: Options) -> str:
 
 
 def round_lines(each: Round, now_s: float) -> list[Text]:
-    """A round in a line, its areas in a line each, and what is missing. It came at `now_s` on the
-    wall clock."""
+    """A round in a line, its areas below it, and what is missing. It came at `now_s` on the wall
+    clock."""
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
@@ -171,21 +172,33 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     summaries = summarize(answer)
     channels = channels_of(summaries)
     width = max((len(area.area) for area in summaries), default=0)
-    lines += [_area_line(area, channels, width) for area in summaries]
+    lines += [text for area in summaries for text in _area_lines(area, channels, width)]
     lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
     return lines
 
 
-def _area_line(area: AreaSummary, channels: list[str], width: int) -> Text:
-    text = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
+def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
+    """An area in a line; each channel in one of its own where units do not tell them apart."""
+    head = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
+    if screen.told_by_units(channels):
+        yield _area_line(head, area, channels)
+        return
+    yield Text(head.rstrip(), style="dim")
+    longest = max(map(len, channels))
+    for name, channel in sorted(area.channels.items()):
+        text = f"{'':10}{name:<{longest}}  {_extent(channel)} {screen.unit_of(name)}"
+        drawn = Text(text.rstrip(), style="dim")
+        if notes := screen.notes_on(channel):
+            drawn.append(f"  {notes}", style="not dim yellow")
+        yield drawn
+
+
+def _area_line(head: str, area: AreaSummary, channels: list[str]) -> Text:
+    text = head
     for name in channels:
         channel = area.channels.get(name)
-        unit = screen.UNITS.get(name, name)
-        if channel is None:
-            text += f"  {'–':>20} {unit}"
-            continue
-        low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
-        text += f"  {low:>6} {mean:>6} {high:>6} {unit}"
+        numbers = f"{'–':>20}" if channel is None else _extent(channel)
+        text += f"  {numbers} {screen.unit_of(name)}"
     drawn = Text(text, style="dim")
     notes = [f"{name} {told}" for name, c in area.channels.items() if (told := screen.flagged(c))]
     if area.age_ms:
@@ -193,6 +206,11 @@ def _area_line(area: AreaSummary, channels: list[str], width: int) -> Text:
     if notes:
         drawn.append(f"  {'; '.join(notes)}", style="not dim yellow")
     return drawn
+
+
+def _extent(channel: ChannelSummary) -> str:
+    low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
+    return f"{low:>6} {mean:>6} {high:>6}"
 
 
 def _named(areas: tuple[str, ...]) -> str:
