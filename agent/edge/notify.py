@@ -37,8 +37,8 @@ def tell_where() -> None:
 
 
 class Supervision:
-    """Keeps systemd informed, if it started this process; complains about sensors that are stuck
-    in any case.
+    """Keeps systemd informed, if it started this process; complains about sensors whose threads do
+    not come back in any case.
 
     Call `turn` in the loop whenever `wake_at` (monotonic, s) has come. `status` makes the line that
     ``systemctl status`` shows.
@@ -75,8 +75,8 @@ class Supervision:
 
     def turn(self, now: float) -> None:
         """Ping if all is well; a process that is not will be killed and started again."""
-        alive, stuck = self._watchdog.look(now)
-        for sensor, since_s in stuck.items():
+        alive, late = self._watchdog.look(now)
+        for sensor, since_s in late.items():
             self._reporter.complain(
                 "stuck",
                 f"sensor {sensor} has not come back for {since_s:.0f} s",
@@ -84,7 +84,7 @@ class Supervision:
                 sensor=sensor,
             )
         for sensor in self._sensors:
-            if sensor not in stuck:
+            if sensor not in late:
                 self._reporter.recovered("stuck", f"sensor {sensor} is back", sensor=sensor)
         said = self._status()
         lines = [f"STATUS={said}"] if said != self._said else []

@@ -13,7 +13,14 @@ from agent.edge.counters import SensorCounters
 
 # On top of an interval, in which a driver may block. A worn card may take half a minute for a sync.
 PATIENCE_S: Final = 60.0
-LOOK_S: Final = 10.0  # between two looks where systemd wants no pings
+LOOK_S: Final = 10.0  # between two looks at most
+LATE_INTERVALS: Final = 3  # then somebody should know, long before it is given up
+LEAST_LATE_S: Final = 10.0
+
+
+def late_after_s(interval_s: float) -> float:
+    """How long after its last sign of life a sensor's thread is late."""
+    return min(max(LATE_INTERVALS * interval_s, LEAST_LATE_S), interval_s + PATIENCE_S)
 
 
 class Watchdog:
@@ -24,24 +31,24 @@ class Watchdog:
         self, sensors: Iterable[SensorCounters], watchdog_s: float | None, now: float
     ) -> None:
         self._sensors = tuple(sensors)
-        self._pause_s = watchdog_s / 2 if watchdog_s is not None else LOOK_S
+        self._pause_s = LOOK_S if watchdog_s is None else min(watchdog_s / 2, LOOK_S)
         self._pings = watchdog_s is not None
         self.wake_at = now + self._pause_s
 
-    def stuck(self, now: float) -> dict[str, float]:
-        """The sensors whose threads do not come back, and since when, in seconds."""
+    def late(self, now: float) -> dict[str, float]:
+        """The sensors whose threads do not come back, and for how long, in seconds."""
         return {
             sensor.sensor: now - sensor.sign_s
             for sensor in self._sensors
-            if now - sensor.sign_s > sensor.interval_s + PATIENCE_S
+            if now - sensor.sign_s > late_after_s(sensor.interval_s)
         }
 
     def look(self, now: float) -> tuple[bool, dict[str, float]]:
-        """Whether to ping, and which sensors are stuck; to be called at `wake_at`, by the loop
+        """Whether to ping, and which sensors are late; to be called at `wake_at`, by the loop
         whose own turn that proves."""
         self.wake_at = now + self._pause_s
-        stuck = self.stuck(now)
-        return self._pings and not stuck, stuck
+        well = all(now - s.sign_s <= s.interval_s + PATIENCE_S for s in self._sensors)
+        return self._pings and well, self.late(now)
 
 
 def watchdog_s(environment: dict[str, str], pid: int) -> float | None:

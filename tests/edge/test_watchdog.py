@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.edge.counters import SensorCounters
-from agent.edge.watchdog import LOOK_S, PATIENCE_S, Watchdog, watchdog_s
+from agent.edge.watchdog import (
+    LEAST_LATE_S,
+    LOOK_S,
+    PATIENCE_S,
+    Watchdog,
+    late_after_s,
+    watchdog_s,
+)
 from sensors.quality.flags import NO_RESPONSE
 
 
@@ -14,14 +22,29 @@ def sensor(name="a", interval_s=1.0, now=0.0):
     return SensorCounters(name, ("temperature",), interval_s, now)
 
 
-def test_it_pings_twice_in_the_time_that_systemd_waits():
+@pytest.mark.parametrize(("watchdog", "pause_s"), [(12.0, 6.0), (60.0, LOOK_S)])
+def test_it_pings_twice_in_the_time_that_systemd_waits(watchdog, pause_s):
     counters = sensor()
-    dog = Watchdog([counters], 60.0, 0.0)
-    for now in (30.0, 60.0, 90.0):
+    dog = Watchdog([counters], watchdog, 0.0)
+    for now in (pause_s, 2 * pause_s, 3 * pause_s):
         counters.ends((), 0, now)
         assert dog.wake_at == now
         assert dog.look(now) == (True, {})
-        assert dog.wake_at == now + 30.0
+        assert dog.wake_at == now + pause_s
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "after_s"),
+    [(0.1, LEAST_LATE_S), (2.5, LEAST_LATE_S), (10.0, 30.0), (60.0, 120.0), (3_600.0, 3_660.0)],
+)
+def test_a_late_sensor_is_told_before_it_is_given_up(interval_s, after_s):
+    assert late_after_s(interval_s) == after_s
+    dog = Watchdog([sensor(interval_s=interval_s)], 60.0, 0.0)
+    assert dog.look(after_s) == (True, {})
+    late = {"a": after_s + 0.5}
+    assert dog.look(after_s + 0.5)[1] == late
+    assert dog.look(interval_s + PATIENCE_S)[0]
+    assert not dog.look(interval_s + PATIENCE_S + 0.5)[0]
 
 
 def test_without_systemd_it_looks_and_does_not_ping():
@@ -46,7 +69,7 @@ def test_one_stuck_sensor_of_two_starves_it_until_it_comes_back():
     dog = Watchdog([good, bad], 60.0, 0.0)
     bad.begins(10.0)
     good.ends((), 0, 10.0 + 2.0 + PATIENCE_S)
-    assert dog.look(10.0 + 2.0 + PATIENCE_S) == (True, {})
+    assert dog.look(10.0 + 2.0 + PATIENCE_S) == (True, {"bad": 62.0})
     good.ends((), 0, 73.0)
     assert dog.look(73.0) == (False, {"bad": 63.0})
     bad.ends((), 0, 74.0)
@@ -70,7 +93,7 @@ def test_a_sensor_that_keeps_its_contract_is_never_stuck(sensors, turns):
     for now, n, over in sorted(events):
         if now > last_s:
             break
-        assert dog.stuck(now) == {}
+        assert dog.late(now) == {}
         counters[n].ends((), 0, now) if over else counters[n].begins(now)
 
 
