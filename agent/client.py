@@ -1,7 +1,7 @@
 """Clients of a master: sensing queries for anyone, state and policy for the IAD's operator.
 
 >>> with Client("tcp://127.0.0.1:5700") as client:          # doctest: +SKIP
-...     answer = client.query(["b1/f4"], last_s=600, percentile=99, latency_ms=500)
+...     answer = client.query(["b1/f4"], last_s=600, latency_ms=500, channels=["temperature"])
 ...     for result in answer.results:
 ...         print(result.area, result.series.measured("temperature")[-1])
 ...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
@@ -71,6 +71,8 @@ class Client(Connection[ClientReply]):
     ) -> Answer:
         """Ask `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
 
+        `channels` are those wanted, () for all. Only readings of sensors that have one of them
+        come: asked for one channel, every reading has a value of it, or a flag that says why not.
         Raises `NoReplyError` when the master stays silent; every other failure is an `Answer`.
         """
         if window is None:

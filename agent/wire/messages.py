@@ -127,7 +127,8 @@ class Series(Part, frozen=True, omit_defaults=True):
             raise ValueError("the columns of a series differ in length")
 
     def measured(self, channel: str) -> array[float]:
-        """The values of a channel; NaN where one is missing or bad. O(readings)."""
+        """The values of a channel; NaN where one is missing or bad, and at readings of sensors that
+        do not have it: a query for this channel alone brings none of those. O(readings)."""
         values = self.values[channel].numbers()
         if channel in self.quality:
             for i, flags in enumerate(self.quality[channel].data):
