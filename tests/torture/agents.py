@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -46,6 +46,7 @@ from tests.torture.recording import MARK, Control, Operation
 LAUNCHER: Final = (sys.executable, "-m", "tests.torture.launcher")
 FAULTS: Final = (recording.FULL, recording.READ_ONLY, recording.BROKEN, recording.NO_SYNC)
 RECOVER_S: Final = 20.0  # after the disk works again
+MISSING: Final = -1e9  # in place of a value that is NaN
 JOIN_S: Final = 30.0
 DAY_S: Final = 86_400.0
 SENSORS: Final = {"s1": ("t1", "h1"), "s2": ("t2", "h2")}
@@ -205,7 +206,7 @@ class Life:
     def _reading(self, told: list[str]) -> None:
         sensor, monotonic_ms, time_ms, synchronised, *values = told
         reading = Reading(self._boot, int(monotonic_ms), int(time_ms), synchronised == "1")
-        key = tuple(Float32Column.of(map(float, values)).numbers())
+        key = _key(Float32Column.of(map(float, values)).numbers())
         self.readings[sensor, key] = reading
         self._appended.append(reading)
 
@@ -431,8 +432,15 @@ class Chain:
 def _rows(channels: tuple[str, ...], series: Series | None) -> list[tuple[int, tuple[float, ...]]]:
     if series is None:
         return []
-    columns = [series.values[name].numbers() for name in channels]
-    return list(zip(series.time_ms.numbers(), zip(*columns, strict=True), strict=True))
+    times = series.time_ms.numbers()
+    missing = Float32Column.of([float("nan")] * len(times))  # a column that no reading has
+    columns = [series.values.get(name, missing).numbers() for name in channels]
+    return list(zip(times, map(_key, zip(*columns, strict=True)), strict=True))
+
+
+def _key(values: Iterable[float]) -> tuple[float, ...]:
+    """Values to be compared; what is missing equals itself."""
+    return tuple(MISSING if value != value else value for value in values)
 
 
 def _missing(

@@ -44,6 +44,8 @@ def perform(job: Job, recorder: str) -> Outcome:
         outcome.wrong.append(f"{again(job)}: the player ended: {error.stderr[-1500:]}")
     except subprocess.TimeoutExpired:
         outcome.wrong.append(f"{again(job)}: the player hangs")
+    except Exception as error:  # noqa: BLE001 - one job must not end the campaign
+        outcome.wrong.append(f"{again(job)}: {type(error).__name__}: {error}")
     return outcome
 
 
