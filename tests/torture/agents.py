@@ -257,7 +257,7 @@ class Chain:
         try:
             for number in range(count + 1):
                 verdict = self._round()
-                if number:
+                if number or verdict.wrong:
                     yield verdict
                 if verdict.wrong:
                     return

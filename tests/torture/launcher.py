@@ -21,6 +21,14 @@ from agent.edge.timebase import Correction
 from tests.torture.recording import mark
 
 os.environ.pop("LD_PRELOAD", None)  # for this process only
+CORRECTION = (
+    "since_monotonic_ms",
+    "until_monotonic_ms",
+    "offset_since_ms",
+    "offset_until_ms",
+    "every",
+    "synchronised",
+)
 
 
 class MarkedHistory(history.History):
@@ -44,7 +52,7 @@ class MarkedHistory(history.History):
         self.events.add, self.events.remove = marked_add, marked_remove  # type: ignore[method-assign]
 
     def correct(self, correction: Correction) -> Any:
-        told = " ".join(str(int(field)) for field in correction)
+        told = " ".join(str(int(getattr(correction, field))) for field in CORRECTION)
         mark(f"c {told}")
         result = super().correct(correction)
         mark(f"C {told}")
