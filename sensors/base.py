@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct
 
 from sensors.quality.flags import CHECKSUM, NO_RESPONSE
 
@@ -27,7 +29,7 @@ class ChecksumError(SensorError):
     flag = CHECKSUM
 
 
-class Channel(NamedTuple):
+class Channel(Struct, frozen=True):
     """One measured quantity, as the driver names it. `low` and `high` bound what the sensor can
     measure, in `unit`."""
 
@@ -37,7 +39,7 @@ class Channel(NamedTuple):
     high: float
 
 
-class Reading(NamedTuple):
+class Reading(Struct, frozen=True):
     """One value per channel, in the driver's channel order; NaN is a value that is missing.
 
     `source_time_ms` is set by a replay: when the values were first recorded, in milliseconds

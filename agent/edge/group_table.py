@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from agent import database
 from agent.edge.history_file import MOST_QUARANTINED, ROW, connect_to_read, row_crc, row_problem
@@ -21,7 +23,7 @@ INSERT: Final = f"INSERT INTO groups ({ROW}, crc) VALUES (?,?,?,?,?,?,?,?,?,?,?,
 INSERT_COLUMNS: Final = "INSERT INTO columns (sequence, crc, data) VALUES (?, ?, ?)"
 
 
-class Complete(NamedTuple):
+class Complete(Struct, frozen=True):
     """A group that grows no more; `piece` has all of it, with the times that its boot gave."""
 
     sequence: int

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.edge.outbox import Cut, Joined, Taken
@@ -53,25 +54,25 @@ class State(Enum):
 # --- events: a message of the master, or one of these -----------------------------------------
 
 
-class Start(NamedTuple):
+class Start(Struct, frozen=True):
     """The process is ready to serve."""
 
 
-class Tick(NamedTuple):
+class Tick(Struct, frozen=True):
     """Time has passed; due at `Link.wake_at`, harmless before."""
 
 
-class Stop(NamedTuple):
+class Stop(Struct, frozen=True):
     """The process ends."""
 
 
-class Finished(NamedTuple):
+class Finished(Struct, frozen=True):
     """A pod is idle again, and the result of that subtask is ready."""
 
     subtask: int
 
 
-class Reopened(NamedTuple):
+class Reopened(Struct, frozen=True):
     """The history can be written again, or under another id."""
 
     history: str
@@ -83,41 +84,41 @@ Event = Start | Tick | Stop | Finished | Reopened | MasterMessage
 # --- instructions -----------------------------------------------------------------------------
 
 
-class Open(NamedTuple):
+class Open(Struct, frozen=True):
     """Open a new socket to the master."""
 
 
-class Close(NamedTuple):
+class Close(Struct, frozen=True):
     """Close the socket; what it still holds may go on its way for `linger_s` seconds."""
 
     linger_s: float
 
 
-class Send(NamedTuple):
+class Send(Struct, frozen=True):
     """Send a message."""
 
     message: NodeMessage
 
 
-class SendResult(NamedTuple):
+class SendResult(Struct, frozen=True):
     """Send the result of that subtask, which has finished."""
 
     subtask: int
 
 
-class Execute(NamedTuple):
+class Execute(Struct, frozen=True):
     """Give a subtask to an idle pod: there is one."""
 
     subtask: Subtask
 
 
-class Resize(NamedTuple):
+class Resize(Struct, frozen=True):
     """Have so many pods from now on; those at work finish first."""
 
     pods: int
 
 
-class Report(NamedTuple):
+class Report(Struct, frozen=True):
     """Tell the operator, in one line; `kind` is for limiting the rate of such lines."""
 
     kind: str

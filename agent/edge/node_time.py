@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.edge.clocks import Clocks
 from agent.edge.history_file import HistoryError
 from agent.edge.timebase import STEP_MS, Correction, TimeBase
 
 
-class Moment(NamedTuple):
+class Moment(Struct, frozen=True):
     """A moment on the node's clocks: wall and monotonic time in ms, and whether the former is
     synchronised."""
 

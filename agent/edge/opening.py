@@ -12,6 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from agent import database
 from agent.edge import group_table, tail
 from agent.edge.event_store import salvage_events
@@ -223,8 +225,10 @@ def _groups(found: tail.Found) -> Iterator[Complete]:
             if open_ is None:
                 open_ = group
             elif at == open_.sequence + len(open_.piece):
-                open_ = open_._replace(
-                    piece=join([open_.piece, piece]), last_monotonic_ms=chunk.last_monotonic_ms
+                open_ = replace(
+                    open_,
+                    piece=join([open_.piece, piece]),
+                    last_monotonic_ms=chunk.last_monotonic_ms,
                 )
             elif at > open_.sequence + len(open_.piece):
                 yield open_

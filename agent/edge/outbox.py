@@ -13,7 +13,9 @@ carries them out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
+
+from msgspec import Struct
 
 from agent.wire.base import MOST_EVENTS
 from agent.wire.messages import NodeEvent
@@ -28,35 +30,35 @@ BEFORE_ALL: Final = -1  # below every sequence
 # --- events -----------------------------------------------------------------------------------
 
 
-class Joined(NamedTuple):
+class Joined(Struct, frozen=True):
     """The master welcomed the node; one of an earlier version knows no events."""
 
     takes_events: bool
 
 
-class Cut(NamedTuple):
+class Cut(Struct, frozen=True):
     """The link is not joined any more; whatever was not acknowledged may be lost."""
 
 
-class Raised(NamedTuple):
+class Raised(Struct, frozen=True):
     """These are new in the store; in any order."""
 
     events: tuple[NodeEvent, ...]
 
 
-class Page(NamedTuple):
+class Page(Struct, frozen=True):
     """What the store has after the sequence that a `Read` named: as many as asked for, or all."""
 
     events: tuple[NodeEvent, ...]
 
 
-class Taken(NamedTuple):
+class Taken(Struct, frozen=True):
     """The master has these on stable storage."""
 
     sequences: tuple[int, ...]
 
 
-class Tick(NamedTuple):
+class Tick(Struct, frozen=True):
     """Time has passed; due at `Outbox.wake_at`, harmless before."""
 
 
@@ -66,13 +68,13 @@ Event = Joined | Cut | Raised | Page | Taken | Tick
 # --- instructions -----------------------------------------------------------------------------
 
 
-class SendEvents(NamedTuple):
+class SendEvents(Struct, frozen=True):
     """Send these in one message."""
 
     events: tuple[NodeEvent, ...]
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """Answer with a `Page` of at most `most` events after that sequence. Without one, because the
     store cannot be read now, the same is asked again with the next batch."""
 
@@ -80,7 +82,7 @@ class Read(NamedTuple):
     most: int
 
 
-class Remove(NamedTuple):
+class Remove(Struct, frozen=True):
     """Take these out of the store."""
 
     sequences: tuple[int, ...]
@@ -90,7 +92,7 @@ Instruction = SendEvents | Read | Remove
 Instructions = list[Instruction]
 
 
-class _Flight(NamedTuple):
+class _Flight(Struct, frozen=True):
     """An event that was sent and is not acknowledged."""
 
     event: NodeEvent

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from agent.wire.messages import ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, PackedColumn, UInt8Column, UInt32Column
 from sensors.quality.flags import BAD, SUSPECT
@@ -18,7 +20,7 @@ ZERO32: Final = bytes(4)
 RAW: Final = "_raw"  # after a channel's name: its values before calibration
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True):
     """Readings in time order, in the byte order of the wire; never empty. `raw`, `quality` and
     `age_ms` have only the columns that say something."""
 

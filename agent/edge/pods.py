@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from agent.edge.history import History
 from agent.edge.retrieval import Reader
@@ -21,7 +23,7 @@ from agent.wire.messages import Subtask, SubtaskResult
 SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
 
 
-class ReceivedSubtask(NamedTuple):
+class ReceivedSubtask(Struct, frozen=True):
     """A subtask on its way to a pod; `at` is monotonic, `wall_ms` the time of its window's end if
     that is relative."""
 
@@ -30,7 +32,7 @@ class ReceivedSubtask(NamedTuple):
     wall_ms: int
 
 
-class Done(NamedTuple):
+class Done(Struct, frozen=True):
     """The encoded result of a subtask."""
 
     subtask: int

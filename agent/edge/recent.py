@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from agent.edge.pieces import Piece
 
 
-class Recent(NamedTuple):
+class Recent(Struct, frozen=True):
     """Pieces of groups in memory, by their sequence, and what is to be taken from the file.
 
     Groups `held`, and all from `before` on, are not: memory has them as a whole. `before` is None

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
@@ -18,7 +19,7 @@ RAW = "_raw"  # at the end of a channel's name: its values before calibration
 LIMITS = Limits._fields
 
 
-class StoredChannel(NamedTuple):
+class StoredChannel(Struct, frozen=True):
     """A channel as it is stored: the driver's value r becomes gain · r + offset. `quantity` is what
     the driver calls it."""
 
@@ -30,7 +31,7 @@ class StoredChannel(NamedTuple):
     limits: Limits
 
 
-class Sensor(NamedTuple):
+class Sensor(Struct, frozen=True):
     """An open sensor; `channels` are in the order of the driver's."""
 
     name: str

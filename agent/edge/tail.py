@@ -19,7 +19,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -54,7 +54,7 @@ class Chunk(Struct, array_like=True, frozen=True):
     data: bytes
 
 
-class Found(NamedTuple):
+class Found(Struct, frozen=True):
     """What a tail has: its chunks in the order written, and how many records were damaged, other
     than a last one that a power cut has torn."""
 

@@ -16,7 +16,9 @@ So a jump by weeks and back leaves every reading where it was, and no window los
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 # A larger change of wall time against monotonic time between two looks is a step, not slewing.
 STEP_MS: Final = 500
@@ -26,7 +28,7 @@ WORST_DRIFT: Final = 200e-6
 SMALL_STEP_MS: Final = 10_000
 
 
-class Correction(NamedTuple):
+class Correction(Struct, frozen=True):
     """How far wall times of this boot were off.
 
     The row groups that began in [since, until) on the monotonic clock, in ms, get the wall time
@@ -52,7 +54,7 @@ class Correction(NamedTuple):
         return self.offset_since_ms + round(change * min(max(done, 0.0), 1.0))
 
 
-class Stamp(NamedTuple):
+class Stamp(Struct, frozen=True):
     """The time of a moment in ms since 1970 UTC, whether it is synchronised, and what is to be
     corrected first."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from sensors.base import Channel
 
 TRIES: Final = 6  # starts in one interval between two reads, at most
 
 
-class Model(NamedTuple):
+class Model(Struct, frozen=True):
     """A kind of sensor: two starts of it are at least `rule_s` apart, and the first is as long
     after its power came."""
 

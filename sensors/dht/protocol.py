@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 MAX_LINE: Final = 300  # bytes, the newline among them
 
 
@@ -39,11 +41,11 @@ class Job(NamedTuple):
         return Job(factory, model, pin, use_pulseio, power_pin, *numbers)
 
 
-class Ready(NamedTuple):
+class Ready(Struct, frozen=True):
     """The sensor can be used; the reader waits for its start."""
 
 
-class Unusable(NamedTuple):
+class Unusable(Struct, frozen=True):
     """The sensor cannot be used, and the reader ends."""
 
     text: str
@@ -56,7 +58,7 @@ class Measured(NamedTuple):
     values: tuple[float, float]
 
 
-class Failed(NamedTuple):
+class Failed(Struct, frozen=True):
     """A start of the sensor gave no new value; `damaged`: it answered, but not as it should."""
 
     damaged: bool

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 from math import isfinite
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from sensors.base import Channel, SensorError
 
 FOLDER: Final = "/sys/bus/iio/devices"
 
 
-class Kind(NamedTuple):
+class Kind(Struct, frozen=True):
     """A quantity that an IIO device may give: how its files begin, the channel that it becomes,
     and how many of the ABI's units are one of the channel's."""
 
@@ -35,7 +37,7 @@ KINDS: Final = (
 )
 
 
-class Device(NamedTuple):
+class Device(Struct, frozen=True):
     """A device as it was found; it may go at any time. `kinds` is what it gives."""
 
     path: str
