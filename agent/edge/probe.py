@@ -12,14 +12,15 @@ import threading
 import time
 from collections.abc import Iterable
 from select import select
-from typing import TextIO
+from signal import SIGTERM
+from typing import Final, TextIO
 
-from agent.command_line import UNUSABLE, configuration, fail, options
+from agent.command_line import UNUSABLE, configuration, fail, options, say_ok
 from agent.edge.clocks import Clocks
-from agent.edge.faults import Faults
+from agent.edge.counters import SensorCounters
 from agent.edge.groups import Sample
-from agent.edge.node_time import NodeTime
-from agent.edge.report import Reporter
+from agent.edge.node_time import Moment, NodeTime
+from agent.edge.report import WARNING, Reporter
 from agent.edge.sampling import Sampler
 from agent.edge.sensor import Sensor, StoredChannel, close_sensors, open_sensors
 from agent.edge.timebase import TimeBase
@@ -30,9 +31,13 @@ from agent.wire.edge_config import EdgeConfig
 from sensors.base import SensorError
 from sensors.quality.flags import GOOD, names
 
+WAITING_S: Final = 3.0  # on top of an interval, in which a driver may block; and between two lines
+LOOK_S: Final = 1.0
+PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
+
 
 class Printed:
-    """Takes the place of a stream of the history: one line a reading."""
+    """Takes the place of a stream of the history and of the faults: one line a reading."""
 
     empty = False  # nothing is preloaded
 
@@ -41,24 +46,73 @@ class Printed:
         self._out = out
 
     def append(self, sample: Sample) -> None:
-        """Print a reading."""
-        self._out.write(line(self._sensor, sample))
-        self._out.flush()
+        """Printed when it is known why it is missing: by `follow`."""
 
     def load(self, samples: Iterable[Sample]) -> None:
         """Never called: it is not empty."""
 
+    def follow(self, _moment: Moment, sample: Sample, why: str) -> None:
+        """Print a reading."""
+        put(line(self._sensor, sample, why), self._out)
 
-def line(sensor: Sensor, sample: Sample) -> str:
-    """``18:40:01 dht: temperature 21.4 celsius, humidity 45.1 percent``; what is wrong with a value
-    stands behind it."""
+    def restarted(self, moment: Moment, text: str) -> None:
+        """The reporter says it."""
+
+
+class EveryLine(Reporter):
+    """Leaves out nothing but why a reading is missing, which stands beside it."""
+
+    def complain(self, kind: str, line: str, *, priority: int = WARNING, sensor: str = "") -> None:
+        if kind != "sensor":
+            self.tell(line, priority=priority, kind=kind, sensor=sensor)
+
+
+class Waiting:
+    """Says which sensors' reads do not return."""
+
+    def __init__(self, sensors: Iterable[SensorCounters]) -> None:
+        self._sensors = tuple(sensors)
+        self._said_s: dict[str, float] = {}
+
+    def look(self, now: float) -> list[str]:
+        """What to print at `now`, monotonic, in seconds: a line for each, every WAITING_S."""
+        lines = []
+        for sensor in self._sensors:
+            silent_s = now - sensor.sign_s
+            said_s = max(sensor.sign_s + sensor.interval_s, self._said_s.get(sensor.sensor, 0.0))
+            if now - said_s >= WAITING_S:
+                self._said_s[sensor.sensor] = now
+                lines.append(
+                    f"{sensor.sensor}: waiting: its read has not returned {silent_s:.0f} s"
+                )
+        return lines
+
+
+def put(text: str, out: TextIO) -> None:
+    """Print a line; ends the process in order if nobody reads it any more."""
+    try:
+        out.write(text)
+        out.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        os.kill(os.getpid(), SIGTERM)
+
+
+def line(sensor: Sensor, sample: Sample, why: str) -> str:
+    """``18:40:01Z dht: temperature 21.4 celsius, humidity 45.1 percent``, the time in UTC; what is
+    wrong with a value stands behind it, and why there is none at the end."""
     parts = []
     for i, channel in enumerate(sensor.channels):
         raw = None if sample.raw is None else sample.raw[i]
         parts.append(_value(channel, sample.values[i], raw, sample.quality[i : i + 1]))
     age = f" ({sample.age_ms / 1000:g} s old)" if sample.age_ms else ""
-    at = time.strftime("%H:%M:%S", time.gmtime(sample.time_ms / 1000))
-    return f"{at} {sensor.name}: {', '.join(parts)}{age}\n"
+    reason = f": {' '.join(why.split())}" if why else ""
+    return f"{clock(sample.time_ms / 1000)} {sensor.name}: {', '.join(parts)}{age}{reason}\n"
+
+
+def clock(time_s: float) -> str:
+    """The time of day in UTC."""
+    return time.strftime("%H:%M:%SZ", time.gmtime(time_s))
 
 
 def _value(
@@ -71,6 +125,35 @@ def _value(
     return f"{text} [{', '.join(names(flags))}]" if flags else text
 
 
+def read_all(sensors: tuple[Sensor, ...], node: str, stop: StopSignal) -> None:
+    """Read and print until told to stop; closes the sensors."""
+    reporter = EveryLine(sys.stderr.write, node, time.monotonic, program="sanderling-probe")
+    node_time = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
+    together = Together(sensors)
+    ends = threading.Event()
+    samplers = []
+    for sensor in sensors:
+        printed = Printed(sensor, sys.stdout)
+        samplers.append(Sampler(sensor, printed, node_time, reporter, together.check, printed))
+    threads = [threading.Thread(target=s.run, args=(ends,), daemon=True) for s in samplers]
+    for thread in threads:
+        thread.start()
+    waiting = Waiting([sampler.counters for sampler in samplers])
+    while not stop.requested:
+        for fileno in select(stop.filenos, (), (), LOOK_S)[0]:
+            stop.woken(fileno)
+        for text in waiting.look(node_time.monotonic()):
+            put(f"{clock(time.time())} {text}\n", sys.stdout)
+    ends.set()
+    until_s = time.monotonic() + PATIENCE_S
+    for sensor, thread in zip(sensors, threads, strict=True):
+        thread.join(max(0.0, until_s - time.monotonic()))
+        if thread.is_alive():
+            reporter.tell(f"sensor {sensor.name} does not return; it is left open")
+        else:
+            close_sensors([sensor])
+
+
 def main() -> None:
     """Run the command."""
     given = options("sanderling-probe", sys.argv[1:])
@@ -80,26 +163,12 @@ def main() -> None:
         sensors = open_sensors(settings.sensor, folder, checking=given.check)
     except (ConfigError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
-    reporter = Reporter(sys.stderr.write, settings.node.name, time.monotonic)
-    clocks = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
-    together = Together(sensors)
-    ends = threading.Event()
-    for sensor in sensors:
-        sampler = Sampler(
-            sensor,
-            Printed(sensor, sys.stdout),
-            clocks,
-            reporter,
-            together.check,
-            Faults(sensor.name, sensor.channels, lambda _: None),
-        )
-        threading.Thread(target=sampler.run, args=(ends,), daemon=True).start()
+    if given.check:
+        close_sensors(sensors)
+        say_ok(given.config)
+        return
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
-        while not stop.requested and not given.check:
-            for fileno in select(stop.filenos, (), ())[0]:
-                stop.woken(fileno)
-    ends.set()
-    close_sensors(sensors)
+        read_all(sensors, settings.node.name, stop)
 
 
 if __name__ == "__main__":

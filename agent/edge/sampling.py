@@ -9,7 +9,6 @@ from operator import index
 from typing import Final, Protocol
 
 from agent.edge.counters import SensorCounters
-from agent.edge.faults import Faults
 from agent.edge.groups import Sample
 from agent.edge.history_file import HistoryError
 from agent.edge.node_time import Moment, NodeTime
@@ -65,6 +64,16 @@ class Sink(Protocol):
         """Take in what was preloaded; HistoryError, or what `samples` raises, and none of it."""
 
 
+class Follower(Protocol):
+    """What is told of each reading when that has been stored: the faults, or what stands in."""
+
+    def follow(self, moment: Moment, sample: Sample, why: str) -> None:
+        """A reading; `why` is the driver's sentence if it gave none, else ""."""
+
+    def restarted(self, moment: Moment, text: str) -> None:
+        """The driver's helper process was started again."""
+
+
 class Sampler:
     """Reads one sensor on schedule and appends to its stream, until it is stopped.
 
@@ -81,7 +90,7 @@ class Sampler:
         time: NodeTime,
         reporter: Reporter,
         colocated: Callable[[str, float, float, int], int],
-        faults: Faults,
+        faults: Follower,
     ) -> None:
         self._sensor = sensor
         self._driver = sensor.driver
