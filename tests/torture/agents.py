@@ -357,8 +357,12 @@ class Chain:
             if result is None or result.outcome == "error":
                 wrong.append(f"no answer: {result} {self._state(agent)}")
                 continue
+            now = self._life(self._past + self._marks())
+            for key, reading in life.readings.items():
+                # It may have put times right since it started.
+                reading.times |= now.readings[key].times
             wrong += _missing(life, sensor, channels, result.series)
-            wrong += _unheard_of(self._life(self._past + self._marks()), sensor, result.series)
+            wrong += _unheard_of(now, sensor, result.series)
         return wrong
 
     def _live(self, agent: subprocess.Popen[str]) -> list[str]:
