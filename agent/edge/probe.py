@@ -62,7 +62,15 @@ class Printed:
 class EveryLine(Reporter):
     """Leaves out nothing but why a reading is missing, which stands beside it."""
 
-    def complain(self, kind: str, line: str, *, priority: int = WARNING, sensor: str = "") -> None:
+    def complain(
+        self,
+        kind: str,
+        line: str,
+        *,
+        priority: int = WARNING,
+        sensor: str = "",
+        cause: str = "",  # noqa: ARG002 - the Reporter has it
+    ) -> None:
         if kind != "sensor":
             self.tell(line, priority=priority, kind=kind, sensor=sensor)
 

@@ -32,14 +32,14 @@ _QUOTES: Final = "'\"`"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
-def cause_of(line: str) -> str:
-    """`line` without what changes from one time to the next: numbers, and what is quoted."""
+def cause_of(text: str) -> str:
+    """`text` without what changes from one time to the next: numbers, and what is quoted."""
     for quote in _QUOTES:
-        if quote in line:
-            parts = line.split(quote)
+        if quote in text:
+            parts = text.split(quote)
             alone = parts[-1] if len(parts) % 2 == 0 else ""  # behind an apostrophe
-            line = "".join(parts[::2]) + alone
-    return line.translate(_NO_DIGITS)[:LONGEST_CAUSE]
+            text = "".join(parts[::2]) + alone
+    return text.translate(_NO_DIGITS)[:LONGEST_CAUSE]
 
 
 class _Cause:
@@ -158,13 +158,16 @@ class Reporter:
         with suppress(OSError, ValueError):
             self._write(f"{self._program} {self._node}: {line}\n")
 
-    def complain(self, kind: str, line: str, *, priority: int = WARNING, sensor: str = "") -> None:
-        """Write what is wrong, unless that was done not long ago; `line` names the sensor."""
+    def complain(
+        self, kind: str, line: str, *, priority: int = WARNING, sensor: str = "", cause: str = ""
+    ) -> None:
+        """Write what is wrong, unless that was done not long ago; `line` names the sensor. `cause`
+        is what makes it another thing, but for its numbers and what it quotes."""
         with self._lock:
             known = self._kinds.get((kind, sensor))
             if known is None:
                 known = self._kinds[kind, sensor] = _Kind()
-            unheard = known.complain(self._clock(), cause_of(line))
+            unheard = known.complain(self._clock(), cause_of(cause))
             if unheard is None:
                 return
         self.tell(line + unheard, priority=priority, kind=kind, sensor=sensor)

@@ -223,11 +223,11 @@ class Sampler:
         self._why = why
         self._failures += 1
         if self._failures >= READINGS:
-            self._complain("sensor", f"no reading: {why}")
+            self._complain("sensor", f"no reading: {why}", why)
 
-    def _complain(self, kind: str, line: str) -> None:
+    def _complain(self, kind: str, line: str, cause: str = "") -> None:
         name = self._sensor.name
-        self._reporter.complain(kind, f"{name}: {line}", sensor=name)
+        self._reporter.complain(kind, f"{name}: {line}", sensor=name, cause=cause)
 
     def _checked(self, reading: object) -> Reading:
         """`reading` with numbers of the kinds that the history stores; an error if it has none."""

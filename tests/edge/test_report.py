@@ -58,7 +58,7 @@ def test_a_month_of_failures_is_kilobytes():
     log = Log()
     for second in range(MONTH_S):
         log.now = second
-        log.reporter.complain("sensor", FAILURE, sensor="dht22")
+        log.reporter.complain("sensor", FAILURE, sensor="dht22", cause=FAILURE)
     assert log.bytes < 10_000
     assert log.times[:5] == [0, 60, 180, 420, 900]
     assert max(b - a for a, b in pairwise(log.times)) <= LONGEST_QUIET_S
@@ -176,7 +176,7 @@ def test_the_last_word_is_never_that_it_is_well_while_it_is_not(steps):
     for act, cause, pause in steps:
         log.now += pause
         if act == "complain":
-            log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a")
+            log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a", cause=cause)
             assert "no reading" in log.lines[-1][1]
         else:
             log.reporter.recovered("sensor", "a: reads again", sensor="a")
@@ -187,7 +187,7 @@ def test_another_cause_is_news():
     for second in range(100):
         log.now = second
         cause = "no line since the last read" if second < 50 else "port is not there"
-        log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a")
+        log.reporter.complain("sensor", f"a: no reading: {cause}", sensor="a", cause=cause)
     assert [(at, line.split(": ")[-1]) for at, line in log.lines] == [
         (0, "no line since the last read\n"),
         (50, "port is not there\n"),
@@ -213,10 +213,11 @@ def test_a_driver_that_says_something_else_each_time_fills_no_disk():
     for second in range(0, MONTH_S, 10):
         log.now = second
         text = "".join(rng.choices("abcdef", k=8))
-        log.reporter.complain("sensor", f"a: no reading: {text}", sensor="a")
+        log.reporter.complain("sensor", f"a: no reading: {text}", sensor="a", cause=text)
     assert log.bytes < 10_000
     for _ in range(10_000):
-        log.reporter.complain("sensor", f"a: {rng.random()} 'x{rng.random()}'", sensor="a")
+        text = f"{rng.random()} 'x{rng.random()}'"
+        log.reporter.complain("sensor", f"a: {text}", sensor="a", cause=text)
     assert len(log.reporter._kinds) == 1
 
 

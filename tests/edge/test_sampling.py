@@ -314,7 +314,7 @@ def test_a_helper_that_is_started_again_is_reported_and_an_event_until_it_reads(
         ("probe", "", f"{again} restart 1 since the agent's start: it spins"),
         ("probe", "", f"{again} restart 4 since the agent's start: it spins"),
     ]
-    assert sum(again in line for line in bench.lines) == 2  # for each cause, within a minute
+    assert sum(again in line for line in bench.lines) == 1  # the others within a minute
     at = [h.moment.monotonic_ms for h in bench.happenings if h.kind == "helper_restarted"]
     assert at == [54_000, 64_000]
 
