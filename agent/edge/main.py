@@ -1,6 +1,6 @@
 """`sanderling-edge`: the agent on a Pi, from its command line to its exit status."""
 
-# ruff: noqa: PTH118, PTH120 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH120 - pathlib takes 0.6 MiB; see history_file
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from agent.edge.history_file import HistoryError
 from agent.edge.journal import journal_of_stderr
 from agent.edge.master_socket import keys_of
 from agent.edge.node import EdgeNode
+from agent.edge.opening import reject
 from agent.edge.report import Reporter
 from agent.edge.sensor import close_sensors, open_sensors
 from agent.process import StopSignal
 from agent.wire import config, edge_config
-from sensors.base import SensorError
+from sensors.base import SensorError, path_in
 
 
 def _no_metrics(settings: config.Metrics) -> str | None:
@@ -38,13 +39,15 @@ def main() -> None:
     given = options("sanderling-edge", sys.argv[1:])
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
+    history_path = path_in(folder, settings.history.path)
     if (wrong := notify.problem() or _no_metrics(settings.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
     try:
         keys = keys_of(settings, folder)
+        reject(history_path)
         emulation_of(settings.pods.emulate, settings.node.name)
         sensors = open_sensors(settings.sensor, folder, checking=given.check)
-    except (config.ConfigError, SensorError) as error:
+    except (config.ConfigError, HistoryError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:
         close_sensors(sensors)
@@ -59,7 +62,7 @@ def main() -> None:
     )
     try:
         history = History(
-            os.path.join(folder, settings.history.path),
+            history_path,
             boot_id(),
             group_readings=settings.history.group_readings,
             commit_s=settings.history.commit_s,

@@ -63,7 +63,7 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
     now. A file that cannot be used is put aside, and what it still has is taken over.
     """
     notices: list[str] = []
-    _reject(path)
+    reject(path)
     db, rebuilt = _whole(path, history, notices)
     try:
         found = _tail(path, None if rebuilt else _meta(db, "history"), notices)
@@ -95,7 +95,8 @@ def quarantined(path: str, sequence: int, reason: str) -> str:
     return f"history {path}: group {sequence} is damaged ({reason}) and left out; kept apart"
 
 
-def _reject(path: str) -> None:
+def reject(path: str) -> None:
+    """HistoryError if no history can be there: a mistake of the configuration."""
     folder = os.path.dirname(path) or "."  # noqa: PTH120 - as above
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         raise HistoryError(f"history {path}: there is no folder {folder}")

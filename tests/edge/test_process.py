@@ -426,12 +426,14 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
         ("", "", None),
         ("127.0.0.1", "10.0.0.7", "leaves this host without keys"),
         ("127.0.0.1:5701", "127.0.0.1:none", "a port from 1 to 65535"),
-        ("interval_s", "intervall_s", "did you mean sensor.interval_s?"),
+        ("interval_s", "intervall_s", "did you mean interval_s?"),
         ('"replay"', '"repaly"', "did you mean replay?"),
         ("room = 413", "room = 4130", "no recording of room 4130 is shipped; known: 413,"),
         ("start_row", "strat_row", "did you mean start_row?"),
         ('emulate = ""', 'emulate = "pi5"', "unknown hardware profile pi5"),
         ("[node]", "[node", "not valid TOML"),
+        ("[node]", "history.path = 'no/h'\n[node]", "/no/h: there is no folder "),
+        ("[node]", "history.path = '.'\n[node]", "it is a folder"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(
