@@ -9,6 +9,7 @@ from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
 from agent.wire.messages import Slo, Window
 from fleet import exits, replies, screen
+from fleet.summary import not_given
 
 EXIT_STATUS: Final = {
     "complete": exits.DONE,
@@ -51,5 +52,8 @@ def run(
     elif answer.status == "refused":
         return exits.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
     else:
-        screen.show_answer(screen.console(), answer, slo)
+        out = screen.console()
+        screen.show_answer(out, answer, slo)
+        if lacking := not_given(answer, channels):
+            screen.line(out, f"no area that answered gives {', '.join(lacking)}", style="yellow")
     return EXIT_STATUS[answer.status]

@@ -33,6 +33,7 @@ GAPS: Final = {
     "node_down": "its edge node is down",
     "timeout": "no answer before the answer timeout",
     "no_data": "no readings in the window",
+    "no_channel": "no such channel",
     "node_error": "its edge node could not read its history",
     "iad_unreachable": "its IAD's master did not answer",
 }
@@ -302,11 +303,11 @@ def gap_lines(answer: Answer) -> list[str]:
     """One line for each reason why areas are missing."""
     by_reason: dict[str, list[str]] = {}
     for gap in answer.missing:
-        by_reason.setdefault(gap.reason, []).append(gap.area)
-    return [
-        f"missing {', '.join(areas)}: {GAPS.get(reason, reason)}"
-        for reason, areas in by_reason.items()
-    ]
+        reason = GAPS.get(gap.reason, gap.reason)
+        if gap.channels:
+            reason += f"; there are {', '.join(sorted(gap.channels))}"
+        by_reason.setdefault(reason, []).append(gap.area)
+    return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
 
 
 def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:

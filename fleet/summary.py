@@ -53,6 +53,17 @@ def summarize(answer: Answer) -> list[AreaSummary]:
     return [_of_result(result) for result in answer.results]
 
 
+def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
+    """Those of the channels that no area has that answered; none if no area did."""
+    if not answer.results:
+        return []
+    given: set[str] = set()
+    for result in answer.results:
+        given.update(result.series.values if result.series else ())
+        given.update(result.aggregate.channels if result.aggregate else ())
+    return [channel for channel in channels if channel not in given]
+
+
 def channels_of(areas: Iterable[AreaSummary]) -> list[str]:
     """The channels that some area has, each once, in the order in which they appear."""
     return list(dict.fromkeys(channel for area in areas for channel in area.channels))

@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from agent.wire.areas import overlaps, with_parents
-from agent.wire.base import MOST_COUNTED
-from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Gap, Missing, Series
+from agent.wire.base import MAX_CHANNELS, MOST_COUNTED
+from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Missing, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 
@@ -27,19 +27,30 @@ def merge_missing(
 ) -> tuple[Missing, ...]:
     """The areas that nobody answered, each once, with the first reason given, sorted by area.
 
-    That an IAD has no node for an area says nothing where another knows areas below it.
+    That an IAD has no node for an area says nothing where another knows areas below it; nor does
+    that a node lacks a channel where another may have it.
     """
-    reasons: dict[str, Gap] = {}
+    gaps: dict[str, Missing] = {}
     for gap in missing:
-        reasons.setdefault(gap.area, gap.reason)
-    if not reasons:
+        before = gaps.get(gap.area)
+        gaps[gap.area] = gap if before is None else _of_both(before, gap)
+    if not gaps:
         return ()
     areas = {result.area for result in answered}
-    known = areas.union(area for area, reason in reasons.items() if reason != "no_node")
-    if "no_node" in reasons.values():
-        parents = {parent for area in known for parent in with_parents(area)}
-        reasons = {a: r for a, r in reasons.items() if r != "no_node" or a not in parents}
-    return tuple(Missing(area, reasons[area]) for area in sorted(reasons) if area not in areas)
+    nowhere = {area for area, gap in gaps.items() if gap.reason == "no_node"}
+    if nowhere:
+        known = areas.union(gaps.keys() - nowhere)
+        nowhere.intersection_update(parent for area in known for parent in with_parents(area))
+    return tuple(gaps[area] for area in sorted(gaps) if area not in areas and area not in nowhere)
+
+
+def _of_both(first: Missing, second: Missing) -> Missing:
+    if first.reason != "no_channel" or second.reason == "no_node":
+        return first
+    if second.reason != "no_channel":
+        return second
+    there = sorted({*first.channels, *second.channels})
+    return Missing(first.area, "no_channel", tuple(there[:MAX_CHANNELS]))
 
 
 def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:

@@ -48,7 +48,7 @@ class Evaluator:
         refused = contract.refused(sender, task, now)
         if refused is not None:
             return refused
-        entry.channels = contract.channels(task)
+        entry.channels, entry.limited = contract.channels(task), bool(contract.capability)
         asked = self._asked(entry, contract)
         share = self._share(len(asked), contract)
         if contract.rate is not None:

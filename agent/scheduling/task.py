@@ -37,7 +37,7 @@ from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
-from agent.wire.base import Policy
+from agent.wire.base import RAW, Policy
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
@@ -401,6 +401,16 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
         for area in subtask.areas:
             subtask.parent.results.append(AreaResult(area, series, aggregate))
         return "ok"
+    if result.outcome == "no_data" and _lacks_channels(subtask):
+        subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
+        return "no_channel"
     reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)
     return reason
+
+
+def _lacks_channels(subtask: SubtaskEntry) -> bool:
+    """Whether its node has none of the channels asked for; only after it was asked, since a history
+    keeps what was read under a name that was changed since."""
+    asked, there = subtask.parent.channels, subtask.node.hello.channels
+    return bool(asked) and not any(name.removesuffix(RAW) in there for name in asked)

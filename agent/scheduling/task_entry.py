@@ -29,13 +29,13 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 class TaskEntry:
     """A task being served: what is still pending and what has come back. `origin` is where its
-    result goes, `iad` who that is; `channels` are those that its service gives. Its budget ends
-    `budget_s` after its subtasks were enqueued."""
+    result goes, `iad` who that is; `channels` are those that its service gives, `limited`: it gives
+    no others. Its budget ends `budget_s` after its subtasks were enqueued."""
 
     __slots__ = (
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "evaluated_s", "fanout",
-        "heading", "hopeless", "iad", "missing", "origin", "pending", "policy", "received_s",
-        "results", "size", "state", "task", "timer",
+        "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
+        "received_s", "results", "size", "state", "task", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,7 @@ class TaskEntry:
         self.origin = origin
         self.iad = iad
         self.channels = task.channels
+        self.limited = False
         self.budget_s = task.budget_ms / 1e3
         # Of another's making: it may advance its own classes so far and no further.
         self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
@@ -109,6 +110,6 @@ class SubtaskEntry:
             raise InvalidTransition(self.state, state, self)
         self.state = state
 
-    def lose(self, reason: Gap) -> None:
-        """Record that this node's areas stay without an answer."""
-        self.parent.missing.extend(Missing(area, reason) for area in self.areas)
+    def lose(self, reason: Gap, channels: tuple[str, ...] = ()) -> None:
+        """Record that this node's areas stay without an answer; `channels` as in `Missing`."""
+        self.parent.missing.extend(Missing(area, reason, channels) for area in self.areas)

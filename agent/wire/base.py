@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -21,6 +21,7 @@ Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
 # (?!\n): to Python alone, $ also stands before a newline at the end.
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
 Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
+RAW: Final = "_raw"  # at the end of a channel's name: its values before calibration
 Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
 Label = Annotated[str, Meta(max_length=32)]
 Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]

@@ -49,7 +49,9 @@ Status = Literal["complete", "partial", "refused"]
 Refusal = Literal[
     "malformed", "infeasible", "unknown_service", "overloaded", "over_rate", "not_authorised"
 ]
-Gap = Literal["no_node", "node_down", "timeout", "no_data", "node_error", "iad_unreachable"]
+Gap = Literal[
+    "no_node", "node_down", "timeout", "no_data", "no_channel", "node_error", "iad_unreachable"
+]
 
 
 class Window(Part, frozen=True, omit_defaults=True):
@@ -178,11 +180,13 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
     aggregate: Aggregate | None = None
 
 
-class Missing(Part, frozen=True):
-    """An area that did not answer, and why."""
+class Missing(Part, frozen=True, omit_defaults=True):
+    """An area that did not answer, and why. With `no_channel`, `channels` are those that there are,
+    unless the service gives one only."""
 
     area: Area
     reason: Gap
+    channels: Channels = ()
 
 
 class Coverage(Part, frozen=True):

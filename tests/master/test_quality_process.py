@@ -36,7 +36,8 @@ FAULTY = series([1, 3, 5], [20, 85, 21], [0, SPIKE, DRIFT], [0, 350, 0])
 
 def serve(node, **result):
     """Answer the next subtask."""
-    node.send(SubtaskResult(node.receive().id, "ok", 0.1, 0.2, **result))
+    outcome = result.pop("outcome", "ok")
+    node.send(SubtaskResult(node.receive().id, outcome, 0.1, 0.2, **result))
 
 
 def test_quality_and_age_of_two_nodes_are_one_result(master, join):
@@ -112,7 +113,17 @@ def test_a_dead_sensor_is_told_in_an_aggregate_and_never_fires(master, join):
         assert (first.number, first.fired, words) == (2, (AREA,), [])
 
 
-def fleet_query(master, node, *arguments, **result):
+def test_a_channel_that_nobody_has_is_told_with_those_that_there_are(master, join):
+    node = join(master)
+    there = ", ".join(sorted(node.hello.channels))
+    printed = fleet_query(master, node, "--channel", "nope", status=1, outcome="no_data")
+    assert f"missing {AREA}: no such channel; there are {there}" in printed.splitlines()
+    asked = ("--channel", "nope", "--channel", "temperature")
+    printed = fleet_query(master, node, *asked, series=FAULTY)
+    assert printed.splitlines()[-1] == "no area that answered gives nope"
+
+
+def fleet_query(master, node, *arguments, status=0, **result):
     """What `fleet query` prints when `node` answers with `result`."""
     command = [installed("fleet"), "query", "--master", master.public, "--area", AREA]
     with subprocess.Popen(
@@ -120,7 +131,7 @@ def fleet_query(master, node, *arguments, **result):
     ) as process:
         serve(node, **result)
         printed, _ = process.communicate(timeout=PATIENCE_MS / 1e3)
-    assert process.returncode == 0
+    assert process.returncode == status
     return printed
 
 

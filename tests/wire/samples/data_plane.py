@@ -102,6 +102,12 @@ SAMPLES: dict[str, Message] = {
     "subtask_result": m.SubtaskResult(
         id=12, outcome="ok", wait_ms=0.125, execution_ms=62.5, series=SERIES
     ),
+    "task_no_channel": m.TaskResult(
+        id="0123456789ab-3",
+        status="partial",
+        total_ms=1.5,
+        missing=(m.Missing("b1/f4/r415", "no_channel", ("humidity", "temperature")),),
+    ),
     "subtask_error": m.SubtaskResult(
         id=13, outcome="error", wait_ms=0.0, execution_ms=0.0, message="all pods are busy"
     ),
