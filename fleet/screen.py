@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.wire.messages import Answer, Slo
-from agent.wire.operator import IadStatus
 from agent.wire.records import TaskRecord
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_ms, format_slo
@@ -45,8 +44,6 @@ STYLES: Final = {
     "lost": "red",
     "left": "yellow",
 }
-# Counters of a state that are shown even at zero.
-ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
 # Output that goes to no terminal is not squeezed into the width of one.
 FILE_WIDTH: Final = 200
 # Wider than any table: to see how wide one would like to be.
@@ -141,7 +138,7 @@ def _area_table(
     today = datetime.now().astimezone()
     for area in areas:
         cells = [area.area, str(area.n)]
-        cells += [_clock(area.first_ms, today), _clock(area.last_ms, today)]
+        cells += [local_time(area.first_ms, today), local_time(area.last_ms, today)]
         for channel in channels:
             summary = area.channels.get(channel)
             if summary is None:
@@ -175,7 +172,9 @@ def _channel_lines(
     today = datetime.now().astimezone()
     left = iter(rows)
     for area in areas:
-        yield Text(f"{area.area}: {_clock(area.first_ms, today)} to {_clock(area.last_ms, today)}")
+        yield Text(
+            f"{area.area}: {local_time(area.first_ms, today)} to {local_time(area.last_ms, today)}"
+        )
         for name, summary in sorted(area.channels.items()):
             drawn = Text(f"{aligned(next(left))} {unit_of(name)}".rstrip())
             if notes := notes_on(summary):
@@ -239,7 +238,7 @@ def format_value(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
 
 
-def _clock(milliseconds: int, today: datetime) -> str:
+def local_time(milliseconds: int, today: datetime) -> str:
     """Local time of day; the date instead where it is another day's."""
     time = datetime.fromtimestamp(milliseconds / 1e3).astimezone()
     return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
@@ -332,40 +331,3 @@ def _deadline(record: TaskRecord | None) -> list[str]:
     if record is None or record.unloaded_ms is None or record.queueing_budget_ms is None:
         return ["–", "–"]
     return [format_ms(record.unloaded_ms), f"+{record.queueing_budget_ms:.0f} ms"]
-
-
-# --- the state of an IAD ------------------------------------------------------------------------
-
-
-def show_status(screen: Console, status: IadStatus) -> None:
-    """The nodes of an IAD and its counters."""
-    table = plain_table(
-        *("node", "state", "areas", "emulates", "pods", "idle", "queue", "samples"),
-        left=4,
-        folds=("areas",),
-    )
-    for node in sorted(status.nodes, key=lambda node: (len(node.node), node.node)):
-        table.add_row(
-            node.node,
-            Text(node.state, style=STYLES[node.state]),
-            ", ".join(node.areas),
-            node.emulates or "–",
-            str(node.pods),
-            str(node.idle_pods),
-            str(node.queued),
-            str(node.unloaded_samples),
-        )
-    live = sum(node.state == "live" for node in status.nodes)
-    line(screen, f"{status.iad}: {live} of {len(status.nodes)} nodes live, policy {status.policy}")
-    show_table(screen, table)
-    counters = [f"open queries {status.open_queries}", f"open tasks {status.open_tasks}"]
-    counters += [
-        f"{name.replace('_', ' ')} {count}"
-        for name, count in status.counters.items()
-        if count or name in ALWAYS_SHOWN
-    ]
-    screen.print(", ".join(counters), style="dim")
-    if status.counters.get("deadlines_missed"):
-        line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
-    if status.unreachable_iads:
-        line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.client import NoReplyError, Operator
 from agent.sockets.keys import KeyFiles
 from fleet import exits, replies, screen
+from fleet.status_screen import show_status
 
 
 def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:
@@ -17,5 +18,5 @@ def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
     if as_json:
         replies.write_json(status)
     else:
-        screen.show_status(screen.console(), status)
+        show_status(screen.console(), status)
     return exits.DONE

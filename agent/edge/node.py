@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from contextlib import suppress
-from queue import SimpleQueue
+from _queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -145,6 +145,9 @@ class EdgeNode:
         for fileno in stop.filenos:
             self._poller.register(fileno, zmq.POLLIN)
         self.preload()
+        # Faults are followed from here on: none that was open before is.
+        moment = self._time.moment()
+        self._raise(Happening("agent_started", moment, moment.time_ms, "", "", ""))
         sampling = [
             threading.Thread(
                 target=sampler.run, args=(self._sampling_ends,), name="sampler", daemon=True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,21 +13,26 @@ from agent.master.records import Records
 from agent.master.state import State
 from agent.scheduling.event_ledger import EventLedger, TakenEvents
 from agent.scheduling.events import SendToNode, TakeEvents
+from agent.scheduling.open_faults import NodeFaults, OpenFaults
 from agent.wire.messages import EventsTaken
+from agent.wire.operator import NodeFault
 from agent.wire.records import NodeEventRecord
 
 # Events that come within so long are put on stable storage together: while the disk works, nothing
 # else is served.
 GATHER_S: Final = 0.1
 MOST_GATHERED: Final = 1_024
-# Kind of the documents on disk, one a node.
+# Kinds of the documents on disk, one a node.
 TAKEN: Final = "node_events"
+FAULTS: Final = "node_faults"
 
 Key = tuple[str, str, int]
+T = TypeVar("T")
 
 
 class EventPlane:
-    """Writes what nodes send to the records, and keeps in the state what was written.
+    """Writes what nodes send to the records, and keeps in the state what was written, and which
+    faults it leaves open.
 
     First the record, then the state, then the acknowledgement: a master that is killed in between
     finds in the records what the state does not know. What the disk refuses is not acknowledged:
@@ -47,6 +53,7 @@ class EventPlane:
         self._state = state
         self._wall = wall
         self._ledger = EventLedger()
+        self._faults = OpenFaults()
         self._gathered: dict[Key, NodeEventRecord] = {}
         self._to_answer: list[TakeEvents] = []
         self._due: float | None = None
@@ -60,6 +67,10 @@ class EventPlane:
         """Events since the start: written, sent again by their nodes though they were, and refused
         by the disk."""
         return dict(self._counters)
+
+    def faults(self, node: str) -> tuple[NodeFault, ...]:
+        """The open faults of a node, the oldest first."""
+        return self._faults.open(node)
 
     @property
     def next_due(self) -> float | None:
@@ -110,7 +121,7 @@ class EventPlane:
             message = each.message
             sequences = [event.sequence for event in message.events]
             self._ledger.take(each.node, message.history, sequences, message.oldest)
-        self._save({each.node for each in arrived})
+        self._save({each.node for each in arrived}, self._faults.take(records))
         for each in arrived:
             message = each.message
             taken = tuple([event.sequence for event in message.events])
@@ -119,19 +130,19 @@ class EventPlane:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _save(self, nodes: set[str]) -> None:
+    def _save(self, nodes: set[str], faulty: set[str]) -> None:
         for node in nodes:
             self._state.put(TAKEN, node, msgspec.msgpack.encode(self._ledger.of(node)))
+        for node in faulty:
+            self._state.put(FAULTS, node, msgspec.msgpack.encode(self._faults.of(node)))
         self._state.flush()
 
     def _restore(self) -> None:
-        for node, body in self._state.all(TAKEN).items():
-            try:
-                taken = msgspec.msgpack.decode(body, type=dict[str, TakenEvents])
-            except msgspec.MsgspecError:
-                continue  # of a later version
+        for node, taken in self._kept(TAKEN, dict[str, TakenEvents]):
             self._ledger.restore(node, taken)
-        found = set()
+        for node, faults in self._kept(FAULTS, NodeFaults):
+            self._faults.restore(node, faults)
+        found = []
         for line in self._records.recent("node_event"):
             try:
                 record = msgspec.json.decode(line, type=NodeEventRecord)
@@ -139,5 +150,11 @@ class EventPlane:
                 continue  # half a line that a crash left
             if not self._ledger.knows(record.node, record.history, record.sequence):
                 self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
-                found.add(record.node)
-        self._save(found)
+                found.append(record)
+        self._save({record.node for record in found}, self._faults.take(found))
+
+    def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
+        for node, body in self._state.all(kind).items():
+            # Else it is of a later version.
+            with suppress(msgspec.MsgspecError):
+                yield node, msgspec.msgpack.decode(body, type=of)

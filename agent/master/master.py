@@ -194,7 +194,12 @@ class Master:
         return IadStatus(
             iad=self._iad,
             policy=self._task_scheduler.policy,
-            nodes=self._task_scheduler.node_statuses(),
+            nodes=tuple(
+                [
+                    replace(node, faults=self._events.faults(node.node))
+                    for node in self._task_scheduler.node_statuses()
+                ]
+            ),
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,
             open_tasks=self._task_scheduler.open_tasks,

@@ -18,6 +18,7 @@ from agent.wire.base import (
     Part,
     Policy,
     Text,
+    WallMs,
 )
 from agent.wire.market import MOST_MEMBERS, Rate, Service, Terms
 from agent.wire.messages import Slo
@@ -33,9 +34,20 @@ class SetPolicy(Message, frozen=True, tag="set_policy"):
     policy: Policy
 
 
+class NodeFault(Part, frozen=True):
+    """A fault of a sensor's channel, as the node's last event about it says in `text`. `since_ms`
+    is by the node's clock, which was `synchronised` then or not."""
+
+    sensor: Annotated[str, Meta(max_length=64)]
+    channel: Annotated[str, Meta(max_length=32)]
+    since_ms: WallMs
+    synchronised: bool
+    text: Text
+
+
 class NodeStatus(Part, frozen=True, omit_defaults=True):
     """One edge node as its master sees it. `events_waiting` and `events_dropped` are what the node
-    said of its events when some came last."""
+    said of its events when some came last; `faults` are those that its events leave open."""
 
     node: Name
     state: Literal["live", "lost", "left"]
@@ -47,6 +59,7 @@ class NodeStatus(Part, frozen=True, omit_defaults=True):
     emulates: str
     events_waiting: Count = 0
     events_dropped: Count = 0
+    faults: tuple[NodeFault, ...] = ()
 
 
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):

@@ -4,17 +4,20 @@ import io
 import os
 import pty
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from agent.wire.codec import Decoder
 from agent.wire.messages import Answer, Coverage, Slo, Status
-from agent.wire.operator import IadStatus
+from agent.wire.operator import IadStatus, NodeFault, NodeStatus
 from fleet.lab.processes import agent_command, free_ports
 from fleet.lab.testbed import Testbed
-from fleet.screen import show_status, status_line
+from fleet.screen import status_line
+from fleet.status_screen import show_status
 from tests.fleet.conftest import SMALL
 
 ROOM = SMALL.nodes[0].area
@@ -181,6 +184,34 @@ def test_a_state_leaves_zeros_out_and_says_what_a_missed_deadline_is() -> None:
         "open queries 0, open tasks 0, queries 0, subtasks 5, deadlines missed 2, tasks cancelled 1"
     )
     assert words.endswith("may still leave its query within its SLO.")
+
+
+def test_a_state_tells_which_faults_are_open_since_when() -> None:
+    at = datetime.now().astimezone().replace(hour=9, minute=26, second=5)
+    faults = (
+        NodeFault(
+            "desk", "temperature", round(at.timestamp() * 1e3), True, "no_response: gone\x1b[2J"
+        ),
+        NodeFault("cellar", "humidity", 2**52, False, "drift: 12.5 %"),
+    )
+    nodes = (
+        NodeStatus("n2", "live", ("b1/r2",), 1, 1, 0, 0, ""),
+        NodeStatus("n1", "lost", ("b1/r1",), 1, 0, 0, 0, "", faults=faults),
+    )
+    file = io.StringIO()
+    status = IadStatus("iad1", "edfq", nodes, (), 0, 0, {})
+    show_status(Console(file=file, width=200, highlight=False), status)
+    shown = file.getvalue().splitlines()
+    assert [row.split() for row in shown[4:9]] == [
+        ["open", "faults:", "2"],
+        ["node", "sensor", "channel", "since", "what"],
+        ["n1", "desk", "temperature", "09:26:05", "no_response:", "gone?[2J"],
+        ["n1", "cellar", "humidity", "–?", "drift:", "12.5", "%"],
+        ["?", "by", "a", "clock", "that", "was", "not", "synchronised"],
+    ]
+    file = io.StringIO()
+    show_status(Console(file=file, width=200), replace(status, nodes=nodes[:1]))
+    assert "fault" not in file.getvalue()
 
 
 def test_status_shows_every_node(bed: Testbed) -> None:

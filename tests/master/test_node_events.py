@@ -17,6 +17,7 @@ from agent.wire.messages import (
     NodeEvents,
     Welcome,
 )
+from agent.wire.operator import NodeFault
 from agent.wire.records import NodeEventRecord, decode_record
 from tests.master.rig import PATIENCE_MS
 
@@ -122,6 +123,30 @@ def test_the_status_tells_what_waits_at_the_nodes(master, join):
     hand_over(node, events(5, backlog=40, dropped=2))
     (status,) = master.status().nodes
     assert (status.events_waiting, status.events_dropped) == (40, 2)
+
+
+def test_the_status_tells_which_faults_are_open_before_and_after_a_restart(master, join):
+    def happened(sequence, kind, channel="temperature", text=""):
+        event = NodeEvent(sequence, kind, 1_000 + sequence, True, "desk", channel, text)
+        hand_over(node, NodeEvents("boot-n1", "history", (event,)))
+
+    node = join(master)
+    happened(9, "fault_changed", text="no_response: the port is gone")
+    happened(8, "fault_began", text="spike: 80 celsius")
+    happened(10, "fault_began", "humidity", "flatline: 50 %")
+    happened(11, "fault_ended", "humidity", "flatline: over after 3 s")
+    fault = NodeFault("desk", "temperature", 1_008, True, "no_response: the port is gone")
+    assert master.status().nodes[0].faults == (fault,)
+    # Either file will do.
+    for lost in ("nothing", "state.sqlite*", "records/*"):
+        master.stop(signal.SIGKILL)
+        for path in master.folder.glob(lost):
+            path.unlink()
+        master.start()
+        node = join(master)
+        assert master.status().nodes[0].faults == (fault,)
+    happened(12, "agent_started")
+    assert master.status().nodes[0].faults == ()
 
 
 def test_only_a_node_that_joined_hands_events_over(master, join, context):

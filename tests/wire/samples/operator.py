@@ -18,6 +18,33 @@ SAMPLES: dict[str, Message] = {
         open_tasks=0,
         counters={"queries": 3},
     ),
+    "iad_status_faults": o.IadStatus(
+        iad="iad3",
+        policy="edfq",
+        nodes=(
+            o.NodeStatus(
+                "n1",
+                "live",
+                ("b1/f4/r413",),
+                1,
+                1,
+                0,
+                250,
+                "",
+                events_waiting=4,
+                events_dropped=2,
+                faults=(
+                    o.NodeFault(
+                        "desk", "temperature", 1_760_000_000_000, False, "no_response: no port"
+                    ),
+                ),
+            ),
+        ),
+        unreachable_iads=(),
+        open_queries=0,
+        open_tasks=0,
+        counters={},
+    ),
     "operator_error": o.OperatorError("expected an object"),
     "create_service": o.CreateService(
         id="c1",
