@@ -233,6 +233,7 @@ def test_a_node_that_stopped_may_come_back_with_another_history_at_once(rig):
         ("link-b", "boot-n1", "hn1"),  # on a new link
         ("link-n1", "boot-n1", "another"),  # its history was opened late, or put aside
         ("link-b", "boot-n1", "another"),
+        ("link-n1", "boot-b", "another"),  # nobody else speaks on its link
     ],
 )
 def test_the_same_node_joins_again_at_once(rig, link, incarnation, history):
