@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sensors.base import Driver, Options, SensorError, nearest
 
@@ -44,8 +44,7 @@ def open_driver(
     module = DRIVERS.get(name)
     if module is None:
         return _open_foreign(name, given)
-    driver: Driver = import_module(module).open_driver(given)
-    return driver
+    return _driver(import_module(module).open_driver(given))
 
 
 def _open_foreign(name: str, options: Options) -> Driver:
@@ -54,13 +53,24 @@ def _open_foreign(name: str, options: Options) -> Driver:
     found = entry_points(group=GROUP)
     package = _package(name, found)
     try:
-        driver: Driver = next(iter(found.select(name=name))).load()(options)
+        return _driver(next(iter(found.select(name=name))).load()(options))
     except SensorError:
         raise
     except Exception as error:  # another package's mistake is one line too
         line = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise SensorError(f"{name} (of package {package}): {line}") from error
-    return driver
+
+
+def _driver(found: object) -> Driver:
+    """What open_driver gave; TypeError if that is no driver."""
+    missing = [
+        part for part in ("channels", "read", "preload", "close") if not hasattr(found, part)
+    ]
+    if missing:
+        raise TypeError(
+            f"open_driver gave {type(found).__name__}, which has no {', no '.join(missing)}"
+        )
+    return cast("Driver", found)
 
 
 def _package(name: str, found: EntryPoints) -> str:

@@ -1,10 +1,14 @@
 """The command line that all agents share, as processes: what they say, and what they end with."""
 
+import signal
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from agent import start
 from fleet.lab.processes import agent_command
 
 AGENTS = {
@@ -95,6 +99,42 @@ def test_a_wrong_file_is_one_line_and_status_2(agent: str, config: Path, check: 
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {config}: ")
     assert "'tcp://127.0.0.1:none' is neither tcp://host:port, " in err
+
+
+INTERRUPTED = """
+import os, signal, sys
+from agent import start
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv[1:] = ["--help"]
+start.{command}()
+"""
+
+
+@pytest.mark.parametrize("name", ["msgspec", "agent.process"])
+@pytest.mark.parametrize("command", ["edge", "probe", "pod", "master", "drs"])
+def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(command: str, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(command=command, name=name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_each_agent_starts_there() -> None:
+    pyproject = Path(__file__).parents[1] / "pyproject.toml"
+    scripts = tomllib.loads(pyproject.read_text())["project"]["scripts"]
+    agents = {name.removeprefix("sanderling-"): x for name, x in scripts.items() if name != "fleet"}
+    assert agents == {name: f"agent.start:{name}" for name in agents}
+    assert all(callable(getattr(start, name)) for name in agents)
 
 
 def test_standard_input_that_has_ended_ends_it_in_order(agent: str, config: Path) -> None:

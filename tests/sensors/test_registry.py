@@ -107,6 +107,7 @@ def test_two_packages_with_one_name_are_both_named(site: Path, tmp_path: Path) -
         ("", "acme_x:open_driver", "AttributeError: .* no attribute 'open_driver'"),
         ("raise ValueError('a\\nb')", "acme_x:open_driver", "ValueError: a$"),
         ("def open_driver(options): 1 / 0", "acme_x:open_driver", "ZeroDivisionError: "),
+        ("def open_driver(options): pass", "acme_x:open_driver", "TypeError: .* gave NoneType, "),
         ("", "acme_gone:open_driver", "ModuleNotFoundError: No module named 'acme_gone'"),
     ],
 )
