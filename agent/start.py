@@ -49,4 +49,6 @@ def drs() -> None:
 
 def _end_on_interrupt() -> None:
     """Die of SIGINT, which a shell shows as status 130, rather than raise KeyboardInterrupt."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A shell has those that it starts in the background ignore it.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
