@@ -11,8 +11,8 @@ import os
 import random
 import threading
 import time
+from _queue import SimpleQueue  # all of queue takes 0.1 MiB
 from contextlib import suppress
-from _queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 

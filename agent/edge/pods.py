@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from _queue import SimpleQueue  # all of queue takes 0.1 MiB
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Final
 
 from msgspec import Struct
