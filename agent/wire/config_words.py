@@ -66,10 +66,15 @@ def explain(text: str, kind: Any, path: str, data: Any) -> str:
             annotation = next(field.type for field in fields if field.encode_name == key)
             steps.append(key)
     if text.startswith("Object missing required field "):
-        steps.append(text.split("`")[1])
-        return f"{place(data, steps)} is missing"
+        key = text.split("`")[1]
+        fields = msgspec.structs.fields(section_of(annotation) or annotation)
+        missing = next(field.type for field in fields if field.encode_name == key)
+        if section_of(missing) and not steps:
+            return f"{_header(key, missing)} is missing"
+        return f"{place(data, [*steps, key])} is missing"
     where = place(data, steps)
-    if (rule := _rule(text, annotation, where)) is not None:
+    table = ".".join([step for step in steps if isinstance(step, str)])
+    if (rule := _rule(text, annotation, table)) is not None:
         return f"{where} {rule}"
     return f"{where}: {text}" if where else text
 
@@ -154,8 +159,12 @@ def _unknown_key(key: str, where: str, known: dict[str, Any]) -> str:
     return said
 
 
-def _rule(text: str, annotation: Any, where: str) -> str | None:
-    """What the value must be."""
+def _header(table: str, annotation: Any) -> str:
+    return f"[{table}]" if annotation is section_of(annotation) else f"[[{table}]]"
+
+
+def _rule(text: str, annotation: Any, table: str) -> str | None:
+    """What the value must be; `table` is its place without numbers, as a TOML header has it."""
     if text.startswith("Invalid enum value "):
         *others, last = map(str, _choices(annotation))
         choices = f"{', '.join(others)} or {last}" if others else last
@@ -166,7 +175,6 @@ def _rule(text: str, annotation: Any, where: str) -> str | None:
     kind = wanted.split(" | ")[0]
     if bound is not None:
         return _bounded(kind, bound)
-    table = where.rpartition(": ")[2]
     if kind == "array" and section_of(annotation):
         return f"must be a list of tables: write [[{table}]] in place of [{table}]"
     if kind == "object" and got == "array":

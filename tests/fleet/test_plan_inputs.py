@@ -143,7 +143,7 @@ def classes_file(folder: Path, *tables: dict[str, str]) -> Path:
             [GOOD | {"name": '"a\\u001b[31m"'}],
             r"the first \[\[class\]\]: name must be 1–32 printable characters",
         ),
-        ([], "class is missing"),
+        ([], r"\[\[class\]\] is missing"),
     ],
 )
 def test_a_wrong_class_is_one_line(tmp_path: Path, tables: list[dict[str, str]], why: str) -> None:
