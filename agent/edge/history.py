@@ -80,6 +80,7 @@ class History:
         self._filed_until_ms: int | None = None  # latest time in the file
         self._waiting_since_ms: int | None = None  # monotonic time of the first uncommitted reading
         self._retry_at_ms: int | None = None  # after a failure
+        self._correction: Correction | None = None  # the latest
         self._notices: list[str] = []
         self._doubtful: dict[int, str] = {}  # groups that readers found damaged
         self._db: sqlite3.Connection | None = None
@@ -109,6 +110,8 @@ class History:
     def append(self, stream: Stream, sample: Sample) -> None:
         """As `Stream.append`."""
         with self._lock:
+            if self._correction is not None:
+                sample = _as_corrected(sample, self._correction)
             stream.add(sample, self._block, self._group_readings)
             if self._waiting_since_ms is None:
                 self._waiting_since_ms = sample.monotonic_ms
@@ -183,6 +186,7 @@ class History:
                     ) from None
             db = self._opened()
             with self._lock:
+                self._correction = correction
                 groups = self._groups()
                 growing = [group for group in groups if not group.closed]
                 for group in growing:
@@ -459,6 +463,18 @@ class History:
         if self._holder is not None:
             os.close(self._holder)
         self._db = self._tail = self._holder = None
+
+
+def _as_corrected(sample: Sample, correction: Correction) -> Sample:
+    """A reading that was stamped before a correction and comes after it, because its sensor took
+    its time: at the time that the others were moved to."""
+    monotonic_ms = sample.monotonic_ms
+    if not correction.since_monotonic_ms <= monotonic_ms < correction.until_monotonic_ms or (
+        sample.synchronised and not correction.every
+    ):
+        return sample
+    time_ms = monotonic_ms + correction.offset_ms(monotonic_ms)
+    return sample._replace(time_ms=time_ms, synchronised=correction.synchronised)
 
 
 def _text(error: Exception) -> str:

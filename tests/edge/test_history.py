@@ -507,3 +507,22 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         start = found[-1].source_time_ms + 1
         reader.close()
         history.close()
+
+
+def test_a_reading_that_comes_after_a_correction_is_stored_where_the_others_were_moved(
+    tmp_path: Path,
+) -> None:
+    history = open_history(tmp_path / "h.sqlite")
+    stream = history.stream("probe", CHANNELS)
+    stream.append(sample(0))
+    late = sample(1)  # its sensor takes its time
+    offset_ms = START_MS + 14 * 86_400_000
+    history.correct(Correction(0, 2_000, offset_ms, offset_ms, every=False, synchronised=True))
+    stream.append(late)
+    stream.append(sample(2, 14 * 86_400_000, synchronised=True))
+    reader = Reader(history)
+    series = reader.series(0, 2**53)
+    reader.close()
+    history.close()
+    assert series is not None
+    assert list(series.time_ms.numbers()) == [offset_ms + n * 1000 for n in range(3)]

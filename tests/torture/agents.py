@@ -178,6 +178,7 @@ class Life:
         self.removals: set[int] = set()
         self._boot = ""
         self._appended: list[Reading] = []
+        self._latest: tuple[Correction, bool] | None = None
 
     def learn(self, mark: str) -> None:
         """Take in one mark."""
@@ -186,6 +187,7 @@ class Life:
             case "h":
                 (self._boot,) = told
                 self._appended = []
+                self._latest = None
             case "r":
                 self._reading(told)
             case "a":
@@ -206,6 +208,8 @@ class Life:
     def _reading(self, told: list[str]) -> None:
         sensor, monotonic_ms, time_ms, synchronised, *values = told
         reading = Reading(self._boot, int(monotonic_ms), int(time_ms), synchronised == "1")
+        if self._latest is not None:  # stamped before a correction, and appended after it
+            self._move(reading, *self._latest)
         key = _key(Float32Column.of(map(float, values)).numbers())
         self.readings[sensor, key] = reading
         self._appended.append(reading)
@@ -213,18 +217,22 @@ class Life:
     def _correct(self, told: list[str], *, done: bool) -> None:
         *times, every, synchronised = map(int, told)
         correction = Correction(*times, every=bool(every), synchronised=bool(synchronised))
+        self._latest = correction, done
         for reading in self.readings.values():
-            if (
-                reading.boot == self._boot
-                and correction.since_monotonic_ms
-                <= reading.monotonic_ms
-                < correction.until_monotonic_ms
-                and (every or not reading.synchronised)
-            ):
-                moved = reading.monotonic_ms + correction.offset_ms(reading.monotonic_ms)
-                reading.times = {moved} if done else reading.times | {moved}
-                if done:
-                    reading.synchronised = bool(synchronised)
+            self._move(reading, correction, done)
+
+    def _move(self, reading: Reading, correction: Correction, done: bool) -> None:
+        if (
+            reading.boot == self._boot
+            and correction.since_monotonic_ms
+            <= reading.monotonic_ms
+            < correction.until_monotonic_ms
+            and (correction.every or not reading.synchronised)
+        ):
+            moved = reading.monotonic_ms + correction.offset_ms(reading.monotonic_ms)
+            reading.times = {moved} if done else reading.times | {moved}
+            if done:
+                reading.synchronised = correction.synchronised
 
 
 class Verdict(NamedTuple):
