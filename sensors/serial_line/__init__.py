@@ -11,12 +11,14 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sensors.base import Channel, Options, Reading
 from sensors.serial_line.inbox import Inbox
 from sensors.serial_line.mapping import Layout, layout
-from sensors.serial_line.port import HIGHEST_BAUD, Port
+
+if TYPE_CHECKING:
+    from serial import Serial
 
 # Why a port does not open, as people know it.
 REASONS: Final = {
@@ -76,7 +78,7 @@ class SerialLine:
         self._clock = clock
         self._inbox = Inbox(layout, port)
         self._news = threading.Condition()  # guards all that both threads use
-        self._open: Port | None = None
+        self._serial: Serial | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -101,8 +103,8 @@ class SerialLine:
         with self._news:
             self._closing = True
             self._news.notify_all()
-            if self._open is not None:
-                self._open.cancel()
+            if self._serial is not None:
+                self._serial.cancel_read()
         if self._thread is not None:
             self._thread.join()
 
@@ -119,26 +121,34 @@ class SerialLine:
 
     def _listen(self) -> str:
         """Take what comes, until the port fails or the driver is closed; what has happened."""
+        from termios import error as TerminalError  # noqa: N812 - it is an exception
+
+        from serial import Serial
+
         try:
-            port = Port(self._port, self._baud)
-        except OSError as error:
-            return f"{self._port} {REASONS.get(error.errno or 0, f'cannot be opened: {error}')}"
+            # pyserial's exclusive is an advisory lock, which the kernel frees with the process:
+            # TIOCEXCL would outlive a killed agent on ports that stay open at their other end.
+            serial = Serial(self._port, self._baud, exclusive=True)
+        except (OSError, ValueError, TerminalError) as error:
+            code = error.errno if isinstance(error, OSError) else None
+            return f"{self._port} {REASONS.get(code or 0, f'cannot be opened: {error}')}"
         try:
-            self._receive(port)
-        except OSError as error:
+            self._receive(serial)
+        except (OSError, TerminalError) as error:
             return f"{self._port} was unplugged, or failed: {error}"
         finally:
             with self._news:
-                self._open = None
-            port.close()
+                self._serial = None
+            serial.close()
         return f"{self._port} is closed"
 
-    def _receive(self, port: Port) -> None:
+    def _receive(self, serial: Serial) -> None:
         with self._news:
-            self._open = port
+            self._serial = serial
             self._inbox.opened()
         while not self._closing:
-            data = port.read()
+            data = serial.read(1)
+            data += serial.read(serial.in_waiting)
             with self._news:
                 self._inbox.arrived(data, self._clock())
                 self._pauses.reset()
@@ -146,12 +156,16 @@ class SerialLine:
 
 
 def open_driver(options: Options) -> SerialLine:
+    try:
+        import serial  # noqa: F401 - whether it is there is asked before the thread starts
+    except ImportError:
+        raise options.error("pyserial is missing: pip install '.[drivers]'") from None
     port = options.path("port")
     baud = options.count("baud", 9600)
     lines = layout(options)
     options.finish()
     if port is None:
         raise options.error("port is missing, such as /dev/ttyUSB0")
-    if not 0 < baud <= HIGHEST_BAUD:
-        raise options.error(f"baud must be from 1 to {HIGHEST_BAUD}")
+    if baud == 0:
+        raise options.error("baud must be 1 or more")
     return SerialLine(port, baud, lines, options.interval_s)
