@@ -5,20 +5,16 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-import tempfile
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sensors import replay
 from sensors.base import Driver, Reading, SensorError
 from sensors.registry import open_driver
-from sensors.replay.inflated import Inflated
 
 DATA = Path(replay.DATA)
 FIXTURES = DATA.parent / "fixtures"
@@ -158,16 +154,6 @@ def test_a_truncated_gzip_file_is_one_line(folder: Path) -> None:
         (folder / "cut.csv.gz").write_bytes(whole[:length])
         with pytest.raises(SensorError, match=r"cut\.csv\.gz: "):
             open_replay(folder, file="cut.csv.gz")
-
-
-@given(st.lists(st.binary(max_size=20_000), min_size=1, max_size=3), st.integers(0, 9))
-@settings(max_examples=50)
-def test_a_gzip_file_is_inflated(members: list[bytes], zeros: int) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".gz") as file:
-        file.write(b"".join([gzip.compress(each * 3) for each in members]) + bytes(zeros))
-        file.flush()
-        with Inflated(file.name) as inflated:
-            assert inflated.read() == b"".join([each * 3 for each in members])
 
 
 def test_quoted_fields_and_line_ends_are_those_of_csv(tmp_path: Path) -> None:
