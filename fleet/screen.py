@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent.wire.base import RAW
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
@@ -202,7 +203,7 @@ def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
 def unit_of(channel: str) -> str:
     """The unit of a channel, by what its name says; empty where that is nothing. Raw values are in
     whatever their sensor gives."""
-    return "" if channel.endswith("_raw") else UNITS.get(quantity_of(channel), "")
+    return "" if channel.endswith(RAW) else UNITS.get(quantity_of(channel), "")
 
 
 def told_by_units(channels: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from agent.wire.base import RAW
 from agent.wire.messages import ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, PackedColumn, UInt8Column, UInt32Column
 from sensors.quality.flags import BAD, SUSPECT
@@ -17,7 +18,6 @@ from sensors.quality.flags import BAD, SUSPECT
 NAN: Final = float("nan")
 NAN32: Final = Float32Column.of([NAN]).data
 ZERO32: Final = bytes(4)
-RAW: Final = "_raw"  # after a channel's name: its values before calibration
 
 
 class Piece(Struct, frozen=True):

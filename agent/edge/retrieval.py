@@ -15,7 +15,6 @@ from agent.edge.group_cache import GroupCache
 from agent.edge.group_table import columns_problem
 from agent.edge.history_file import connect_to_read
 from agent.edge.pieces import (
-    RAW,
     STATISTICS,
     Piece,
     Statistics,
@@ -27,6 +26,7 @@ from agent.edge.pieces import (
     statistics_of,
 )
 from agent.edge.recent import Recent
+from agent.wire.base import RAW
 from agent.wire.messages import Aggregate, Series
 
 # The plus keeps SQLite from searching by sequence: the index by time is the selective one.

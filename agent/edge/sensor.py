@@ -8,6 +8,7 @@ from os import PathLike
 
 from msgspec import Struct
 
+from agent.wire.base import RAW
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
 from sensors.base import Channel, Driver, SensorError, nearest
@@ -15,7 +16,6 @@ from sensors.quality.limits import Limits, limits_for
 from sensors.registry import open_driver
 
 PLAIN = EdgeChannel()
-RAW = "_raw"  # at the end of a channel's name: its values before calibration
 LIMITS = Limits._fields
 
 
