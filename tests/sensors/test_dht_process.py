@@ -232,10 +232,11 @@ def test_an_unusable_sensor_is_refused_by_a_check(opened: Opener) -> None:
 
 def test_an_unusable_sensor_keeps_no_agent_from_starting(opened: Opener) -> None:
     driver = opened("value", factory="refuse", checking=False)
+    reader = driver.reader or 0
     until(driver, says("no pin D44; did you mean D4?"))
     driver.close()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    with pytest.raises(ChildProcessError):  # no zombie
+        os.waitpid(reader, os.WNOHANG)
 
 
 def test_a_reader_that_dies_is_started_again_after_a_pause(opened: Opener, clock: Clock) -> None:
@@ -337,7 +338,8 @@ def test_closing_ends_the_reader_and_its_children(
     at_once(driver)
     if script != "value":
         stuck.read_bytes()
-    reader = os.pidfd_open(driver.reader or 0)
+    number = driver.reader or 0
+    reader = os.pidfd_open(number)
     child = os.pidfd_open(int(numbers.read_text()))
     driver.close()
     assert driver.reader is None
@@ -345,7 +347,7 @@ def test_closing_ends_the_reader_and_its_children(
     assert gone(child)
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
     with pytest.raises(ChildProcessError):  # no zombie
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(number, os.WNOHANG)
 
 
 def test_a_reader_that_dies_leaves_no_children(opened: Opener, tmp_path: Path) -> None:
