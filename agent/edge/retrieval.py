@@ -74,11 +74,14 @@ class Reader:
         None if nothing is left.
         """
         rows, found = self._look(GROUPS, start_ms, end_ms, channels)
-        for row, piece in zip(rows, self._pieces(rows), strict=True):
-            if piece is not None and (part := piece.cut(start_ms, end_ms)) is not None:
-                found.append((row[0], part))
+        if rows:
+            for row, piece in zip(rows, self._pieces(rows), strict=True):
+                if piece is not None and (part := piece.cut(start_ms, end_ms)) is not None:
+                    found.append((row[0], part))
         found.sort(key=itemgetter(0))
         pieces = [piece for _, piece in found]
+        if len(pieces) == 1 and not channels:
+            return series_of(pieces[0])
         names = _wanted(pieces, channels)
         if not names:
             return None

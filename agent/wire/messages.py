@@ -122,10 +122,14 @@ class Series(Part, frozen=True, omit_defaults=True):
     age_ms: UInt32Column | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.time_ms)
-        columns: list[PackedColumn] = [*self.values.values(), *self.quality.values()]
-        columns += [c for c in (self.source_time_ms, self.age_ms) if c is not None]
-        if any(len(column) != n for column in columns):
+        columns: list[PackedColumn] = [self.time_ms, *self.values.values()]
+        if self.quality:
+            columns += self.quality.values()
+        if self.source_time_ms is not None:
+            columns.append(self.source_time_ms)
+        if self.age_ms is not None:
+            columns.append(self.age_ms)
+        if len(set(map(len, columns))) > 1:
             raise ValueError("the columns of a series differ in length")
 
     def measured(self, channel: str) -> array[float]:
