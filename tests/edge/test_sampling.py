@@ -317,6 +317,7 @@ def test_a_helper_that_is_started_again_is_reported_and_an_event_until_it_reads(
     assert sum(again in line for line in bench.lines) == 1  # the others within a minute
     at = [h.moment.monotonic_ms for h in bench.happenings if h.kind == "helper_restarted"]
     assert at == [54_000, 64_000]
+    bench.history.close()
 
 
 def test_a_value_that_is_no_number_is_missing(tmp_path: Path) -> None:
