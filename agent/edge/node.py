@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from _queue import SimpleQueue  # all of queue takes 0.1 MiB
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import zmq
@@ -31,8 +30,8 @@ from agent.edge.node_time import Moment, NodeTime
 from agent.edge.notify import Supervision
 from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.report import WARNING, Reporter
-from agent.edge.sampling import Sampler
-from agent.edge.sensor import Sensor, close_sensors
+from agent.edge.sampling import Sampler, Threads
+from agent.edge.sensor import Sensor
 from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
 from agent.process import StopSignal
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from agent.edge.containers import PodSocket
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
     from agent.sockets.keys import KeyFiles
-
-SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
 
 
 class EdgeNode:
@@ -88,7 +85,7 @@ class EdgeNode:
             )
             for sensor, faults in zip(sensors, self._faults, strict=True)
         ]
-        self._sampling_ends = threading.Event()
+        self._sampling = Threads(sensors, self._samplers)
         self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for forwarding
         self._wake_fd, self._waker_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._results: dict[int, bytes] = {}  # finished and not sent yet
@@ -148,20 +145,13 @@ class EdgeNode:
         # Faults are followed from here on: none that was open before is.
         moment = self._time.moment()
         self._raise(Happening("agent_started", moment, moment.time_ms, "", "", ""))
-        sampling = [
-            threading.Thread(
-                target=sampler.run, args=(self._sampling_ends,), name="sampler", daemon=True
-            )
-            for sampler in self._samplers
-        ]
-        for thread in sampling:
-            thread.start()
+        self._sampling.start()
         self._handle(links.Start())
         self._tell([self._history.report] if self._history.report else [])
         self._supervision.ready()
         while not stop.requested and not self._history.damaged:
             self._wait_once(stop)
-        self._leave(sampling)
+        self._leave()
         if self._history.damaged:
             raise HistoryError(f"history {self._history.path} is damaged; a new start repairs it")
 
@@ -322,29 +312,21 @@ class EdgeNode:
         self._raise(Happening("clock_corrected", moment, moment.time_ms, "", "", text))
         self._reporter.tell(text)
 
-    def _leave(self, sampling: list[threading.Thread]) -> None:
+    def _leave(self) -> None:
         self._reporter.tell("stopping")
         self._supervision.stopping()
-        self._sampling_ends.set()
+        self._sampling.end()
         self._handle(links.Stop())
         if self._metrics is not None:
             self._metrics.close()
         if self._pod_socket is not None:
             self._pod_socket.close()
         self._pods.stop()
-        until_s = time.monotonic() + SAMPLERS_PATIENCE_S
-        for thread in sampling:
-            thread.join(max(0.0, until_s - time.monotonic()))
-        stuck = [
-            sensor
-            for sensor, thread in zip(self._sensors, sampling, strict=True)
-            if thread.is_alive()
-        ]
-        for sensor in stuck:
-            self._reporter.tell(
-                f"sensor {sensor.name} does not return; stopping without its last reading"
+        self._sampling.close(
+            lambda name: self._reporter.tell(
+                f"sensor {name} does not return; stopping without its last reading"
             )
-        close_sensors([sensor for sensor in self._sensors if sensor not in stuck])
+        )
         try:
             self._history.close()
         except HistoryError as error:

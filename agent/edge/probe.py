@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterable
 from select import select
@@ -21,7 +20,7 @@ from agent.edge.counters import SensorCounters
 from agent.edge.groups import Sample
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.report import WARNING, Reporter
-from agent.edge.sampling import Sampler
+from agent.edge.sampling import Sampler, Threads
 from agent.edge.sensor import Sensor, StoredChannel, close_sensors, open_sensors
 from agent.edge.timebase import TimeBase
 from agent.edge.together import Together
@@ -33,7 +32,6 @@ from sensors.quality.flags import GOOD, names
 
 WAITING_S: Final = 3.0  # on top of an interval, in which a driver may block; and between two lines
 LOOK_S: Final = 1.0
-PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
 
 
 class Printed:
@@ -138,28 +136,20 @@ def read_all(sensors: tuple[Sensor, ...], node: str, stop: StopSignal) -> None:
     reporter = EveryLine(sys.stderr.write, node, time.monotonic, program="sanderling-probe")
     node_time = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
     together = Together(sensors)
-    ends = threading.Event()
     samplers = []
     for sensor in sensors:
         printed = Printed(sensor, sys.stdout)
         samplers.append(Sampler(sensor, printed, node_time, reporter, together.check, printed))
-    threads = [threading.Thread(target=s.run, args=(ends,), daemon=True) for s in samplers]
-    for thread in threads:
-        thread.start()
+    sampling = Threads(sensors, samplers)
+    sampling.start()
     waiting = Waiting([sampler.counters for sampler in samplers])
     while not stop.requested:
         for fileno in select(stop.filenos, (), (), LOOK_S)[0]:
             stop.woken(fileno)
         for text in waiting.look(node_time.monotonic()):
             put(f"{clock(time.time())} {text}\n", sys.stdout)
-    ends.set()
-    until_s = time.monotonic() + PATIENCE_S
-    for sensor, thread in zip(sensors, threads, strict=True):
-        thread.join(max(0.0, until_s - time.monotonic()))
-        if thread.is_alive():
-            reporter.tell(f"sensor {sensor.name} does not return; it is left open")
-        else:
-            close_sensors([sensor])
+    sampling.end()
+    sampling.close(lambda name: reporter.tell(f"sensor {name} does not return; it is left open"))
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
 from typing import Final, Protocol
 
@@ -14,12 +15,13 @@ from agent.edge.history_file import HistoryError
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.pieces import NAN
 from agent.edge.report import Reporter
-from agent.edge.sensor import Sensor
+from agent.edge.sensor import Sensor, close_sensors
 from sensors.base import Reading, SensorError
 from sensors.quality.channel import SensorQuality
 from sensors.quality.episodes import READINGS
 from sensors.quality.flags import NO_RESPONSE
 
+SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
 OLDEST_MS: Final = (1 << 32) - 1
 
 
@@ -252,3 +254,37 @@ class Sampler:
                 moment.synchronised,
                 self._checked(reading),
             )
+
+
+class Threads:
+    """The threads of a node's samplers, one each."""
+
+    def __init__(self, sensors: Sequence[Sensor], samplers: Sequence[Sampler]) -> None:
+        self._ends = threading.Event()
+        self._threads = [
+            (
+                sensor,
+                threading.Thread(target=s.run, args=(self._ends,), name="sampler", daemon=True),
+            )
+            for sensor, s in zip(sensors, samplers, strict=True)
+        ]
+
+    def start(self) -> None:
+        """Begin to sample."""
+        for _, thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Take no further reading."""
+        self._ends.set()
+
+    def close(self, stuck: Callable[[str], object]) -> None:
+        """After `end`: close the sensors whose threads return in SAMPLERS_PATIENCE_S. The others
+        stay open; first of all `stuck` is told their names."""
+        until_s = time.monotonic() + SAMPLERS_PATIENCE_S
+        for _, thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        left = [sensor for sensor, thread in self._threads if thread.is_alive()]
+        for sensor in left:
+            stuck(sensor.name)
+        close_sensors([sensor for sensor, _ in self._threads if sensor not in left])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.command_line import UNUSABLE
-from agent.edge.node import SAMPLERS_PATIENCE_S
+from agent.edge.sampling import SAMPLERS_PATIENCE_S
 from agent.edge.watchdog import PATIENCE_S
 
 FOLDER = Path(__file__).parents[2] / "images/systemd"
