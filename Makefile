@@ -19,7 +19,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes test-systemd torture lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes test-systemd test-hosts test-image torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -46,6 +46,12 @@ torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, ov
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
 	@SANDERLING_SYSTEMD=1 $(BIN)/pytest tests/systemd
+
+test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
+	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest tests/hosts
+
+test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
+	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest tests/image tests/fleet/releases/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from agent.connection import Connection, NoReplyError
+from agent.connection import Connection, ConnectionCutError, NoReplyError
 from agent.rounds import Rounds, WatchError
 from agent.sockets.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
@@ -73,7 +73,8 @@ class Client(Connection[ClientReply]):
 
         `channels` are those wanted, () for all. Only readings of sensors that have one of them
         come: asked for one channel, every reading has a value of it, or a flag that says why not.
-        Raises `NoReplyError` when the master stays silent; every other failure is an `Answer`.
+        If the connection is cut, as by a master that restarts, it is asked once more. Raises
+        `NoReplyError` when the master stays silent; every other failure is an `Answer`.
         """
         if window is None:
             window = Window(last_s=last_s)
@@ -90,10 +91,17 @@ class Client(Connection[ClientReply]):
             service=service,
             label=label,
         )
+        try:
+            return self._ask(query, timeout_ms, until_cut=True)
+        except ConnectionCutError:
+            return self._ask(query, timeout_ms)
+
+    def _ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
         self.send(query)
         give_up = time.monotonic() + (timeout_ms + GRACE_MS) / 1e3
         while True:
-            answer = self.receive(max(0.0, (give_up - time.monotonic()) * 1e3))
+            left_ms = max(0.0, (give_up - time.monotonic()) * 1e3)
+            answer = self.receive(left_ms, until_cut=until_cut)
             # An answer without an id refuses a frame that the master could not read.
             if answer.id in (query.id, ""):
                 return answer
@@ -102,11 +110,12 @@ class Client(Connection[ClientReply]):
         """Send a query; its answer comes with the same `id`."""
         self.send_message(query)
 
-    def receive(self, timeout_ms: float) -> Answer:
-        """The next answer; `NoReplyError` after `timeout_ms`."""
+    def receive(self, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+        """The next answer; `NoReplyError` after `timeout_ms`. With `until_cut` also, as
+        `ConnectionCutError`, when the connection is cut: answers still due will not come."""
         give_up = time.monotonic() + timeout_ms / 1e3
         while not self._answers:
-            self.take(max(0.0, (give_up - time.monotonic()) * 1e3))
+            self.take(max(0.0, (give_up - time.monotonic()) * 1e3), until_cut=until_cut)
         return self._answers.popleft()
 
     def watch(
@@ -162,9 +171,9 @@ class Client(Connection[ClientReply]):
             raise
         return rounds
 
-    def take(self, timeout_ms: float) -> None:
-        """Receive one message and hand it to whom it is for; `NoReplyError` after `timeout_ms`."""
-        message = self.receive_message(timeout_ms)
+    def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
+        """Receive one message and hand it to whom it is for. Raises as `receive` does."""
+        message = self.receive_message(timeout_ms, until_cut=until_cut)
         rounds = self._watches.get(message.id)
         if rounds is not None:
             rounds.take(message)

@@ -29,6 +29,10 @@ class NoReplyError(TimeoutError):
     """The master did not reply in time."""
 
 
+class ConnectionCutError(NoReplyError):
+    """Replies that were due on the connection will not come."""
+
+
 class Connection(Generic[T]):
     """A DEALER to one master's socket; not for use by several threads at once.
 
@@ -44,7 +48,7 @@ class Connection(Generic[T]):
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
-            self.socket, self._keyed = self._open()
+            self.socket, self._cuts, self._keyed = self._open()
         except ConfigError:
             self.close()
             raise
@@ -52,22 +56,24 @@ class Connection(Generic[T]):
             self.close()
             raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
 
-    def _open(self) -> tuple[zmq.Socket[bytes], KeyedLink | None]:
+    def _open(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], KeyedLink | None]:
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
+        cuts: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         keys, secrets = self._keys, self._secrets
         if keys is None or secrets is None or not self.address.startswith("tcp://"):
             socket.connect(self.address)
-            return socket, None
+            return socket, cuts, None
         # Sent only once the other end has proved its key, and taken this one.
         socket.setsockopt(zmq.IMMEDIATE, 1)
-        return socket, KeyedLink(
+        link = KeyedLink(
             socket,
             self.address,
             lambda: secrets.value,
             lambda: read_publics(keys.server_keys),
         )
+        return socket, cuts, link
 
     def close(self) -> None:
         self._context.destroy(linger=0)
@@ -84,6 +90,7 @@ class Connection(Generic[T]):
         self.close()
 
     def send_message(self, message: Message) -> None:
+        self._forget_cuts()
         if self._keyed is not None:
             self._await_connection()
         self.socket.send(encode(message))
@@ -112,13 +119,35 @@ class Connection(Generic[T]):
             if self._secrets.refresh() and self._secrets.value[0] != before:
                 # Not the same socket: libzmq might still put a message on its former connection.
                 self.socket.close(0)
-                self.socket, self._keyed = self._open()
+                self._cuts.close(0)
+                self.socket, self._cuts, self._keyed = self._open()
 
-    def receive_message(self, timeout_ms: float) -> T:
-        if not self.socket.poll(math.ceil(timeout_ms)):
+    def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
+        """The next message; NoReplyError after `timeout_ms`. With `until_cut` ConnectionCutError as
+        soon as the connection over which the last message was sent is cut."""
+        give_up_s = time.monotonic() + timeout_ms / 1e3
+        while not self._await_event(timeout_ms, give_up_s):
+            self._forget_cuts()
+            if until_cut:
+                raise ConnectionCutError(f"the connection to {self.address} was cut")
+        message, _codec = self._decoder.decode(self.socket.recv())
+        return message
+
+    def _await_event(self, timeout_ms: float, give_up_s: float) -> bool:
+        """Whether a message has come; else a connection was cut. NoReplyError."""
+        poller = zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self._cuts, zmq.POLLIN)
+        found = dict(poller.poll(max(0, math.ceil((give_up_s - time.monotonic()) * 1e3))))
+        if not found:
             raise NoReplyError(
                 f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
                 "is a master running there?"
             )
-        message, _codec = self._decoder.decode(self.socket.recv())
-        return message
+        return self.socket in found
+
+    def _forget_cuts(self) -> None:
+        """Read what libzmq tells of cuts; what is never read would stop it in the end."""
+        with suppress(zmq.Again):
+            while True:
+                self._cuts.recv_multipart(zmq.NOBLOCK)

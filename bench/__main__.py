@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import deadline, directory, dispatch, edf, edge, history, query, simulation
+from bench import deadline, directory, dispatch, edf, edge, fleet, history, query, simulation
 from bench.report import Result, report
 
 # By the names of what they measure, so that one can be run alone.
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "history": history.run,
     "directory": directory.run,
     "simulate": simulation.run,
+    "fleet": fleet.run,
 }
 
 

@@ -1,7 +1,8 @@
 """The command `fleet`: what it ends with, whatever happens.
 
 Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
-3 refused, 4 no reply that can be read, 130 interrupted. Errors are one line on stderr.
+3 refused, 4 no reply that can be read, 5 nothing was done (every host failed, or it was stopped
+before the first), 130 interrupted. Errors are one line on stderr.
 """
 
 from __future__ import annotations

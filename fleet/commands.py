@@ -3,31 +3,35 @@ runs, so that ``--help`` costs nothing."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet import exits
+from fleet import completion, exits
+from fleet.connecting import connecting
+from fleet.deploy.commands import deploy, replace, rollback
+from fleet.images.commands import image
+from fleet.inventory.commands import init, inventory
+from fleet.keys.commands import keys
 from fleet.lab.lab_commands import lab
+from fleet.operate.commands import doctor, exec_, logs, reboot, status
 from fleet.parameters import (
     AGO,
     CHANNELS,
-    MASTER,
     OBJECTIVE,
-    OPERATOR,
     SEED,
     SERIES,
     TIMEOUT,
     WINDOW,
     Number,
     areas_to,
-    patience,
     run_directory,
-    with_keys,
 )
 from fleet.plan_command import plan
+from fleet.releases.commands import release, releases
 from fleet.service_commands import service
 from fleet.watch_commands import watch
 
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit status."""
+    if instruction := os.environ.get(completion.VARIABLE):
+        return completion.answer(fleet, instruction)
     try:
         with fleet.make_context("fleet", list(arguments)) as context:
             return int(fleet.invoke(context) or 0)
@@ -50,6 +56,14 @@ def run(arguments: Sequence[str]) -> int:
         return exits.fail(text, exits.USAGE)
     except click.exceptions.Exit as ended:
         return ended.exit_code
+    except exits.CommandError as error:
+        return exits.fail(str(error), error.status)
+    except ValueError as error:
+        from agent.wire.config import ConfigError  # only an error needs it
+
+        if not isinstance(error, ConfigError):
+            raise
+        return exits.fail(str(error), exits.USAGE)
     except click.Abort:
         return exits.fail("interrupted", exits.INTERRUPTED)
 
@@ -59,12 +73,12 @@ def fleet() -> None:
     """Sensing queries with deadlines on fleets of Raspberry Pis: the operator's commands.
 
     Exit status: 0 done, 1 failed or partial, 2 wrong usage, 3 refused, 4 no reply,
-    130 interrupted.
+    5 nothing done, 130 interrupted.
     """
 
 
 @fleet.command()
-@MASTER
+@connecting("master")
 @areas_to("ask")
 @click.option(
     "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
@@ -90,7 +104,6 @@ def fleet() -> None:
     "--service", "service_id", default="default", show_default=True, help="Service asked."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
-@with_keys
 def query(
     master: str,
     areas: tuple[str, ...],
@@ -123,21 +136,6 @@ def query(
         as_json=as_json,
         keys=keys,
     )
-
-
-@fleet.command()
-@OPERATOR
-@patience("2s", "How long to wait.")
-@click.option("--json", "as_json", is_flag=True, help="Print the state as the wire's JSON.")
-@with_keys
-def status(operator: str, timeout_ms: float, as_json: bool, keys: KeyFiles | None) -> int:
-    """Print the state of an IAD: its nodes, their queues, its counters.
-
-    Exit status: 0 done, 2 wrong usage, 4 no reply.
-    """
-    from fleet import status as command
-
-    return command.run(operator, timeout_ms=timeout_ms, as_json=as_json, keys=keys)
 
 
 @fleet.command()
@@ -184,7 +182,33 @@ def demo(
     return command.run(command.Options(directory, seconds, rate_per_s, seed, virtual_queries, keep))
 
 
+@fleet.command(name="completion")
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+def completion_(shell: str) -> int:
+    """Print what makes a shell complete commands, options and the fleet's names.
+
+    bash: eval "$(fleet completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc;
+    fish: fleet completion fish > ~/.config/fish/completions/fleet.fish
+    """
+    click.echo(completion.script(fleet, shell))
+    return exits.DONE
+
+
+fleet.add_command(init)
+fleet.add_command(inventory)
+fleet.add_command(image)
+fleet.add_command(release)
+fleet.add_command(releases)
 fleet.add_command(service)
 fleet.add_command(lab)
+fleet.add_command(keys)
 fleet.add_command(plan)
 fleet.add_command(watch)
+fleet.add_command(deploy)
+fleet.add_command(rollback)
+fleet.add_command(replace)
+fleet.add_command(status)
+fleet.add_command(exec_)
+fleet.add_command(doctor)
+fleet.add_command(logs)
+fleet.add_command(reboot)

@@ -9,7 +9,14 @@ FAILED = 1
 USAGE = 2
 REFUSED = 3
 NO_REPLY = 4
+NOTHING = 5
 INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """What ends a command and is its user's to mend; the text is one line that says how."""
+
+    status = USAGE
 
 
 def fail(text: str, status: int) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
+
+from fleet import completion
+
+if TYPE_CHECKING:
+    from fleet.folder import Folder
 
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +88,19 @@ def _policy(text: str) -> str:
     return text
 
 
+def _share(text: str) -> Any:
+    from fleet.deploy.rollout import Share
+
+    match = re.fullmatch(r"(\d{1,5})(%?)", text)
+    if match is None or (match[2] and int(match[1]) > 100):
+        raise ValueError(f"{text!r} is no number of hosts; write 4 or 25%")
+    return Share(int(match[1]), bool(match[2]))
+
+
+def _percent(text: str) -> Any:
+    return _share(text if text.endswith("%") else f"{text}%")
+
+
 ADDRESS = Parsed("address", _address)
 POLICY = Parsed("policy", _policy)
 AREA = Parsed("area", _area)
@@ -95,12 +112,10 @@ WINDOW = Parsed("duration", _units("parse_window"))
 INTERVAL = Parsed("duration", _units("parse_interval"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
+SHARE = Parsed("hosts", _share)
+PERCENT = Parsed("percent", _percent)
 SLO = Parsed("objective", _units("parse_slo"))
 
-MASTER = click.option("--master", type=ADDRESS, required=True, help="Public socket of any master.")
-OPERATOR = click.option(
-    "--operator", type=ADDRESS, required=True, help="Operator socket of a master."
-)
 CHANNELS = click.option(
     "--channel",
     "channels",
@@ -125,6 +140,77 @@ SEED = click.option(
     show_default=True,
     help="Seed of the load.",
 )
+
+
+def _fleet(*, needed: bool) -> Callable[[F], F]:
+    def open_folder(
+        _context: click.Context, _parameter: click.Parameter, value: Path | None
+    ) -> Folder | None:
+        from fleet import folder
+
+        if value is None:
+            return folder.find() if needed else None
+        return folder.at(value, "--fleet")
+
+    return click.option(
+        "--fleet",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        callback=open_folder,
+        is_eager=True,  # what is completed after it comes from its inventory
+        help="Folder of the fleet; else $SANDERLING_FLEET, or the nearest one upwards with a "
+        "fleet.toml.",
+    )
+
+
+# The command gets `folder`, in which there is an inventory.
+FLEET = _fleet(needed=True)
+# The same of a command that can do without: `folder` is None unless the option is given.
+FLEET_IF_NAMED = _fleet(needed=False)
+
+
+def hosts_options(command: F) -> F:
+    """Options that choose hosts of the fleet: the command gets `iads`, `groups` and `limit`, as
+    `fleet.inventory.selection.select` takes them."""
+    for option in (
+        click.option(
+            "--limit",
+            metavar="PATTERN[,PATTERN]",
+            default="",
+            shell_complete=completion.LIMIT,
+            help="Only hosts of these names: 'iad4/n*', iad4/master, n3; '!iad4/n7' leaves one "
+            "out.",
+        ),
+        click.option(
+            "--group",
+            "groups",
+            type=NAME,
+            multiple=True,
+            shell_complete=completion.GROUPS,
+            help="Only nodes of this group; give it again for more.",
+        ),
+        click.option(
+            "--iad",
+            "iads",
+            type=NAME,
+            multiple=True,
+            shell_complete=completion.IADS,
+            help="Only hosts of this IAD; give it again for more.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+PARALLEL = click.option(
+    "--parallel",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="Hosts that are worked on at a time.",
+)
+YES = click.option("--yes", is_flag=True, help="Do it without asking.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def areas_to(what: str) -> Callable[[F], F]:
@@ -164,25 +250,3 @@ def results_folder(what: str) -> Callable[[F], F]:
         type=click.Path(file_okay=False, path_type=Path),
         help=f"Where {what}; by default with the run.",
     )
-
-
-def with_keys(command: Callable[..., int]) -> Callable[..., int]:
-    """Options of a command that talks to a master: it gets `keys`, KeyFiles or None."""
-
-    @click.option(
-        "--key", type=click.Path(), help="File with your secret key, for a master with keys."
-    )
-    @click.option(
-        "--server-keys", type=click.Path(), help="File with the master's public keys; with --key."
-    )
-    @functools.wraps(command)
-    def keyed(*args: Any, key: str | None, server_keys: str | None, **options: Any) -> int:
-        if (key is None) != (server_keys is None):
-            raise click.UsageError("--key and --server-keys come together")
-        if key is None or server_keys is None:
-            return command(*args, keys=None, **options)
-        from agent.sockets.keys import KeyFiles
-
-        return command(*args, keys=KeyFiles(key, server_keys), **options)
-
-    return keyed

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.parameters import CHANNEL, NAME, OPERATOR, SLO, Number, areas_to, patience, with_keys
+from fleet.connecting import connecting
+from fleet.parameters import CHANNEL, NAME, SLO, Number, areas_to, patience
 
 if TYPE_CHECKING:
     from agent.sockets.keys import KeyFiles
@@ -20,10 +21,9 @@ def _asks(wait: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     and gives the exit status."""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
-        @OPERATOR
+        @connecting("operator")
         @patience(wait, "How long it may take.")
         @click.option("--json", "as_json", is_flag=True, help="Print the wire's JSON.")
-        @with_keys
         @functools.wraps(command)
         def asking(
             operator: str,

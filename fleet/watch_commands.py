@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.connecting import connecting
 from fleet.parameters import (
     CHANNELS,
     INTERVAL,
-    MASTER,
     OBJECTIVE,
     SERIES,
     TIMEOUT,
     WINDOW,
     areas_to,
-    with_keys,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@MASTER
+@connecting("master")
 @areas_to("ask")
 @click.option(
     "--every",
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 @click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
 @click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each round as a line of JSON.")
-@with_keys
 def watch(
     master: str,
     areas: tuple[str, ...],

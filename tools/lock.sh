@@ -33,7 +33,10 @@ print(*project["build-system"]["requires"], sep="\n")'
 
 # The others take their versions from all.txt, so that any two of them install together.
 compile locks/all.txt pyproject.toml --all-extras "$@"
-compile locks/run.txt pyproject.toml --extra cli --extra drivers --extra metrics --extra systemd \
+compile locks/run.txt pyproject.toml --extra fleet --extra drivers --extra metrics --extra systemd \
+    --constraints locks/all.txt
+# What a release has, on a Pi and on a master's host.
+compile locks/release.txt pyproject.toml --extra drivers --extra metrics --extra systemd \
     --constraints locks/all.txt
 compile locks/dev.txt pyproject.toml --extra cli --extra dev --constraints locks/all.txt
 print_build_requirements | compile locks/build.txt - --constraints locks/all.txt

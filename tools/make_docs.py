@@ -27,7 +27,9 @@ from agent.wire import (
     unions,
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from fleet.inventory.model import Inventory
 
+Told = dict[type[config.Section] | None, str]  # where a section's keys are told
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -36,9 +38,12 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key of the agents' TOML files. Made from `agent/wire/*_config.py` by `make docs`.",
-        "`--check` validates a file; an unknown key is an error that names the nearest known one.",
+        "Every key of the agents' TOML files, and of a fleet's [inventory](inventory.md). Made by",
+        "`make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`. An agent's",
+        "`--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
+        "error that names the nearest known one.",
     ]
+    told: Told = {}
     for command, kind in (
         ("sanderling-edge", edge_config.EdgeConfig),
         ("sanderling-master", master_config.MasterConfig),
@@ -46,27 +51,53 @@ def configuration() -> str:
     ):
         lines += ["", f"## {command}"]
         for section in msgspec.structs.fields(kind):
-            lines += _section(section.name, section.type)
+            inner = config.section_of(section.type)
+            assert inner is not None
+            told.setdefault(inner, f"`{_title(section.name, section.type)}` of {command}")
+            lines += _section(section.name, section.type, {})
+    lines += ["", "## fleet.toml", "", _prose(Inventory.__doc__)]
+    lines += _keys("", Inventory, told)
     return "\n".join(lines) + "\n"
 
 
-def _section(name: str, annotation: Any) -> list[str]:
+def _section(name: str, annotation: Any, told: Told) -> list[str]:
     """A section's table of keys, and those of the sections inside it."""
     inner = config.section_of(annotation)
     assert inner is not None
-    if config.is_table_of_sections(annotation):
-        title = f"[{name}.NAME]"
-    else:
-        title = f"[{name}]" if inner is annotation else f"[[{name}]]"
     summary = _prose(inner.__doc__).split("\n\n")[0]
-    lines = ["", f"### {title}", "", summary, ""]
-    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-    fields = msgspec.structs.fields(inner)
-    lines += [_row(field) for field in fields]
-    for field in fields:
-        if config.section_of(field.type):
-            lines += _section(f"{name}.{field.name}", field.type)
-    return lines
+    lines = ["", f"### {_title(name, annotation)}", "", summary]
+    return lines + _keys(f"{name}.", inner, told)
+
+
+def _title(name: str, annotation: Any) -> str:
+    """How the table stands in the file."""
+    if config.is_table_of_sections(annotation):
+        return f"[{name}.NAME]"
+    return f"[[{name}]]" if typing.get_origin(_bare(annotation)) is tuple else f"[{name}]"
+
+
+def _keys(prefix: str, kind: type[config.Section], told: Told) -> list[str]:
+    """The table of a section's keys, then the sections inside it that are not told elsewhere."""
+    lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
+    below = []
+    for field in msgspec.structs.fields(kind):
+        inner = config.section_of(field.type)
+        if inner in told:
+            several = "tables" if _title("", field.type).startswith("[[") else "table"
+            lines.append(f"| `{field.name}` | {several} | | the keys of {told[inner]} |")
+            continue
+        if inner is None or _unwrap(field.type)[1]:
+            lines.append(_row(field))
+        if inner is not None:
+            below += _section(f"{prefix}{field.name}", field.type, told)
+    return lines + below
+
+
+def _bare(annotation: Any) -> Any:
+    """The type of an annotation, without what stands beside it."""
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
+    return annotation
 
 
 def _row(field: msgspec.structs.FieldInfo) -> str:

@@ -10,7 +10,7 @@ from agent.board import Board
 from agent.market.mirror import PATIENCE_S, Mirror
 from agent.market.primary import Primary
 from agent.metrics import families as f
-from agent.metrics.numbers import Count, Histogram, Samples, gauge
+from agent.metrics.numbers import Count, Histogram, Samples, gauge, known
 from agent.wire.config import Metrics
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class DrsMetrics:
     """Serves /metrics if an address is configured. OSError if nobody can listen there.
 
-    `counters` and `dropped()`, replies that nobody read, are looked at on the loop at each scrape.
+    `counters`, `dropped()`, replies that nobody read, and `key_expiry_s()`, since the epoch, are
+    looked at on the loop at each scrape.
     A mirror asks its primary every `every_s` seconds.
     """
 
@@ -31,6 +32,7 @@ class DrsMetrics:
         rules: Primary | Mirror,
         counters: Mapping[str, int],
         dropped: Callable[[], int],
+        key_expiry_s: Callable[[], float | None],
         *,
         every_s: float,
     ) -> None:
@@ -38,6 +40,7 @@ class DrsMetrics:
         self._rules = rules
         self._counters = counters
         self._dropped = dropped
+        self._key_expiry_s = key_expiry_s
         self._latest_s = every_s + PATIENCE_S
         self._requests = Count(f.REQUESTS)
         self._durations = Histogram(f.REQUEST_DURATION)
@@ -76,6 +79,7 @@ class DrsMetrics:
         return [
             self._requests.samples(),
             self._durations.samples(),
+            known(f.KEY_EXPIRY, self._key_expiry_s()),
             *(gauge(family, [((), value)]) for family, value in counted.items()),
             gauge(f.ACCOUNTS, [((kind,), kinds[kind]) for kind in ("iad", "csp")]),
         ]

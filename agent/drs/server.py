@@ -81,6 +81,7 @@ class Server:
             self._rules,
             self.counters,
             lambda: self._router.dropped,
+            lambda: self._guard.key_expiry_s,
             every_s=mirror.every_s,
         )
 

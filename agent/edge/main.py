@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from agent import systemd
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.edge import notify
 from agent.edge.clocks import boot_id
@@ -40,7 +41,7 @@ def main() -> None:
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
     history_path = path_in(folder, settings.history.path)
-    if (wrong := notify.problem() or _no_metrics(settings.metrics)) is not None:
+    if (wrong := systemd.problem() or _no_metrics(settings.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
     try:
         keys = keys_of(settings, folder)

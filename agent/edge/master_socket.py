@@ -117,6 +117,15 @@ class MasterSocket:
         self.open()
         return True
 
+    @property
+    def key_expiry_s(self) -> float | None:
+        """When the own key should be replaced, in seconds since the epoch; None: nobody says."""
+        if self._keys is None:
+            return None
+        from agent.sockets.keys import expiry  # as in keys_of
+
+        return expiry(self._keys.key)
+
     def _use_keys(self, socket: zmq.Socket[bytes], keys: KeyFiles) -> None:
         try:
             # Either end may be changing its key: each connection tries the next that may fit.

@@ -15,8 +15,8 @@ import msgspec
 
 from agent.edge.counters import OUTCOMES, SensorCounters
 from agent.metrics import edge_families as f
-from agent.metrics.families import MALFORMED_FRAMES, MESSAGES_DROPPED
-from agent.metrics.numbers import Histogram, Labels, Samples, gauge
+from agent.metrics.families import KEY_EXPIRY, MALFORMED_FRAMES, MESSAGES_DROPPED
+from agent.metrics.numbers import Histogram, Labels, Samples, gauge, known
 from agent.metrics.page import Page
 from agent.wire.codec import HEADER_BYTES
 from agent.wire.config import Metrics
@@ -26,7 +26,8 @@ IO: Final = "/proc/self/io"
 
 class NodeNumbers(NamedTuple):
     """What a node has to show at a scrape; `now` is monotonic, in seconds. By sensor, `faults` are
-    the channels with one, and `restarts` those of its helper process."""
+    the channels with one, and `restarts` those of its helper process; `key_expiry_s` is since the
+    epoch."""
 
     now: float
     sensors: tuple[SensorCounters, ...]
@@ -41,6 +42,7 @@ class NodeNumbers(NamedTuple):
     malformed_frames: int
     messages_dropped: int
     written_bytes: int | None
+    key_expiry_s: float | None
 
 
 class _Result(msgspec.Struct):
@@ -107,6 +109,7 @@ def samples(n: NodeNumbers) -> list[Samples]:
         gauge(f.VALUE_AGE, [((s.sensor,), s.age_ms / 1e3) for s in n.sensors if s.success_s]),
         gauge(f.FAULTS, _by_sensor(n, n.faults)),
         gauge(f.HELPER_RESTARTS, _by_sensor(n, n.restarts)),
+        known(KEY_EXPIRY, n.key_expiry_s),
         *[gauge(family, [((), value)]) for family, value in plain.items()],
     ]
 

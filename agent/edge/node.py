@@ -35,6 +35,7 @@ from agent.edge.sensor import Sensor
 from agent.edge.timebase import Correction, TimeBase
 from agent.edge.together import Together
 from agent.process import StopSignal
+from agent.release import release
 from agent.wire import codec, config, edge_config
 from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
@@ -103,6 +104,7 @@ class EdgeNode:
                 pods=settings.pods.count,
                 version=(codec.MAJOR + b"." + codec.MINOR).decode(),
                 emulates=settings.pods.emulate,
+                release=release(),
             ),
             first_pause_s=settings.master.reconnect_first_s,
             longest_pause_s=settings.master.reconnect_longest_s,
@@ -271,6 +273,7 @@ class EdgeNode:
             malformed_frames=self._socket.malformed,
             messages_dropped=self._socket.dropped,
             written_bytes=written_bytes(),
+            key_expiry_s=self._socket.key_expiry_s,
         )
 
     def _look_at_history(self) -> None:

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from agent.edge.counters import SensorCounters
 from agent.edge.report import ERROR, Reporter
 from agent.edge.watchdog import Watchdog, watchdog_s
-
-if TYPE_CHECKING:
-    from sdnotify import SystemdNotifier
-
-
-def problem() -> str | None:
-    """Why systemd's wish to be notified cannot be met here, if so, in one line."""
-    if "NOTIFY_SOCKET" not in os.environ:
-        return None
-    from importlib.util import find_spec
-
-    if find_spec("sdnotify") is None:
-        return (
-            "the unit has Type=notify, which needs sdnotify: install it with "
-            "pip install '.[systemd]', or set Type=exec and no WatchdogSec"
-        )
-    return None
+from agent.systemd import notifier
 
 
 def tell_where() -> None:
@@ -56,7 +39,7 @@ class Supervision:
         self._reporter = reporter
         self._status = status
         self._said = ""
-        self._systemd = _systemd()
+        self._systemd = notifier()
         wanted_s = watchdog_s(dict(os.environ), os.getpid()) if self._systemd else None
         self._watchdog = Watchdog(sensors, wanted_s, now)
 
@@ -102,12 +85,3 @@ class Supervision:
     def _notify(self, *lines: str) -> None:
         if self._systemd is not None:
             self._systemd.notify("\n".join(lines))
-
-
-def _systemd() -> SystemdNotifier | None:
-    """systemd's socket; None if it did not start this process."""
-    if "NOTIFY_SOCKET" not in os.environ or problem() is not None:
-        return None
-    from sdnotify import SystemdNotifier  # with `socket`, 0.4 MiB
-
-    return SystemdNotifier()

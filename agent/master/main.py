@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from agent import systemd
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
 from agent.metrics.library import problem
@@ -19,7 +20,7 @@ def main() -> None:
     """Run the command."""
     given = options("sanderling-master", sys.argv[1:])
     config = configuration(given.config, MasterConfig)
-    if (wrong := problem(config.metrics)) is not None:
+    if (wrong := systemd.problem() or problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
     folder = Path(given.config).parent
     try:
@@ -40,8 +41,10 @@ def main() -> None:
         except OSError as error:
             fail(str(error), FAILED)
         try:
+            systemd.tell("READY=1")  # its sockets are bound
             master.serve(stop)
         finally:
+            systemd.tell("STOPPING=1")
             master.close()
 
 

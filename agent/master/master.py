@@ -27,8 +27,9 @@ from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
-from agent.metrics.families import WATCHES_OPEN
+from agent.metrics.families import KEY_EXPIRY, WATCHES_OPEN
 from agent.process import StopSignal
+from agent.release import release
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import PolicyChanged, TellOperator
 from agent.scheduling.query import QueryScheduler
@@ -54,6 +55,7 @@ class Master:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._iad = config.iad.name
+        self._release = release()
         self._say = voice(f"sanderling-master {self._iad}")
         self._board = Board(clock)
         self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
@@ -76,6 +78,7 @@ class Master:
                 self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
             self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
+            self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
             self._context.destroy(linger=0)
             raise
@@ -214,6 +217,7 @@ class Master:
                 "records_lost": self._records.lost,
             },
             registered=self._directory.registered if self._directory else None,
+            version=self._release,
         )
 
 

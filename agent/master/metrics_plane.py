@@ -10,7 +10,7 @@ from agent.board import Board
 from agent.master.records import Records
 from agent.metrics import families as f
 from agent.metrics.from_records import FromRecords
-from agent.metrics.numbers import Labels, Samples, gauge
+from agent.metrics.numbers import Labels, Samples, gauge, known
 from agent.wire.config import Metrics
 from agent.wire.operator import IadStatus
 from agent.wire.records import AnyRecord
@@ -58,7 +58,7 @@ class MetricsPlane:
     ) -> None:
         self._status = status
         self._peers = peers
-        self._shown: dict[f.Family, Callable[[], float]] = {}
+        self._shown: dict[f.Family, Callable[[], float | None]] = {}
         self._counted = FromRecords()
         self._batch: list[AnyRecord] = []
         self._page: Page | None = None
@@ -69,8 +69,9 @@ class MetricsPlane:
             board.listen(self._page.fileno, self._page.turn)
             records.tell(self._record)
 
-    def shows(self, family: f.Family, value: Callable[[], float]) -> None:
-        """`value()`, called on the loop at each scrape, is what a gauge without labels shows."""
+    def shows(self, family: f.Family, value: Callable[[], float | None]) -> None:
+        """`value()`, called on the loop at each scrape, is what a gauge without labels shows; None:
+        nothing."""
         self._shown[family] = value
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class MetricsPlane:
     def _take(self) -> list[Samples]:
         self._add_up()
         samples = self._counted.samples() + read(self._status(), self._peers())
-        samples += [gauge(family, [((), value())]) for family, value in self._shown.items()]
+        samples += [known(family, value()) for family, value in self._shown.items()]
         return samples
 
 

@@ -12,6 +12,7 @@ from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
     NodePods,
+    NodeRefused,
     SendTaskResult,
     SendToNode,
     SubtaskReturned,
@@ -123,6 +124,8 @@ class TaskPlane:
     def _refuse(self, identity: bytes, _frame: bytes) -> None:
         assert self._nodes is not None
         self._nodes.send(identity, encode(Rejected(REVOKED)))
+        now = self._board.clock()
+        self._board.perform(self._scheduler.handle(NodeRefused(identity), now))
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         assert self._nodes is not None

@@ -50,7 +50,15 @@ MESSAGES_DROPPED = Family(
     "messages",
     "Messages that their receivers were gone for, or did not read.",
 )
-COMMON: Final = (BUILD_INFO, MALFORMED_FRAMES, MESSAGES_DROPPED)
+KEY_EXPIRY = Family(
+    "sanderling_key_expiry_timestamp_seconds",
+    "gauge",
+    (),
+    "seconds",
+    "When its current key should be replaced, since the epoch, as its key file says; absent where "
+    "that does not, or there is no key. Nothing stops working then.",
+)
+COMMON: Final = (BUILD_INFO, MALFORMED_FRAMES, MESSAGES_DROPPED, KEY_EXPIRY)
 
 # --- master: what it received as query scheduler -------------------------------------------------
 

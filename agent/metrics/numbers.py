@@ -103,3 +103,8 @@ class BoundedNames:
 def gauge(family: Family, values: Iterable[tuple[Labels, float]]) -> Samples:
     """What a gauge, or a counter kept elsewhere, shows now."""
     return Samples(family, dict(values), {})
+
+
+def known(family: Family, value: float | None) -> Samples:
+    """A gauge without labels; without a sample where its value is not known."""
+    return gauge(family, [] if value is None else [((), value)])

@@ -128,6 +128,12 @@ class NodeLeft(_Struct, frozen=True):
     incarnation: str
 
 
+class NodeRefused(_Struct, frozen=True):
+    """The key of that link was taken from the allow-list: whoever is there says nothing more."""
+
+    peer: Peer
+
+
 class EventsArrived(_Struct, frozen=True):
     peer: Peer
     message: NodeEvents
@@ -152,6 +158,7 @@ TaskEvent = (
     | NodeJoined
     | NodeAlive
     | NodeLeft
+    | NodeRefused
     | NodePods
     | PodsWanted
     | EventsArrived

@@ -9,8 +9,8 @@ NODE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("live", "live"): "hello on a new link",
     ("live", "lost"): "heartbeats missed",
     ("lost", "live"): "hello or heartbeat",
-    ("live", "left"): "goodbye",
-    ("lost", "left"): "goodbye",
+    ("live", "left"): "goodbye, or key revoked",
+    ("lost", "left"): "goodbye, or key revoked",
     ("left", "live"): "hello",
 }
 SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {

@@ -14,6 +14,7 @@ from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
     NodePods,
+    NodeRefused,
     PodsWanted,
     SendToNode,
     TakeEvents,
@@ -183,8 +184,14 @@ class Links:
 
     def left(self, event: NodeLeft, now: float) -> list[Instruction]:
         """A goodbye."""
+        return self._leaves(self._speaking(event), now)
+
+    def refused(self, event: NodeRefused, now: float) -> list[Instruction]:
+        """Its key was revoked: what waits for it would be given up after missed heartbeats only."""
+        return self._leaves(self.nodes.on(event.peer), now)
+
+    def _leaves(self, node: Node | None, now: float) -> list[Instruction]:
         instructions: list[Instruction] = []
-        node = self._speaking(event)
         if node is not None:
             node.become("left")
             self.nodes.unbind(node)

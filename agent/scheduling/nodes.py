@@ -105,6 +105,7 @@ class Node:
             emulates=self.hello.emulates,
             events_waiting=self.events_waiting,
             events_dropped=self.events_dropped,
+            version=self.hello.release,
         )
 
 

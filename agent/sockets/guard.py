@@ -11,7 +11,7 @@ import zmq
 
 from agent.sockets.allow_list import ROLES, AllowList, Party
 from agent.sockets.dealer import KeyedLink, dealer, unconnected
-from agent.sockets.keys import Pair, read_publics, read_secrets
+from agent.sockets.keys import Pair, expiry, read_publics, read_secrets
 from agent.sockets.router import Keyed, Router, router
 from agent.sockets.watched import Watched
 from agent.sockets.zap import Zap
@@ -144,6 +144,12 @@ class Guard:
     def public_keys(self) -> tuple[str, ...]:
         """This process's own: what others need to know of it. The current one first."""
         return tuple(pair.public for pair in self._secrets.value) if self._secrets else ()
+
+    @property
+    def key_expiry_s(self) -> float | None:
+        """When the current key should be replaced, in seconds since the epoch; None if its file
+        does not say."""
+        return expiry(self._secrets.path) if self._secrets else None
 
     def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
         """From now on `source`, such as "accounts", allows these beside the file, no others; see

@@ -3,8 +3,9 @@
     python -m agent.sockets.keys new NAME
 
 makes NAME.secret (mode 0600) and NAME.public. A key file has one key a line, in Z85; `#` begins a
-comment. Two keys of one party may stand in it: the first is in use, the other is the one before or
-the one to come, so that a rotation needs no restart (docs/trust.md).
+comment, and the one beside a key may say ``made 2026-11-21`` and ``expires 2027-11-21``. Two keys
+of one party may stand in it: the first is in use, the other is the one before or the one to come,
+so that a rotation needs no restart (docs/trust.md).
 """
 
 # ruff: noqa: PTH123 - pathlib takes 0.6 MiB of an edge agent
@@ -15,7 +16,9 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import zmq
@@ -25,6 +28,7 @@ from agent.wire.config import ConfigError
 MOST_KEYS: Final = 2
 LONGEST_FILE: Final = 65_536
 _Z85: Final = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
+_DATE: Final = re.compile(r"\b(made|expires) (\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?)(?=[\s,;]|$)")
 
 
 class Pair(NamedTuple):
@@ -74,21 +78,18 @@ class KeyFiles(NamedTuple):
 
 def read_secrets(path: str) -> tuple[Pair, ...]:
     """The own keys of a file, the current one first; ConfigError also for one that others read."""
-    return tuple([Pair.of(secret) for secret in _keys(path, MOST_KEYS, secret=True)])
+    return tuple([Pair.of(secret) for secret in keys_in(_text(path, secret=True), path)])
 
 
 def read_publics(path: str, most: int = MOST_KEYS) -> tuple[str, ...]:
     """The public keys of a file; ConfigError."""
-    return tuple(_keys(path, most, secret=False))
+    return keys_in(_text(path, secret=False), path, most)
 
 
-def _keys(path: str, most: int, *, secret: bool) -> list[str]:
+def keys_in(text: str, path: str, most: int = MOST_KEYS) -> tuple[str, ...]:
+    """The keys of a file's text, the current one first; ConfigError names `path`."""
     keys = []
-    for number, line in enumerate(_text(path, secret=secret).split("\n"), 1):
-        # A key may hold a `#`, so a comment has a line, or a blank before it, of its own.
-        key = re.split(r"(?:^|\s)#(?=\s|$)", line, maxsplit=1)[0].strip()
-        if not key or (key.startswith("#") and not _Z85.fullmatch(key)):
-            continue
+    for number, key, _ in _lines(text):
         if not _Z85.fullmatch(key) or not _decodes(key):
             raise ConfigError(f"{path}: line {number} is no key (40 characters of Z85)")
         keys.append(key)
@@ -98,7 +99,40 @@ def _keys(path: str, most: int, *, secret: bool) -> list[str]:
         raise ConfigError(f"{path}: {len(keys)} keys; at most {most} are valid at a time")
     if len(set(keys)) < len(keys):
         raise ConfigError(f"{path}: a key stands there twice")
-    return keys
+    return tuple(keys)
+
+
+def dates_in(text: str) -> tuple[dict[str, float], ...]:
+    """What the comment beside each key says of ``made`` and ``expires``, in seconds since the
+    epoch. A comment is only a comment: what is no date is left out."""
+    return tuple([dict(_dates(comment)) for _, _, comment in _lines(text)])
+
+
+def expiry(path: str) -> float | None:
+    """When the current key of a secret file should be replaced, in seconds since the epoch; None
+    if the file does not say, or cannot be read now. Nothing stops working then."""
+    try:
+        dates = dates_in(_text(path, secret=True))
+    except ConfigError:
+        return None
+    return dates[0].get("expires") if dates else None
+
+
+def _dates(comment: str) -> Iterator[tuple[str, float]]:
+    for word, date in _DATE.findall(comment):
+        with suppress(ValueError):  # no such day
+            time = datetime.fromisoformat(date)
+            yield word, (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _lines(text: str) -> Iterator[tuple[int, str, str]]:
+    """(number, key, comment) of each line with a key."""
+    for number, line in enumerate(text.split("\n"), 1):
+        # A key may hold a `#`, so a comment has a line, or a blank before it, of its own.
+        key, *comment = re.split(r"(?:^|\s)#(?=\s|$)", line, maxsplit=1)
+        key = key.strip()
+        if key and (not key.startswith("#") or _Z85.fullmatch(key)):
+            yield number, key, "".join(comment)
 
 
 def _decodes(key: str) -> bool:

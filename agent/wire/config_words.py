@@ -45,6 +45,11 @@ PATTERNS: Final = {
     ),
     r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)": "a public key of 40 characters",
     r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)": "a quantity such as 250m or 64Mi",
+    r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)": "a host name or address",
+    r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)": "a user name of 1–32 lower-case letters, digits, _ -",
+    r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)": (
+        "a release such as 0.1.0-3f9c2a1b, as `fleet releases` lists them, or empty"
+    ),
 }
 
 
@@ -87,21 +92,24 @@ def refuse_unknown(data: Any, kind: Any) -> str | None:
 def place(data: Any, steps: list[str | int]) -> str:
     """Where `steps` lead, as the file has it: ``node.name``, ``sensor b (second [[sensor]]):
     channels.temperature.offset``."""
-    said, keys = "", ""
+    said, keys, header = "", "", ""
     for i, step in enumerate(steps):
         if isinstance(step, str):
             keys += f".{step}" if keys else step
+            header += f".{step}" if header else step
         elif isinstance(row := at(data, steps[: i + 1]), dict):
-            said += f": {row_place(keys, row, step)}" if said else row_place(keys, row, step)
+            found = row_place(keys, row, step, header)
+            said += f": {found}" if said else found
             keys = ""
         else:
             keys += f", {_ordinal(step)} entry"
     return ": ".join([part for part in (said, keys) if part])
 
 
-def row_place(table: str, row: dict[str, Any], index: int) -> str:
-    """``sensor b (second [[sensor]])``: the table `index` of those called `table`."""
-    which = f"{_ordinal(index)} [[{table}]]"
+def row_place(table: str, row: dict[str, Any], index: int, header: str = "") -> str:
+    """``sensor b (second [[sensor]])``: the table `index` of those called `table`, which stand
+    below `header` in the file."""
+    which = f"{_ordinal(index)} [[{header or table}]]"
     for label in (row.get(key) for key in LABELS):
         if isinstance(label, str) and 0 < len(label) <= 64 and label.isprintable():
             return f"{table} {label} ({which})"

@@ -262,10 +262,11 @@ class MasterConfig(Section, frozen=True):
     records: MasterRecords = MasterRecords()
 
     def __post_init__(self) -> None:
-        names = [member.iad for member in self.pool]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the pool names {name} more than once")
+        names: set[str] = set()
+        for member in self.pool:
+            if member.iad in names:
+                raise ValueError(f"the pool names {member.iad} more than once")
+            names.add(member.iad)
         if names and self.iad.name not in names:
             raise ValueError(f"the pool has no entry for this IAD, {self.iad.name}")
         trust, keyed = self.trust, bool(self.trust.key)

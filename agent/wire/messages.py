@@ -289,11 +289,12 @@ class TaskResult(Message, frozen=True, tag="task_result"):
 # --- edge node → master ------------------------------------------------------------------------
 
 
-class Hello(Message, frozen=True, tag="hello"):
+class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     """A node introduces itself; sent again whenever its link was cut.
 
     `incarnation` is random per process start, `history` per history file. `running` names the
-    subtasks that its pods are serving or whose results it still holds.
+    subtasks that its pods are serving or whose results it still holds. `version` is the wire's;
+    `release` the agent's, empty where it runs from a checkout.
     """
 
     node: Name
@@ -305,6 +306,7 @@ class Hello(Message, frozen=True, tag="hello"):
     version: Text
     emulates: Text = ""
     running: Running = ()
+    release: Text = ""
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):

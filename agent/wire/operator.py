@@ -47,7 +47,9 @@ class NodeFault(Part, frozen=True):
 
 class NodeStatus(Part, frozen=True, omit_defaults=True):
     """One edge node as its master sees it. `events_waiting` and `events_dropped` are what the node
-    said of its events when some came last; `faults` are those that its events leave open."""
+    said of its events when some came last; `faults` are those that its events leave open.
+    `version` is the release that its agent said it runs; empty from a checkout, and of agents that
+    do not say."""
 
     node: Name
     state: Literal["live", "lost", "left"]
@@ -60,11 +62,13 @@ class NodeStatus(Part, frozen=True, omit_defaults=True):
     events_waiting: Count = 0
     events_dropped: Count = 0
     faults: tuple[NodeFault, ...] = ()
+    version: Text = ""
 
 
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     """The state of an IAD, for its own operator only. `registered`: whether the DRS has confirmed
-    it; absent without a market."""
+    it; absent without a market. `version` is the release that the master runs; empty from a
+    checkout."""
 
     iad: Name
     policy: Policy
@@ -74,6 +78,7 @@ class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     open_tasks: int
     counters: dict[str, int]
     registered: bool | None = None
+    version: Text = ""
 
 
 class OperatorError(Message, frozen=True, tag="operator_error"):

@@ -24,7 +24,7 @@ from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.lab import processes
 from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, IadPlan, NodePlan
-from fleet.lab.toml import dump
+from fleet.toml import dump
 
 READY_TIMEOUT_S: Final = 120.0
 STOP_PATIENCE_S: Final = 4.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,11 @@ def test_a_subtask_in_an_unreadable_frame_is_not_claimed(bench: Bench) -> None:
     assert full.refused == 0
     assert nothing_is_claimed(bench.node)
     assert sum("ignored a frame from the master" in line for line in bench.lines) == 1
+
+
+def test_its_hello_names_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "RELEASE").write_text("0.1.0-3f9c2a1b\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    bench = Bench(tmp_path)
+    assert bench.node._link._hello.release == "0.1.0-3f9c2a1b"
+    bench.close()

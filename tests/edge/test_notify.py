@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from agent.edge.counters import SensorCounters
-from agent.edge.notify import Supervision, problem
+from agent.edge.notify import Supervision
 from agent.edge.report import Reporter
 from agent.edge.watchdog import PATIENCE_S
+from agent.systemd import problem
 
 
 class Node:

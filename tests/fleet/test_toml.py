@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire import config, edge_config, master_config
-from fleet.lab.toml import dump
+from fleet.toml import dump
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 

@@ -21,8 +21,8 @@ def assume_fast_nodes(config):
     """What a master takes for its nodes' response times before it has measured some decides what it
     sells: here more than a test can ask for."""
     text = config.read_text()
-    assert text.count("cold_start_ms = 100.0\n") == 1
-    config.write_text(text.replace("cold_start_ms = 100.0\n", "cold_start_ms = 1.0\n"))
+    assert "[scheduling]" not in text
+    config.write_text(f"{text}\n[scheduling]\ncold_start_ms = 1.0\n")
 
 
 @pytest.fixture(scope="module")

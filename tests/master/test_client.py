@@ -92,6 +92,58 @@ def test_silence_is_one_clear_error():
         operator.status(1.0)
 
 
+class Masters:
+    """Masters at one address, one after the other; each reads one request."""
+
+    def __init__(self):
+        self.address = free_address()
+        self.asked = []
+
+    def serve(self, *endings):
+        """Answer each request that is read with its ending; "cut" closes the connection instead,
+        and the next master takes over."""
+        for ending in endings:
+            # The end of a context waits until the address is free again.
+            with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+                socket.bind(self.address)
+                identity, request = socket.recv_multipart()
+                query, _ = Decoder(PublicRequest).decode(request)
+                self.asked.append(query)
+                if ending == "answered":
+                    socket.send_multipart([identity, answer(query.id)])
+
+
+@pytest.fixture
+def masters():
+    """Starts masters."""
+    made = Masters()
+    threads = []
+
+    def start(*endings):
+        threads.append(threading.Thread(target=made.serve, args=endings))
+        threads[-1].start()
+        return made
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_query_under_way_at_a_master_that_restarts_is_asked_once_more(masters):
+    running = masters("cut", "answered")
+    with Client(running.address) as client:
+        assert client.query(["b1"], last_s=1, timeout_ms=60_000).status == "complete"
+    first, again = running.asked
+    assert first == again
+
+
+def test_a_query_whose_connections_are_cut_twice_is_not_asked_for_ever(masters):
+    running = masters("cut", "cut")
+    with Client(running.address) as client, pytest.raises(NoReplyError, match="no reply"):
+        client.query(["b1"], last_s=1, timeout_ms=1.0)
+    assert len(running.asked) == 2
+
+
 def test_an_address_that_is_none():
     with pytest.raises(ValueError, match="cannot use address 'nonsense'"):
         Client("nonsense")

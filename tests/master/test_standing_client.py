@@ -52,7 +52,7 @@ def open_watch(script, monkeypatch):
         clients.append(client := Client(script.address))
         original = client.receive_message
 
-        def receive(timeout_ms):
+        def receive(timeout_ms, **_):
             # The first reply that the client waits for is the one to its watch.
             monkeypatch.setattr(client, "receive_message", original)
             watch = script.receive()

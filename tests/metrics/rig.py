@@ -85,6 +85,7 @@ class MeasuredEdge:
             malformed_frames=6,
             messages_dropped=7,
             written_bytes=4_096,
+            key_expiry_s=1_800_000_000.0,
         )
         self.metrics = EdgeMetrics(Metrics(address), lambda: self.numbers)
         self._stop_read, self._stop_write = socket.socketpair()

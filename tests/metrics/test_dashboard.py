@@ -20,6 +20,7 @@ TARGET_LABELS = {"instance", "job"}
 # What the master of these tests has no samples of: it has no market and no Kubernetes.
 WITHOUT_SAMPLES = {
     "sanderling_registered": set(),
+    "sanderling_key_expiry_timestamp_seconds": set(),
     "sanderling_watch_rounds_total": set(),
     "sanderling_watch_rounds_put_off_total": set(),
     "sanderling_pod_requests_failed_total": {"reason"},

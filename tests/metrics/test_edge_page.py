@@ -38,6 +38,7 @@ def test_the_rest_is_in_base_units(edge_page):
         "written_bytes_total": 4_096,
         "sanderling_malformed_frames_total": 6,
         "sanderling_messages_dropped_total": 7,
+        "sanderling_key_expiry_timestamp_seconds": 1_800_000_000.0,
     }
     assert {name: values(page[name])[()] for name in names} == names
     sums = {

@@ -16,6 +16,7 @@ def hello(
     running: tuple[int, ...] = (),
     areas: tuple[str, ...] | None = None,
     history: str | None = None,
+    release: str = "",
 ) -> m.Hello:
     return m.Hello(
         node=node,
@@ -26,6 +27,7 @@ def hello(
         pods=pods,
         version="test",
         running=running,
+        release=release,
     )
 
 

@@ -6,6 +6,7 @@ from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
     NodeLeft,
+    NodeRefused,
     PolicyChanged,
     SubtaskReturned,
     Tick,
@@ -359,6 +360,15 @@ def test_a_node_that_says_goodbye_is_not_waited_for(rig):
     rig.ask(2, ("b1/f4/r1",), now=1.0)
     rig.do(NodeLeft("link-n1", "boot-n1"), 1.1)
     assert [r.missing for r in rig.results] == [(m.Missing("b1/f4/r1", "node_down"),)] * 2
+
+
+def test_a_node_whose_key_was_revoked_is_not_waited_for(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=1.0)
+    rig.do(NodeRefused("link-n1"), 1.1)
+    assert [r.missing for r in rig.results] == [(m.Missing("b1/f4/r1", "node_down"),)]
+    rig.do(NodeRefused("link-n1"), 1.2)  # every further message of it
+    assert len(rig.results) == 1
 
 
 def test_a_node_that_moved_does_not_answer_for_where_it_was(rig):

@@ -22,6 +22,7 @@ from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
     NodePods,
+    NodeRefused,
     PodsWanted,
     PolicyChanged,
     SendTaskResult,
@@ -251,12 +252,13 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         )
         assert isinstance(reply.message, m.Rejected)
 
-    @rule(name=st.sampled_from(sorted(NODES)))
-    def a_node_stops(self, name):
+    @rule(name=st.sampled_from(sorted(NODES)), revoked=st.booleans())
+    def a_node_stops(self, name, revoked):
         node = self.nodes[name]
         if node.link is not None:
             self.settle(name, "node_down")
-            self.do(NodeLeft(node.link, str(node.incarnation)))
+            incarnation = str(node.incarnation)
+            self.do(NodeRefused(node.link) if revoked else NodeLeft(node.link, incarnation))
             node.link = None
             node.running = {}
             node.strangers = set()

@@ -8,7 +8,16 @@ import sys
 import pytest
 import zmq
 
-from agent.sockets.keys import Pair, handshakes, main, new, read_publics, read_secrets
+from agent.sockets.keys import (
+    Pair,
+    dates_in,
+    expiry,
+    handshakes,
+    main,
+    new,
+    read_publics,
+    read_secrets,
+)
 from agent.sockets.watched import Watched
 from agent.wire.config import ConfigError
 
@@ -52,6 +61,31 @@ def test_comments_and_two_keys_the_current_one_first(tmp_path):
     one, two = pairs(2)
     text = f"# the new one\n{one.secret}  # since May\n\n  {two.secret}\n#{two.secret} once\n"
     assert read_secrets(write(tmp_path / "k", text)) == (one, two)
+
+
+def test_dates_beside_a_key_are_a_comment(tmp_path):
+    one, two = pairs(2)
+    lines = f"{one.secret} # made 2026-05-21 # expires 2027-05-21\n{two.secret} # soon\n"
+    path = write(tmp_path / "k", lines)
+    assert read_secrets(path) == (one, two)
+    assert dates_in(lines) == ({"made": 1_779_321_600.0, "expires": 1_810_857_600.0}, {})
+    assert expiry(path) == 1_810_857_600.0
+    timed = f"{one.secret} # made 2026-05-21T00:00:10Z, expires 2027-05-21T00:00:20Z; spare"
+    assert dates_in(timed) == ({"made": 1_779_321_610.0, "expires": 1_810_857_620.0},)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "# expires 2027-02-30", "# expires soon", "# expired 2027-05-21"]
+)
+def test_what_is_no_date_is_no_expiry(tmp_path, said):
+    (one,) = pairs(1)
+    assert expiry(write(tmp_path / "k", f"{one.secret} {said}\n")) is None
+
+
+def test_a_file_that_cannot_be_used_now_has_no_expiry(tmp_path):
+    assert expiry(str(tmp_path / "none")) is None
+    assert expiry(write(tmp_path / "k", "# expires 2027-05-21\n")) is None
+    assert expiry(write(tmp_path / "k", "x # expires 2027-05-21\n", 0o644)) is None
 
 
 def test_a_key_with_number_signs_is_a_key(tmp_path):

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from tests.systemd import nspawn
+from tests.systemd.nspawn import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 UNIT = "sanderling-edge.service"
 PYTHON = Path("/usr/bin/python3")
 PACKAGES = ("msgspec", "pyzmq.libs", "sdnotify", "serial", "zmq")
-PATIENCE_S = 300
 PROGRAM = f"""\
 #!{PYTHON}
 import sys
@@ -62,14 +64,6 @@ path = "/var/lib/sanderling/history.sqlite"
 [[sensor]]
 driver = "synthetic"
 """
-# Each in cgroups of its own, or all machines would share one.
-LAUNCH = """
-for kind in unified systemd; do
-    group=/sys/fs/cgroup/$kind/sanderling-test-$$
-    if [ -d /sys/fs/cgroup/$kind ]; then mkdir -p $group; echo $$ > $group/cgroup.procs; fi
-done
-exec "$@"
-"""
 
 
 def missing() -> str:
@@ -89,29 +83,22 @@ def missing() -> str:
     )
     if found.stdout.strip() != str(sys.version_info[:2]):
         return f"{PYTHON} is another version than this one, {sys.version_info[:2]}"
-    return ""
+    return nspawn.obstacle()
 
 
-class Host:
+class Host(nspawn.Machine):
     """The machine; it is up when it has been made."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "root"
-        for each in ("root", "upper", "work"):
-            (folder / each).mkdir()
-        layers = f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work"
-        _run("mount", "-t", "overlay", "overlay", "-o", layers, self.root)
+        super().__init__("test", folder, "--private-network")
+        nspawn.overlay(Path("/"), folder)
         try:
             self._install()
-            self._boot()
+            self.start()
+            self.await_ready()
         except BaseException:
-            _run("umount", self.root)
+            self.close()
             raise
-
-    def run(self, *command: str | Path, check: bool = True) -> str:
-        """The output of a command on the machine."""
-        enter = ["nsenter", "-t", str(self._leader), "-m", "-p", "-n", "-u", "-i"]
-        return _run(*enter, *command, check=check)
 
     def configure(self, text: str = "", *, unit: str = "") -> None:
         """Have this configuration after the common one, and a drop-in for the unit."""
@@ -130,10 +117,9 @@ class Host:
         """The first entry of the journal whose message has `text`, of the unit's run with that
         invocation id, or the one now."""
         since = run or self.shows("InvocationID")
-        enter = ["nsenter", "-t", str(self._leader), "-m", "-p", "-n", "-u", "-i"]
         follow = ["timeout", str(PATIENCE_S), "journalctl", "-f", "-n", "all", "-o", "json"]
         match = [f"_SYSTEMD_INVOCATION_ID={since}", "+", f"INVOCATION_ID={since}"]
-        with subprocess.Popen([*enter, *follow, *match], stdout=subprocess.PIPE) as journal:
+        with subprocess.Popen(self.command(*follow, *match), stdout=subprocess.PIPE) as journal:
             assert journal.stdout is not None
             for line in journal.stdout:
                 entry: dict[str, str] = json.loads(line)
@@ -144,14 +130,8 @@ class Host:
 
     def close(self) -> None:
         """Shut it down."""
-        self._machine.terminate()
-        self._machine.wait(60)
-        assert self._machine.stdout is not None
-        self._machine.stdout.close()
-        _run("umount", self.root)
-        for group in Path("/sys/fs/cgroup").glob(f"*/sanderling-test-{self._machine.pid}"):
-            for each, _, _ in os.walk(group, topdown=False):
-                Path(each).rmdir()
+        self.stop()
+        nspawn.unmount(self.folder)
 
     def _install(self) -> None:
         release = self.root / "opt/sanderling/releases/test"
@@ -176,34 +156,3 @@ class Host:
         shutil.copy(ROOT / "images/systemd" / UNIT, units)
         users = self.root / "usr/lib/sysusers.d/sanderling.conf"
         shutil.copy(ROOT / "images/systemd/sanderling.sysusers", users)
-
-    def _boot(self) -> None:
-        nspawn = (
-            "systemd-nspawn", "--quiet", "--boot", "--directory", str(self.root), "--register=no",
-            "--keep-unit", "--private-network", "--console=read-only",
-            # Its own filter would refuse to say whether the clock is synchronised.
-            "--system-call-filter=@clock",
-        )  # fmt: skip
-        self._machine = subprocess.Popen(
-            ["/bin/sh", "-c", LAUNCH, "sh", *nspawn],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self._machine.stdout is not None
-        for line in self._machine.stdout:
-            if "login:" in line or "Multi-User System" in line:
-                break
-        else:
-            raise RuntimeError("the machine did not come up")
-        pid = self._machine.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        self._leader = int(children[0])
-
-
-def _run(*command: str | Path, check: bool = True) -> str:
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=PATIENCE_S)
-    if check and done.returncode:
-        raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
-    return done.stdout

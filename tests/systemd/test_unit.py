@@ -1,4 +1,4 @@
-"""The unit as systemd reads it: nothing unknown in it, and its score. About 1 s."""
+"""The units as systemd reads them: nothing unknown in them, and their scores. About 2 s."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from agent.edge.sampling import SAMPLERS_PATIENCE_S
 from agent.edge.watchdog import PATIENCE_S
 
 FOLDER = Path(__file__).parents[2] / "images/systemd"
-UNIT = FOLDER / "sanderling-edge.service"
+EDGE = FOLDER / "sanderling-edge.service"
+MASTER = FOLDER / "sanderling-master.service"
 WORST_SCORE = 2.5
 
 needs_analyze = pytest.mark.skipif(
@@ -35,22 +36,27 @@ class Twice(dict):
             super().__setitem__(key, value)
 
 
-@pytest.fixture(scope="module")
-def service():
+@pytest.fixture(params=[EDGE, MASTER], ids=["edge", "master"])
+def unit(request):
+    return request.param
+
+
+@pytest.fixture
+def service(unit):
     parser = configparser.RawConfigParser(
         dict_type=Twice, strict=False, delimiters=["="], interpolation=None
     )
     parser.optionxform = str
-    parser.read(UNIT)
+    parser.read(unit)
     return parser["Service"]
 
 
 @pytest.fixture
-def runnable(tmp_path):
+def runnable(unit, tmp_path):
     """The unit with a program that is there: /opt/sanderling is not on this machine."""
-    program = re.search(r"^ExecStart=(\S+)", UNIT.read_text(), re.MULTILINE)[1]
-    copy = tmp_path / UNIT.name
-    copy.write_text(UNIT.read_text().replace(program, "/bin/true"))
+    program = re.search(r"^ExecStart=(\S+)", unit.read_text(), re.MULTILINE)[1]
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace(program, "/bin/true"))
     return copy
 
 
@@ -101,18 +107,27 @@ def test_the_user_and_its_groups_can_be_made(tmp_path):
     assert mine == {"gpio", "dialout"}
 
 
-def test_times_and_statuses_are_those_of_the_agent(service):
-    """What the unit says of the agent is what the agent does."""
-    assert service["RestartPreventExitStatus"] == str(UNUSABLE)
-    assert float(service["TimeoutStopSec"]) >= 5 * SAMPLERS_PATIENCE_S
-    # Stuck is judged by the agent; systemd waits for no less.
-    assert float(service["WatchdogSec"]) >= PATIENCE_S
+def test_a_unit_waits_until_its_agent_is_ready(service):
     assert service["Type"] == "notify"
 
 
-def test_the_program_is_one_of_this_distribution(service):
+def test_no_new_start_mends_an_unusable_configuration(service):
+    assert service["RestartPreventExitStatus"] == str(UNUSABLE)
+
+
+@pytest.mark.parametrize("unit", [EDGE], ids=["edge"])
+def test_times_are_those_of_the_edge_agent(service):
+    """What the unit says of the agent is what the agent does."""
+    assert float(service["TimeoutStopSec"]) >= 5 * SAMPLERS_PATIENCE_S
+    # Stuck is judged by the agent; systemd waits for no less.
+    assert float(service["WatchdogSec"]) >= PATIENCE_S
+
+
+def test_the_program_is_one_of_this_distribution(unit, service):
     program, *arguments = service["ExecStart"].split()
     folder, _, name = program.rpartition("/")
     assert folder == "/opt/sanderling/current/bin"
     assert Path(sys.executable).with_name(name).exists()
-    assert arguments == ["--config", "/etc/sanderling/edge.toml"]
+    assert name == unit.stem
+    configuration = f"/etc/sanderling/{unit.stem.removeprefix('sanderling-')}.toml"
+    assert arguments == ["--config", configuration]

@@ -58,6 +58,8 @@ FORBIDDEN = (
     | {f.name for f in msgspec.structs.fields(TaskRecord) if f.name.endswith("_ms")}
     | {"node", "nodes", "pods", "queue", "queued", "fanout", "wait_ms", "execution_ms"}
 ) - {"areas", "service", "label", "form", "total_ms", "budget_ms", "task", "iad", "timeout_ms"}
+# Here `version` counts the changes of a pool, or of the directory; a node's is its agent's release.
+COUNTS_VERSIONS = {"join", "leave", "follow"}
 
 
 def decoded(taps):

@@ -125,7 +125,7 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
         assert answer.reason == "not_authorised"
         assert "not allowed here any more" in answer.message
         running.allow("iad1", NODES["iad1"])
-        running.wait_until("iad1", lambda s: s.nodes[0].state == "lost")
+        running.wait_until("iad1", lambda s: s.nodes[0].state == "left")
         running.allow("iad1")
         running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
         assert ask(client).status == "complete"

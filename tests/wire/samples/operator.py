@@ -45,6 +45,18 @@ SAMPLES: dict[str, Message] = {
         open_tasks=0,
         counters={},
     ),
+    "iad_status_releases": o.IadStatus(
+        iad="iad3",
+        policy="edfq",
+        nodes=(
+            o.NodeStatus("n1", "live", ("b1/f4/r413",), 1, 1, 0, 250, "", version="0.1.0-3f9c2a1b"),
+        ),
+        unreachable_iads=(),
+        open_queries=0,
+        open_tasks=0,
+        counters={},
+        version="0.1.0-3f9c2a1b",
+    ),
     "operator_error": o.OperatorError("expected an object"),
     "create_service": o.CreateService(
         id="c1",

@@ -1,0 +1,1 @@
+"""Deploying: releases and configuration onto hosts, so that queries stay answered."""

@@ -1,0 +1,162 @@
+"""The command lines of `fleet deploy`, `fleet rollback` and `fleet replace`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet import completion
+from fleet.parameters import (
+    AS_JSON,
+    FLEET,
+    INTERVAL,
+    PARALLEL,
+    PERCENT,
+    SHARE,
+    YES,
+    hosts_options,
+)
+
+if TYPE_CHECKING:
+    from fleet.folder import Folder
+
+
+SERIAL = click.option(
+    "--serial",
+    type=SHARE,
+    default="25%",
+    show_default=True,
+    help="Nodes out of service at a time: a number, or a part of all.",
+)
+MAX_FAIL = click.option(
+    "--max-fail",
+    type=PERCENT,
+    default="10%",
+    show_default=True,
+    help="Stop when more than this part of the hosts failed after their switch.",
+)
+GATE = click.option(
+    "--gate",
+    "gate_s",
+    type=INTERVAL,
+    default="60s",
+    show_default=True,
+    help="How long a host may take until it answers again.",
+)
+
+
+@click.command()
+@FLEET
+@hosts_options
+@click.option("--release", default="", help="This release, whatever the inventory says.")
+@click.option("--dry", is_flag=True, help="Only print what would be changed.")
+@SERIAL
+@MAX_FAIL
+@click.option("--retry-failed", is_flag=True, help="Only hosts that the last run left undone.")
+@PARALLEL
+@GATE
+@YES
+@AS_JSON
+def deploy(
+    folder: Folder,
+    iads: tuple[str, ...],
+    groups: tuple[str, ...],
+    limit: str,
+    release: str,
+    dry: bool,
+    serial: Any,
+    max_fail: Any,
+    retry_failed: bool,
+    parallel: int,
+    gate_s: float,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Bring hosts to the release, configuration and keys that the inventory wants.
+
+    A canary first, then batches. A host that does not answer queries afterwards goes back to what
+    it was. Running it again does what is left, or nothing.
+
+    Exit status: 0 all as they shall be, 1 some hosts failed, 2 wrong usage, 5 nothing was done,
+    130 interrupted.
+    """
+    from fleet.deploy import deploy as command
+
+    options = command.Options(
+        serial, max_fail, parallel, release, gate_s=gate_s, dry=dry, as_json=as_json, yes=yes
+    )
+    return command.run(
+        folder,
+        iads=iads,
+        groups=groups,
+        limit=limit,
+        retry_failed=retry_failed,
+        options=options,
+    )
+
+
+@click.command()
+@FLEET
+@hosts_options
+@click.option("--to", "release", default="", help="To this release; else to what was before.")
+@SERIAL
+@MAX_FAIL
+@PARALLEL
+@GATE
+@YES
+@AS_JSON
+def rollback(
+    folder: Folder,
+    iads: tuple[str, ...],
+    groups: tuple[str, ...],
+    limit: str,
+    release: str,
+    serial: Any,
+    max_fail: Any,
+    parallel: int,
+    gate_s: float,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Put hosts back to what they were before their last deployment: release, files, unit.
+
+    With --to they get that release, and the files of the inventory as it is now. In the order of
+    `fleet deploy`: a canary first, then a few at a time, each after the other is well.
+
+    Exit status: 0 all are back and well, 1 some are not, 2 wrong usage, 5 nothing was done,
+    130 interrupted.
+    """
+    from fleet.deploy import rollback as command
+    from fleet.deploy.deploy import Options
+
+    options = Options(serial, max_fail, parallel, release, gate_s=gate_s, as_json=as_json, yes=yes)
+    return command.run(folder, iads=iads, groups=groups, limit=limit, options=options)
+
+
+@click.command()
+@FLEET
+@click.argument("node", metavar="NODE", shell_complete=completion.NODES)
+@click.option(
+    "--fingerprint", help="SHA256:… of the successor's own host key, if it was not flashed by us."
+)
+@GATE
+@YES
+@AS_JSON
+def replace(
+    folder: Folder, node: str, fingerprint: str | None, gate_s: float, yes: bool, as_json: bool
+) -> int:
+    """Let another machine be NODE: it takes over the name, the areas and the keys.
+
+    The inventory says at which address it is. Keys that were revoked are replaced. A card that
+    `fleet image flash` wrote shows the pinned host key; any other machine's key has to be
+    vouched for.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 another host key, 5 nothing was done.
+    """
+    from fleet.deploy import replace as command
+    from fleet.deploy.deploy import Options
+    from fleet.deploy.rollout import MAX_FAIL, SERIAL
+
+    options = Options(SERIAL, MAX_FAIL, 2, gate_s=gate_s, as_json=as_json, yes=yes)
+    return command.run(folder, node, fingerprint, options)

@@ -1,0 +1,261 @@
+"""`fleet deploy`: releases and configuration onto hosts, while queries stay answered."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fleet import exits, output
+from fleet.deploy import local
+from fleet.deploy.deploying import Deploying
+from fleet.deploy.events import Result
+from fleet.deploy.health import Gate
+from fleet.deploy.journal import Begun, Ended, opened, unfinished
+from fleet.deploy.local import LocalPlan
+from fleet.deploy.plan import HostPlan, Planner
+from fleet.deploy.report import (
+    HostReport,
+    Report,
+    counted,
+    dry_lines,
+    lines,
+    remedy_of,
+    status_of,
+)
+from fleet.deploy.rollout import Member, Rollout, Share
+from fleet.deploy.runner import Runner
+from fleet.deploy.session import Session
+from fleet.deploy.view import shown
+from fleet.folder import Folder
+from fleet.hosts.fanout import Outcome, for_each
+from fleet.inventory.effective import is_canary
+from fleet.inventory.load import load
+from fleet.inventory.model import Inventory
+from fleet.inventory.nearest import did_you_mean
+from fleet.inventory.parties import HostOf
+from fleet.inventory.selection import select
+from fleet.keys.store import Store
+from fleet.releases.bundle import stored
+
+
+class Options(NamedTuple):
+    """How to deploy."""
+
+    serial: Share
+    max_fail: Share
+    parallel: int
+    release: str = ""
+    start_s: float = 120.0
+    gate_s: float = 60.0
+    dry: bool = False
+    as_json: bool = False
+    yes: bool = False
+
+
+def run(
+    folder: Folder,
+    *,
+    iads: Sequence[str],
+    groups: Sequence[str],
+    limit: str,
+    retry_failed: bool,
+    options: Options,
+) -> int:
+    """Deploy to the hosts that are meant; the exit status."""
+    fleet = load(folder)
+    chosen = select(fleet, iads=iads, groups=groups, limit=limit)
+    if retry_failed:
+        again = set(unfinished(folder))
+        chosen = [host for host in chosen if host.name in again]
+        if not chosen:
+            output.say("nothing to try again: the last run brought these hosts to a good end")
+            return exits.DONE
+    return deploy(folder, fleet, chosen, options)
+
+
+def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: Options) -> int:
+    """Deploy to `chosen`; the exit status."""
+    _require_stored(folder, options.release)
+    store = Store(folder)
+    begun_s = time.monotonic()
+    locals_ = [local.plan(folder, fleet, host, store) for host in chosen if host.is_local]
+    remote = [host for host in chosen if not host.is_local]
+    planner = Planner(folder, fleet, store, release=options.release, say=output.say)
+    if options.dry:
+        report = _dry(folder, fleet, remote, locals_, planner, options, begun_s)
+        _show(report, options)
+        return status_of(report)
+    if not output.confirm(f"Deploy to {_names(chosen)}?", yes=options.yes):
+        return exits.fail("nothing was done", exits.NOTHING)
+    for plan in locals_:
+        local.write(plan)
+    gates = {host.iad.name: Gate(host.iad, store) for host in chosen}
+    silent = _silent_local_masters(folder, remote, gates)
+    for plan in locals_:
+        _tell_local(plan, silent=plan.host.iad.name in silent)
+    if silent:
+        return exits.fail(_start_first(silent), exits.NOTHING)
+    report = _roll_out(folder, fleet, remote, locals_, planner, gates, options, begun_s)
+    _show(report, options)
+    return status_of(report)
+
+
+def _require_stored(folder: Folder, release: str) -> None:
+    """CommandError for a release that was asked for by a name that is none."""
+    known = list(dict.fromkeys(bundle.release for bundle in stored(folder))) if release else []
+    if release and release not in known:
+        raise exits.CommandError(f"there is no release {release}; {did_you_mean(release, known)}")
+
+
+def _roll_out(
+    folder: Folder,
+    fleet: Inventory,
+    remote: Sequence[HostOf],
+    locals_: Sequence[LocalPlan],
+    planner: Planner,
+    gates: dict[str, Gate],
+    options: Options,
+    begun_s: float,
+) -> Report:
+    rollout = Rollout([member(fleet, host) for host in remote], options.serial, options.max_fail)
+    sessions = {host.name: Session(folder, fleet, host) for host in remote}
+    names = tuple(sessions)
+    with opened(folder) as journal, shown(len(remote)) as view:
+        serial, most = str(options.serial), str(options.max_fail)
+        journal.write(Begun(journal.run, names, options.release, serial, most))
+        acts = Deploying(planner, gates, start_s=options.start_s, gate_s=options.gate_s)
+        runner = Runner(rollout, sessions, acts, journal, view)
+        runner.run(options.parallel)
+        hosts = [
+            _report(name, rollout.results[name], acts, runner.seconds.get(name, 0.0))
+            for name in names
+        ]
+        report = _whole(journal.run, [*map(_local_report, locals_), *hosts], begun_s)
+        report = Report(
+            report.run, False, report.hosts, report.counts, report.seconds, rollout.stopped
+        )
+        journal.write(Ended(report.counts, rollout.stopped))
+    return report
+
+
+def _dry(
+    folder: Folder,
+    fleet: Inventory,
+    remote: Sequence[HostOf],
+    locals_: Sequence[LocalPlan],
+    planner: Planner,
+    options: Options,
+    begun_s: float,
+) -> Report:
+    """What would be done."""
+
+    def look(host: HostOf) -> HostPlan:
+        session = Session(folder, fleet, host)
+        try:
+            return planner.plan(host, session.facts())
+        finally:
+            session.close()
+
+    found = {each.host.name: each for each in for_each(remote, look, parallel=options.parallel)}
+    hosts = [_dry_report(found[host.name]) for host in remote]
+    return _whole("", [*map(_local_report, locals_), *hosts], begun_s, dry=True)
+
+
+def _whole(run: str, hosts: list[HostReport], begun_s: float, *, dry: bool = False) -> Report:
+    seconds = round(time.monotonic() - begun_s, 3)
+    return Report(run, dry, tuple(hosts), counted(hosts), seconds)
+
+
+def _dry_report(found: Outcome[HostPlan]) -> HostReport:
+    name = found.host.name
+    if found.error is not None:
+        error = found.error
+        return HostReport(name, "failed", "", "", error.kind, str(error), error.remedy)
+    plan = found.value
+    assert plan is not None
+    return HostReport(
+        name,
+        "changed" if plan.changes else "unchanged",
+        release=plan.desired.release,
+        before=plan.facts.releases.current,
+        changes=tuple(map(str, plan.changes)),
+    )
+
+
+def _report(name: str, result: Result, acts: Deploying, seconds: float) -> HostReport:
+    plan = acts.plans.get(name)
+    return HostReport(
+        name,
+        result.outcome,
+        release=plan.desired.release if plan else "",
+        before=plan.facts.releases.current if plan else "",
+        kind=result.kind,
+        reason=result.reason,
+        remedy=remedy_of(result.kind),
+        note=acts.notes.get(name, ""),
+        changes=tuple(map(str, plan.changes)) if plan else (),
+        seconds=round(seconds, 3),
+    )
+
+
+def _local_report(plan: LocalPlan) -> HostReport:
+    changes = tuple(f"write {plan.folder / file.path}" for file in plan.files)
+    return HostReport(plan.host.name, "changed" if plan.files else "unchanged", changes=changes)
+
+
+def member(fleet: Inventory, host: HostOf) -> Member:
+    """A host as the rollout knows it."""
+    return Member(
+        host.name,
+        host.iad.name,
+        "node" if host.node else "master",
+        is_canary(fleet, host),
+        frozenset(host.node.areas if host.node else ()),
+    )
+
+
+def _silent_local_masters(
+    folder: Folder, remote: Sequence[HostOf], gates: dict[str, Gate]
+) -> dict[str, str]:
+    """Local masters of the nodes to deploy to that do not answer, with what starts them: without
+    them no node could prove that it is well."""
+    iads = {host.iad.name: host.iad for host in remote if host.node and host.iad.master.local}
+    return {
+        name: f"sanderling-master --config {folder.master(name) / 'master.toml'}"
+        for name in iads
+        if not gates[name].answers
+    }
+
+
+def _tell_local(plan: LocalPlan, *, silent: bool) -> None:
+    if not plan.files:
+        return
+    text = f"{plan.host.name}: wrote {len(plan.files)} files to {plan.folder}"
+    if plan.restart and not silent:
+        text += f"; start the master anew: {plan.command}"
+    output.say(text)
+
+
+def _start_first(silent: dict[str, str]) -> str:
+    several = " and ".join(silent.values())
+    return (
+        f"the master of {', '.join(silent)} runs on this machine, and does not answer; start it, "
+        f"then deploy again: {several}"
+    )
+
+
+def _names(chosen: Sequence[HostOf]) -> str:
+    iads = ", ".join(dict.fromkeys(host.iad.name for host in chosen))
+    return chosen[0].name if len(chosen) == 1 else f"{len(chosen)} hosts of {iads}"
+
+
+def _show(report: Report, options: Options) -> None:
+    if options.as_json:
+        output.write_json(report)
+    elif options.dry:
+        for line in dry_lines(report):
+            sys.stdout.write(f"{line}\n")
+    for line in lines(report):
+        output.say(line)

@@ -1,0 +1,131 @@
+"""How far a deployment is, on stderr: one moving line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fleet import output
+from fleet.deploy.events import (
+    AnyEvent,
+    Confirmed,
+    Do,
+    Dropped,
+    Failed,
+    Healthy,
+    Interrupted,
+    Planned,
+    RolledBack,
+    Staged,
+    Switched,
+)
+
+DOING: Final[dict[Do, str]] = {
+    "gather": "looking",
+    "stage": "uploading",
+    "switch": "switching",
+    "check": "checking",
+    "confirm": "confirming",
+    "roll_back": "rolling back",
+}
+# Uploads are told so often where lines cannot move.
+TELL_S: Final = 10.0
+
+
+class Lines:
+    """Plain lines, one for each thing that happened."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told_s: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def begun(self, host: str, do: Do) -> None:
+        """Work on a host begins."""
+        if do == "roll_back":
+            self._say(f"{host}: rolling back")
+
+    def uploaded(self, host: str, part: float) -> None:
+        """So much of the release is there."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._told_s.setdefault(host, now) < TELL_S:
+                return
+            self._told_s[host] = now
+        self._say(f"{host}: {part:.0%} uploaded")
+
+    def happened(self, event: AnyEvent, ended: int, total: int) -> None:
+        """Something came of it."""
+        if text := told(event):
+            self._say(f"{text} ({ended}/{total})" if isinstance(event, Confirmed) else text)
+
+
+class Moving:
+    """One line that moves, above it what went wrong."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total)
+        self._doing: dict[str, Do] = {}
+
+    def begun(self, host: str, do: Do) -> None:
+        """Work on a host begins."""
+        self._doing[host] = do
+        counts: dict[Do, int] = {}
+        for each in list(self._doing.values()):
+            counts[each] = counts.get(each, 0) + 1
+        text = ", ".join(f"{counts[each]} {DOING[each]}" for each in DOING if each in counts)
+        self._progress.update(self._task, description=text)
+
+    def uploaded(self, host: str, part: float) -> None:
+        """So much of the release is there; the bar counts hosts."""
+
+    def happened(self, event: AnyEvent, ended: int, total: int) -> None:
+        """Something came of it."""
+        self._progress.update(self._task, completed=ended, total=total)
+        if not isinstance(event, Interrupted):
+            self._doing.pop(event.host, None)
+        if isinstance(event, Failed | RolledBack | Interrupted) and (text := told(event)):
+            self._progress.console.print(output.printable(text), soft_wrap=True, markup=False)
+
+
+@contextmanager
+def shown(total: int) -> Iterator[Lines | Moving]:
+    """What shows how far it is, for as long as the block lasts."""
+    screen: Console = output.progress()
+    if not screen.is_terminal:
+        yield Lines(output.say)
+        return
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=screen, transient=True) as progress:
+        yield Moving(progress, total)
+
+
+def told(event: AnyEvent) -> str:
+    """An event as a line; empty for what nobody waits for."""
+    match event:
+        case Staged():
+            return f"{event.host}: uploaded"
+        case Switched():
+            return f"{event.host}: switched"
+        case Confirmed():
+            return f"{event.host}: done"
+        case Failed():
+            return f"{event.host}: {event.reason}"
+        case RolledBack():
+            return f"{event.host}: rolled back{': ' + event.problem if event.problem else ''}"
+        case Interrupted():
+            return "interrupted: what is under way comes to its end; again to cut it"
+        case Planned() | Healthy() | Dropped():
+            return ""

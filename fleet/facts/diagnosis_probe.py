@@ -1,0 +1,146 @@
+"""The doctor's probe: like probe.py, for what takes longer to read; prints one JSON document.
+
+Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py). Nothing is
+changed; the only packets are the attempts to connect that the request names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+MOST_LINES = 5
+LONGEST_LINE = 300
+CONNECT_S = 3.0
+# What the kernel says when a card, its file system or its power fails.
+CARD = re.compile(
+    r"mmc\d+: .*(error|timeout|timed out|tuning)|mmcblk\d+\w*: .*error|"
+    r"I/O error, dev mmcblk|EXT4-fs (error|warning)|EXT4-fs .*remounting|JBD2: .*error|"
+    r"Buffer I/O error|FAT-fs .*(error|corrupt)|nvme\d+: .*(error|timeout|timed out)",
+    re.IGNORECASE,
+)
+POWER = re.compile(r"under-?voltage detected|voltage normalised", re.IGNORECASE)
+
+
+def diagnosis(request: dict[str, Any]) -> dict[str, Any]:
+    """What was asked for; what cannot be read is left out."""
+    connects = _connects(request["connect"])  # they wait while the journal is read
+    units = {unit: _own(_journal("-b", "-u", unit), unit) for unit in request["units"]}
+    kernel = [_entry(row) for row in _journal("-k", "-b", "-p", "warning")]
+    found = {
+        "ok": True,
+        "agent": {unit: complaints(rows) for unit, rows in units.items()},
+        "last": {unit: _entry(rows[-1]) for unit, rows in units.items() if rows},
+        "card": [row for row in kernel if CARD.search(row["text"])][-MOST_LINES:],
+        "power": [row for row in kernel if POWER.search(row["text"])][-MOST_LINES:],
+        "time": _time(),
+    }
+    for thread in connects["threads"]:
+        thread.join()
+    found["connects"] = connects["found"]
+    return found
+
+
+def _own(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
+    """Without what systemd says about the unit."""
+    return [row for row in rows if row.get("_SYSTEMD_UNIT") == unit]
+
+
+def complaints(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last entries of a unit that are warnings or worse, the oldest first."""
+    found = [_entry(row) for row in rows if int(row.get("PRIORITY") or 6) <= 4]
+    return [row for row in found if row["text"]][-MOST_LINES:]
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    said = row.get("MESSAGE")
+    if isinstance(said, list):  # of bytes, where it is no text
+        said = bytes(said).decode(errors="replace")
+    return {
+        "time_s": int(row.get("__REALTIME_TIMESTAMP") or 0) / 1e6,
+        "text": str(said or "").strip()[:LONGEST_LINE],
+        "kind": str(row.get("SANDERLING_KIND") or ""),
+        "sensor": str(row.get("SANDERLING_SENSOR") or ""),
+    }
+
+
+def _journal(*arguments: str) -> list[dict[str, Any]]:
+    """The latest entries, the oldest first."""
+    text = _run("journalctl", "-o", "json", "--no-pager", "-q", "-n", "500", *arguments) or ""
+    found = []
+    for line in text.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _run(*command: str) -> str | None:
+    """What it printed; None if it could not, or failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace")
+
+
+def _time() -> dict[str, Any]:
+    """Which service sets the clock, and how many of its sources answer."""
+    sources = _run("chronyc", "-n", "-c", "sources")
+    if sources is not None:  # "" where it knows no server
+        return chrony(sources)
+    shown = _run("timedatectl", "show-timesync", "-p", "ServerAddress", "-p", "NTPMessage")
+    return timesyncd(shown) if shown else {"service": ""}
+
+
+def chrony(sources: str) -> dict[str, Any]:
+    """From `chronyc -c sources`: the sixth column is the register of the last eight polls."""
+    rows = [line.split(",") for line in sources.splitlines()]
+    reach = [row[5] for row in rows if len(row) > 5]
+    answering = sum(register.strip("0") != "" for register in reach)
+    return {"service": "chrony", "sources": len(reach), "answering": answering}
+
+
+def timesyncd(shown: str) -> dict[str, Any]:
+    """From `timedatectl show-timesync`: a server, and a message once one has answered."""
+    rows = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    return {
+        "service": "systemd-timesyncd",
+        "sources": int(bool(rows.get("ServerAddress"))),
+        "answering": int(bool(rows.get("NTPMessage"))),
+    }
+
+
+def _connects(wanted: list[list[Any]]) -> dict[str, Any]:
+    """Attempts to connect, all at once."""
+    found: list[dict[str, Any]] = [
+        {"host": host, "port": port, "error": f"no answer within {CONNECT_S:g} s"}
+        for host, port in wanted
+    ]
+
+    def attempt(row: dict[str, Any]) -> None:
+        try:
+            with socket.create_connection((row["host"], row["port"]), CONNECT_S):
+                row["error"] = ""
+        except socket.gaierror as error:
+            row["error"] = f"the name has no address there ({error.strerror})"
+        except TimeoutError:
+            pass
+        except OSError as error:
+            row["error"] = os.strerror(error.errno) if error.errno else str(error)
+
+    threads = [threading.Thread(target=attempt, args=(row,), daemon=True) for row in found]
+    for thread in threads:
+        thread.start()
+    return {"threads": threads, "found": found}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(diagnosis(globals()["REQUEST"])) + "\n")

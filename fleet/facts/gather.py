@@ -1,0 +1,32 @@
+"""Facts over a connection: the probe is sent, its one document is read."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fleet.facts.facts import Facts, parse
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+
+def gather(connection: Connection) -> Facts:
+    """What the host is and has; one round trip. HostError."""
+    from fleet.hosts.errors import HostError
+    from fleet.hosts.remote import run_program
+
+    answer = run_program(connection, probe_source(), {"root": "/"})
+    try:
+        return parse(answer)
+    except msgspec.ValidationError as error:
+        raise HostError("failed", f"its facts cannot be read: {error}") from None
+
+
+@cache
+def probe_source() -> str:
+    """The program that runs on the host."""
+    return resources.files("fleet.facts").joinpath("probe.py").read_text()

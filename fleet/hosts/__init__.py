@@ -1,0 +1,1 @@
+"""SSH connections to the hosts of a fleet, one or many."""

@@ -1,0 +1,210 @@
+"""A connection to one host: its pinned key only, the fleet's key only, nobody's configuration."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import paramiko
+from fabric import Config, Connection
+
+from fleet.folder import Folder
+from fleet.hosts.errors import HostError, Kind
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["HostError", "Login", "login_of", "open_host", "open_login", "pinned_keys"]
+
+# AES-GCM needs no second pass for a MAC: twice the throughput of what paramiko would choose.
+CIPHERS: Final = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+)
+# After so many connect_s without an acknowledgement a connection is lost.
+UNACKNOWLEDGED: Final = 2
+SSH_PORT: Final = 22
+
+# What goes wrong is raised; paramiko's threads would print it on stderr beside.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
+
+
+class Login(NamedTuple):
+    """How one host is reached."""
+
+    address: str
+    port: int
+    user: str
+    key: Path  # the operator's private key
+    connect_s: float
+
+    @property
+    def known_as(self) -> str:
+        """Its name in known_hosts."""
+        return self.address if self.port == SSH_PORT else f"[{self.address}]:{self.port}"
+
+
+class _Transport(paramiko.Transport):
+    _preferred_ciphers = CIPHERS
+
+
+def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
+    """How the inventory says that `host` is reached."""
+    if fleet.ssh.key:
+        key = folder.root / fleet.ssh.key
+    else:
+        from fleet.keys.store import Store
+
+        key = Store(folder).operator_key
+    return Login(
+        address=host.address,
+        port=host.entry.port or fleet.ssh.port,
+        user=host.entry.user or fleet.ssh.user,
+        key=key,
+        connect_s=fleet.ssh.connect_s,
+    )
+
+
+@contextmanager
+def open_host(folder: Folder, fleet: Inventory, host: HostOf) -> Iterator[Connection]:
+    """An open connection to `host`. HostError, also for what breaks inside."""
+    login = login_of(folder, fleet, host)
+    with open_login(login, folder.known_hosts) as connection:
+        yield connection
+
+
+@contextmanager
+def open_login(login: Login, known_hosts: Path) -> Iterator[Connection]:
+    """An open connection by `login`, if the host shows its key from `known_hosts`. HostError."""
+    connection = connect(login, known_hosts)
+    try:
+        yield connection
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise error_of(error, login, connected=True) from error
+    finally:
+        with suppress(Exception):  # what is open may be broken already; nobody needs to know
+            connection.close()
+
+
+def connect(login: Login, known_hosts: Path) -> Connection:
+    """An open connection, which the caller closes. HostError."""
+    pins = pinned_keys(known_hosts, login.known_as)
+    if not pins:
+        raise HostError("key_unknown", f"no key of {login.known_as} in {known_hosts}")
+    try:
+        return _opened(login, pins)
+    except paramiko.BadHostKeyException as error:
+        # A host with a master and a node has a line for each; of one kind, paramiko takes the last.
+        if error.key not in pins:
+            raise error_of(error, login, connected=False) from error
+        return _opened(login, [error.key])
+
+
+def _opened(login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
+    """An open connection to a host that shows one of `pins`, of several of one kind the last.
+    HostError; paramiko.BadHostKeyException."""
+    connection = Connection(
+        login.address,
+        user=login.user,
+        port=login.port,
+        config=Config(lazy=True, overrides={"load_ssh_configs": False}),
+        connect_timeout=login.connect_s,
+        connect_kwargs={
+            "pkey": _private_key(login.key),
+            "allow_agent": False,
+            "look_for_keys": False,
+            "banner_timeout": login.connect_s,
+            "auth_timeout": login.connect_s,
+            "channel_timeout": login.connect_s,
+            "transport_factory": _Transport,
+        },
+    )
+    # Fabric's own policy trusts whoever answers.
+    connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    for pin in pins:
+        connection.client.get_host_keys().add(login.known_as, pin.get_name(), pin)
+    try:
+        connection.open()
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        with suppress(Exception):  # as above
+            connection.close()
+        if isinstance(error, paramiko.BadHostKeyException):
+            raise
+        raise error_of(error, login, connected=False) from error
+    with suppress(OSError, AttributeError):  # a socket of another kind, or another system
+        connection.transport.sock.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNACKNOWLEDGED * login.connect_s * 1e3)
+        )
+    return connection
+
+
+def pinned_keys(known_hosts: Path, name: str) -> Sequence[paramiko.PKey]:
+    """The keys of `name` in a file of OpenSSH's form without hashed names and patterns; () if there
+    are none. HostError for a line that is no key."""
+    try:
+        text = known_hosts.read_text()
+    except FileNotFoundError:
+        return ()
+    found = []
+    for line in text.splitlines():
+        names, _, rest = line.strip().partition(" ")
+        if names.startswith(("#", "@")) or name not in names.split(","):
+            continue
+        entry = None
+        with suppress(paramiko.SSHException, paramiko.hostkeys.InvalidHostKey, ValueError):
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(f"{name} {rest}")
+        if entry is None or entry.key is None:
+            raise HostError("key_unknown", f"{known_hosts} has a line for {name} that is no key")
+        found.append(entry.key)
+    return found
+
+
+def error_of(error: BaseException, login: Login, *, connected: bool) -> HostError:
+    """What an exception of paramiko or a socket means for people."""
+    if isinstance(error, HostError):
+        return error
+    where = f"{login.user}@{login.known_as}"
+    if isinstance(error, paramiko.BadHostKeyException):
+        return HostError("key_changed", f"{login.known_as} shows another host key than the pinned")
+    if isinstance(error, paramiko.AuthenticationException):
+        return HostError("auth", f"{where} does not take the key {login.key}")
+    kind: Kind = "lost" if connected else "dead"
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        if any(isinstance(cause, ConnectionRefusedError) for cause in error.errors.values()):
+            return HostError("refused", f"{login.known_as} refuses the connection")
+        return HostError("dead", f"no way to {login.known_as}")
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return HostError("failed", f"no common algorithm with {login.known_as}: {error}")
+    if isinstance(error, TimeoutError):
+        waited = f"no answer from {login.known_as} within {login.connect_s:g} s"
+        return HostError(kind, waited)
+    if isinstance(error, socket.gaierror):
+        return HostError("dead", f"{login.address} has no address: {error.strerror}")
+    what = "the connection was lost" if connected else f"no SSH at {login.known_as}"
+    return HostError(kind, f"{what}: {error}" if str(error) else what)
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: Path, changed_ns: int) -> paramiko.PKey:
+    del changed_ns  # a key that was replaced is read anew
+    return paramiko.PKey.from_path(path)
+
+
+def _private_key(path: Path) -> paramiko.PKey:
+    try:
+        return _loaded(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        raise HostError("auth", f"{path} is not there; `fleet keys init` makes it") from None
+    except (paramiko.SSHException, OSError, ValueError) as error:
+        raise HostError("auth", f"{path} cannot be used: {error}") from None

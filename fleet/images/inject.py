@@ -1,0 +1,126 @@
+"""A node's own data, and how a card of ours carries it to the first boot."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from fleet.inventory.files import HostFile
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf
+from fleet.keys.ssh import HostKey
+
+FORMAT: Final = 1
+FOLDER: Final = "sanderling"
+MARK: Final = f"{FOLDER}/image.json"
+MANIFEST: Final = f"{FOLDER}/manifest.json"
+# Who logs in to images of ours.
+USER: Final = "fleet"
+LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
+
+
+class ImageMark(Struct, frozen=True):
+    """What an image of ours says of itself, in its boot partition."""
+
+    format: Literal[1]
+    release: str
+    model: str
+
+
+class NodeData(NamedTuple):
+    """What makes a card this node's."""
+
+    node: str
+    hostname: str
+    user: str
+    authorized_keys: tuple[str, ...]
+    host_key: HostKey
+    files: tuple[HostFile, ...] = ()
+
+
+class Manifest(Struct, frozen=True):
+    """What images/firstboot applies; `id` is another one each time."""
+
+    format: int
+    id: str
+    node: str
+    user: str
+    files: tuple[Entry, ...]
+
+
+class Entry(Struct, frozen=True):
+    """A file of a manifest: where it is below the folder, and as what it is put in place."""
+
+    name: str
+    mode: int
+    owner: str
+    sha256: str
+
+
+class Keys(Protocol):
+    """What a key store gives for a host's SSH."""
+
+    @property
+    def operator_public(self) -> str:
+        """Who always may log in."""
+        ...
+
+    def host_key(self, host: str) -> HostKey:
+        """The key that is pinned for a host."""
+        ...
+
+
+def node_data(
+    fleet: Inventory, host: HostOf, keys: Keys, files: Sequence[HostFile] = ()
+) -> NodeData:
+    """The data of a host of the inventory."""
+    people = [key.strip() for person in fleet.person for key in person.ssh_keys]
+    return NodeData(
+        node=host.name,
+        hostname=hostname_of(host.name),
+        user=host.entry.user or fleet.ssh.user,
+        authorized_keys=tuple(dict.fromkeys([keys.operator_public, *people])),
+        host_key=keys.host_key(host.name),
+        files=tuple(files),
+    )
+
+
+def hostname_of(name: str) -> str:
+    """The host name of ``iad4/n3``: ``iad4-n3``, whatever letters the inventory's names have."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_LABEL]
+    return label.strip("-") or "node"
+
+
+def payload(data: NodeData, number: str) -> dict[str, bytes]:
+    """Files for the boot partition of an image of ours, in the order in which they are written:
+    the manifest last, since it says that all are there. `number` is its id."""
+    host = data.host_key
+    files = [
+        HostFile("hostname", f"{data.hostname}\n".encode()),
+        HostFile("ssh_host_ed25519_key", host.private, 0o600),
+        HostFile("ssh_host_ed25519_key.pub", f"{host.public}\n".encode()),
+        HostFile("authorized_keys", authorized(data).encode(), 0o600),
+        *[each._replace(path=f"files/{each.path}") for each in data.files],
+    ]
+    entries = [
+        Entry(
+            name=each.path,
+            mode=each.mode,
+            owner=data.user if each.path == "authorized_keys" else each.owner,
+            sha256=hashlib.sha256(each.content).hexdigest(),
+        )
+        for each in files
+    ]
+    manifest = Manifest(FORMAT, number, data.node, data.user, tuple(entries))
+    written = {f"{FOLDER}/{each.path}": each.content for each in files}
+    return {**written, MANIFEST: msgspec.json.format(msgspec.json.encode(manifest))}
+
+
+def authorized(data: NodeData) -> str:
+    """The content of authorized_keys."""
+    return "".join(f"{key}\n" for key in data.authorized_keys)

@@ -1,0 +1,1 @@
+"""What contradicts itself in an inventory: one subject a file, each a generator of lines."""

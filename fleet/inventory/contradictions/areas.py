@@ -1,0 +1,61 @@
+"""Areas: what an IAD offers is what its nodes cover, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agent.wire.areas import with_parents
+from fleet.inventory.model import Iad, Inventory
+from fleet.inventory.nearest import did_you_mean
+
+
+def check(fleet: Inventory) -> Iterator[str]:
+    """IADs that offer without nodes, areas that nobody covers, nodes that nobody can ask."""
+    for iad in fleet.iad:
+        if not iad.node:
+            if iad.areas or iad.offers:
+                yield f"{iad.name} offers areas and has no nodes: add an [[iad.node]]"
+            continue
+        covered = _index([area for node in iad.node for area in node.areas])
+        offered = [("areas", area) for area in iad.areas]
+        offered += [("offers", area) for offer in iad.offers for area in offer.areas]
+        for key, area in offered:
+            if not _touches(area, covered):
+                known = sorted({area for node in iad.node for area in node.areas})
+                yield (
+                    f"{iad.name}: {key} has {area}, which none of its nodes covers; "
+                    f"{did_you_mean(area, known)}"
+                )
+        yield from _outside(iad, [area for _, area in offered] if iad.areas else [])
+
+
+def idle(fleet: Inventory) -> Iterator[str]:
+    """IADs without nodes, whose masters are in no pool."""
+    for iad in fleet.iad:
+        if not iad.node:
+            yield f"{iad.name} has no nodes yet: its master is in no pool, and answers no query"
+
+
+def _outside(iad: Iad, offered: Sequence[str]) -> Iterator[str]:
+    """Areas of nodes that are not in what the IAD offers, if it says that itself."""
+    if not offered:
+        return
+    index = _index(offered)
+    for node in iad.node:
+        for area in node.areas:
+            if not _touches(area, index):
+                yield (
+                    f"{iad.name}/{node.name}: its area {area} lies in none of those that "
+                    f"{iad.name} offers ({did_you_mean(area, offered)}), so no query would reach it"
+                )
+
+
+def _index(areas: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The areas, and these with all above them."""
+    return frozenset(areas), frozenset(above for area in areas for above in with_parents(area))
+
+
+def _touches(area: str, index: tuple[frozenset[str], frozenset[str]]) -> bool:
+    """Whether `area` overlaps one of those in the index; O(depth)."""
+    areas, with_above = index
+    return area in with_above or any(above in areas for above in with_parents(area))

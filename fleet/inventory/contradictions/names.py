@@ -1,0 +1,50 @@
+"""Names: each means one thing, and none means something else already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import CLIENT, MASTER
+
+# Names become names of files and folders.
+NO_FILES: Final = (".", "..")
+
+
+def check(fleet: Inventory) -> Iterator[str]:
+    """IADs, nodes, groups and persons that are called alike, or what only others may be called."""
+    yield from _alike("IADs", [iad.name for iad in fleet.iad])
+    yield from _alike("groups", [group.name for group in fleet.group])
+    yield from _alike("persons", [person.name for person in fleet.person])
+    for kind, names in (
+        ("an IAD", [iad.name for iad in fleet.iad]),
+        ("a group", [group.name for group in fleet.group]),
+        ("a person", [person.name for person in fleet.person]),
+    ):
+        yield from (f"{kind} cannot be called {name}" for name in names if name in NO_FILES)
+    for person in fleet.person:
+        if person.name == CLIENT.name:
+            yield (
+                f"person {person.name}: that is who the command `fleet` itself is to masters; "
+                "choose another name"
+            )
+    for iad in fleet.iad:
+        yield from _alike(f"nodes of {iad.name}", [node.name for node in iad.node])
+        for node in iad.node:
+            if node.name == MASTER:
+                yield (
+                    f"{iad.name}: a node cannot be called {MASTER}, for {iad.name}/{MASTER} is the "
+                    "master's host"
+                )
+            elif node.name in NO_FILES:
+                yield f"{iad.name}: a node cannot be called {node.name}"
+
+
+def _alike(what: str, names: Iterable[str]) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    for name, count in seen.items():
+        if count > 1:
+            yield f"{'two' if count == 2 else count} {what} are called {name}"

@@ -1,0 +1,51 @@
+"""What holds for a host: what it says itself, else one of its groups, else the fleet."""
+
+from __future__ import annotations
+
+from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor
+from fleet.inventory.model import Group, Inventory, Node
+from fleet.inventory.parties import HostOf
+
+
+def groups_of(fleet: Inventory, node: Node) -> list[Group]:
+    """The groups of a node, in its order; what is no group is passed over."""
+    return [group for name in node.groups for group in fleet.group if group.name == name]
+
+
+def release_of(fleet: Inventory, host: HostOf) -> str:
+    """The release it shall run; empty: the one built from these sources."""
+    of_group = ""
+    if host.node is not None:
+        of_group = next((g.release for g in groups_of(fleet, host.node) if g.release), "")
+    return host.entry.release or of_group or fleet.releases.pin
+
+
+def is_canary(fleet: Inventory, host: HostOf) -> bool:
+    """Whether a rollout starts with it."""
+    return host.node is not None and any(group.canary for group in groups_of(fleet, host.node))
+
+
+def user_of(fleet: Inventory, host: HostOf) -> str:
+    """Who logs in."""
+    return host.entry.user or fleet.ssh.user
+
+
+def port_of(fleet: Inventory, host: HostOf) -> int:
+    """Port of its sshd."""
+    return host.entry.port or fleet.ssh.port
+
+
+def sensors_of(fleet: Inventory, node: Node) -> tuple[EdgeSensor, ...]:
+    """Its sensors: its own, or else those of one group."""
+    return node.sensor or next((g.sensor for g in groups_of(fleet, node) if g.sensor), ())
+
+
+def history_of(fleet: Inventory, node: Node) -> EdgeHistory:
+    """How much it keeps, and where."""
+    of_group = next((g.history for g in groups_of(fleet, node) if g.history), None)
+    return node.history or of_group or EdgeHistory()
+
+
+def pods_of(fleet: Inventory, node: Node) -> EdgePods:
+    """Its pods."""
+    return node.pods or next((g.pods for g in groups_of(fleet, node) if g.pods), EdgePods())

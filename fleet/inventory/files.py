@@ -1,0 +1,198 @@
+"""The files that an inventory makes of each host: configuration, keys, allow-list."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from agent.sockets.allow_list import AllowedClient, AllowedParty, AllowFile
+from agent.wire.config import Metrics, Section, Trust
+from agent.wire.edge_config import EdgeConfig, EdgeHistory, EdgeIdentity, EdgeMaster
+from agent.wire.master_config import (
+    MasterConfig,
+    MasterIdentity,
+    MasterSockets,
+    MasterState,
+    PoolMember,
+)
+from fleet import toml
+from fleet.inventory.effective import history_of, pods_of, sensors_of
+from fleet.inventory.model import Iad, Inventory, Node
+from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
+
+CONFIGURATION: Final = "/etc/sanderling"
+STATE: Final = "/var/lib/sanderling"
+
+
+class HostFile(NamedTuple):
+    """A file that a host shall have below /etc/sanderling. `restart`: whether the agent only
+    notices a change when it starts again (it looks at key files and allow-lists by itself)."""
+
+    path: str  # relative
+    content: bytes
+    mode: int = 0o644
+    owner: Literal["root", "sanderling"] = "root"
+    restart: bool = True
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody but its owner may see it: not shown, not logged."""
+        return self.mode & 0o077 == 0
+
+
+def files_of(fleet: Inventory, host: HostOf, keys: Keys) -> tuple[HostFile, ...]:
+    """What `host` shall have in its folder of configuration."""
+    if host.node is None:
+        return _master_files(fleet, host.iad, keys)
+    return (
+        _configuration("edge.toml", edge_config(fleet, host.iad, host.node)),
+        HostFile("keys/node.secret", keys.secret_file(host.party), 0o600, "sanderling", False),
+        _public("keys/master.public", keys.public_file(Party("master", host.iad.name))),
+    )
+
+
+def edge_config(fleet: Inventory, iad: Iad, node: Node) -> EdgeConfig:
+    """The configuration of an edge node."""
+    history = history_of(fleet, node)
+    if history.path == EdgeHistory().path:
+        history = replace(history, path=f"{STATE}/history.sqlite")
+    return EdgeConfig(
+        node=EdgeIdentity(name=node.name, areas=node.areas),
+        master=EdgeMaster(
+            address=_tcp(iad.master.nodes_address or iad.master.address, iad.master.nodes_port),
+            keys="keys/master.public",
+        ),
+        sensor=sensors_of(fleet, node),
+        history=history,
+        pods=pods_of(fleet, node),
+        trust=Trust(key="keys/node.secret"),
+        metrics=node.metrics or Metrics(),
+    )
+
+
+def master_config(
+    fleet: Inventory, iad: Iad, members: Mapping[str, PoolMember] | None = None
+) -> MasterConfig:
+    """The configuration of an IAD's master. Whoever makes all gives the pool's `members`: they
+    are the same for each."""
+    master = iad.master
+    kept = "" if master.local else f"{STATE}/"
+    records = master.records
+    if records.directory:  # empty: no records
+        directory = posixpath.join(kept, records.directory)
+        records = replace(records, directory=directory)
+    return MasterConfig(
+        iad=MasterIdentity(name=iad.name),
+        sockets=MasterSockets(
+            public=_tcp(master.listen, master.public_port),
+            operator=_tcp(master.listen, master.operator_port),
+            nodes=_tcp(master.listen, master.nodes_port) if iad.node else "",
+            advertise=_tcp(master.address, master.public_port),
+        ),
+        pool=_pool(pool_members(fleet) if members is None else members, iad),
+        offers=iad.offers,
+        autoscale=master.autoscale,
+        clients=master.clients,
+        trust=Trust(key="keys/master.secret", allow="allow.toml"),
+        metrics=master.metrics,
+        state=MasterState(path=f"{kept}state.sqlite"),
+        scheduling=master.scheduling,
+        liveness=master.liveness,
+        records=records,
+    )
+
+
+def areas_of(iad: Iad) -> tuple[str, ...]:
+    """What an IAD offers in the pool; () for one without nodes, which is in none."""
+    return iad.areas or tuple(dict.fromkeys(area for node in iad.node for area in node.areas))
+
+
+def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
+    """Who may connect to the IAD's master. Who has no valid key is not in it."""
+
+    def allowed(party: Party, name: str = "") -> tuple[AllowedParty, ...]:
+        found = keys.publics(party)
+        return (AllowedParty(name=name or party.name, keys=found),) if found else ()
+
+    people = [person for person in fleet.person if "client" in person.roles]
+    clients = [
+        AllowedClient(
+            name=person.name,
+            keys=found,
+            services=person.services,
+            rate_per_s=person.rate_per_s,
+        )
+        for person in people
+        if (found := keys.publics(Party("client", person.name)))
+    ]
+    if own := keys.publics(CLIENT):
+        clients.insert(0, AllowedClient(name=CLIENT.name, keys=own))
+    operators = [OPERATOR] + [
+        Party("operator", p.name) for p in fleet.person if "operator" in p.roles
+    ]
+    return AllowFile(
+        client=tuple(clients),
+        node=tuple([row for n in iad.node for row in allowed(HostOf(iad, n).party, n.name)]),
+        operator=tuple([row for party in operators for row in allowed(party)]),
+        iad=tuple(
+            [row for i in fleet.iad if i is not iad for row in allowed(Party("master", i.name))]
+        ),
+    )
+
+
+def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...]:
+    config = master_config(fleet, iad)
+    others = [member.iad for member in config.pool if member.keys]
+    allow = toml.dump(allow_list(fleet, iad, keys)).encode()
+    return (
+        _configuration("master.toml", config),
+        HostFile(
+            "keys/master.secret",
+            keys.secret_file(Party("master", iad.name)),
+            0o600,
+            "sanderling",
+            False,
+        ),
+        HostFile("allow.toml", allow, restart=False),
+        *[
+            _public(f"keys/iad-{name}.public", keys.public_file(Party("master", name)))
+            for name in others
+        ],
+    )
+
+
+def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
+    """Every IAD that offers areas, by name, as the others see it."""
+    return {
+        iad.name: PoolMember(
+            iad=iad.name,
+            address=_tcp(iad.master.address, iad.master.public_port),
+            areas=areas,
+            keys=f"keys/iad-{iad.name}.public",
+        )
+        for iad in fleet.iad
+        if (areas := areas_of(iad))
+    }
+
+
+def _pool(members: Mapping[str, PoolMember], iad: Iad) -> tuple[PoolMember, ...]:
+    """The pool that an IAD is in, itself included; one that offers nothing is in none."""
+    if iad.name not in members:
+        return ()
+    own = replace(members[iad.name], keys="")
+    return tuple([own if name == iad.name else each for name, each in members.items()])
+
+
+def _configuration(path: str, config: Section) -> HostFile:
+    return HostFile(path, toml.dump(config).encode())
+
+
+def _public(path: str, content: bytes) -> HostFile:
+    return HostFile(path, content, restart=False)
+
+
+def _tcp(host: str, port: int) -> str:
+    return f"tcp://{host}:{port}"

@@ -1,0 +1,175 @@
+"""The inventory: every key of ``fleet.toml``, with unit and default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import MAX_AREAS, Area, Name
+from agent.wire.config import File, Metrics, Section
+from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor
+from agent.wire.master_config import (
+    MasterAutoscale,
+    MasterClients,
+    MasterLiveness,
+    MasterRecords,
+    MasterScheduling,
+    Offered,
+)
+
+Model = Literal["pi3", "pi4", "zero2w", "host"]
+MODELS: Final[tuple[Model, ...]] = ("pi3", "pi4", "zero2w", "host")
+# A host name or address without a port; the label rules of DNS are the resolver's business.
+Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)")]
+User = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)")]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+ReleaseId = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)")]
+
+
+class Ssh(Section, frozen=True):
+    """How hosts are logged in to. Host keys are pinned before a host is flashed."""
+
+    user: Annotated[User, Meta(description="Who logs in; may use sudo without a password.")] = (
+        "fleet"
+    )
+    port: Annotated[Port, Meta(description="Port of sshd.")] = 22
+    key: Annotated[
+        File,
+        Meta(description="Private SSH key; empty: the one that `fleet keys init` makes."),
+    ] = ""
+    connect_s: Annotated[
+        float, Meta(gt=0.0, le=600.0, description="Seconds until a host that is silent is dead.")
+    ] = 10.0
+
+
+class Releases(Section, frozen=True):
+    """Which release runs where, and how many a host keeps."""
+
+    pin: Annotated[
+        ReleaseId,
+        Meta(description="Release of the whole fleet; empty: the one built from these sources."),
+    ] = ""
+    keep: Annotated[int, Meta(ge=2, le=50, description="Releases kept on a host.")] = 3
+
+
+class Person(Section, frozen=True):
+    """Somebody, or an application, with keys of their own."""
+
+    name: Annotated[Name, Meta(description="Name in allow-lists.")]
+    roles: Annotated[
+        tuple[Literal["client", "operator"], ...],
+        Meta(min_length=1, description="client may send queries, operator sees an IAD's state."),
+    ]
+    ssh_keys: Annotated[
+        tuple[str, ...],
+        Meta(max_length=16, description="Public SSH keys that may log in to every host."),
+    ] = ()
+    services: Annotated[
+        tuple[Name, ...] | None, Meta(description="Services they may query; left out: every one.")
+    ] = None
+    rate_per_s: Annotated[
+        Annotated[float, Meta(gt=0.0, le=1e6)] | None,
+        Meta(description="Queries a second; left out: the master's default."),
+    ] = None
+
+
+class Group(Section, frozen=True):
+    """What several nodes have in common; what a node says itself goes before it."""
+
+    name: Annotated[Name, Meta(description="Name of the group.")]
+    release: Annotated[
+        ReleaseId, Meta(description="Release of these nodes; empty: releases.pin.")
+    ] = ""
+    canary: Annotated[
+        bool, Meta(description="Whether a rollout starts with one of these nodes.")
+    ] = False
+    sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
+    history: EdgeHistory | None = None
+    pods: EdgePods | None = None
+
+
+class Node(Section, frozen=True):
+    """An edge node."""
+
+    name: Annotated[Name, Meta(description="Name, unique in its IAD.")]
+    address: Annotated[Host, Meta(description="Host name or address, for SSH.")]
+    areas: Annotated[
+        tuple[Area, ...],
+        Meta(min_length=1, max_length=MAX_AREAS, description="Areas its readings stand for."),
+    ]
+    model: Annotated[
+        Model, Meta(description="pi3, pi4, zero2w; host: any other machine with Debian.")
+    ] = "pi4"
+    groups: Annotated[tuple[Name, ...], Meta(max_length=16, description="Its groups.")] = ()
+    release: Annotated[
+        ReleaseId, Meta(description="Its release; empty: its group's, or releases.pin.")
+    ] = ""
+    user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
+    port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
+    sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
+    history: EdgeHistory | None = None
+    pods: EdgePods | None = None
+    metrics: Metrics | None = None
+
+
+class Master(Section, frozen=True):
+    """An IAD's master: where it runs and listens."""
+
+    address: Annotated[
+        Host, Meta(description="Host name or address, for nodes, clients, masters and SSH.")
+    ]
+    local: Annotated[
+        bool,
+        Meta(
+            description="It runs on the operator's own machine: its files are written to the "
+            "fleet's folder, and nobody logs in."
+        ),
+    ] = False
+    listen: Annotated[Host, Meta(description="Address that its sockets are bound to.")] = "0.0.0.0"  # noqa: S104 - keyed: docs/trust.md
+    nodes_address: Annotated[
+        Host | None,
+        Meta(
+            description="Where its nodes reach it, if elsewhere than everybody; left out: address."
+        ),
+    ] = None
+    public_port: Annotated[Port, Meta(description="For clients and other masters.")] = 5700
+    nodes_port: Annotated[Port, Meta(description="For edge nodes.")] = 5701
+    operator_port: Annotated[Port, Meta(description="For operators.")] = 5702
+    release: Annotated[ReleaseId, Meta(description="Its release; empty: releases.pin.")] = ""
+    user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
+    port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
+    scheduling: MasterScheduling = MasterScheduling()
+    liveness: MasterLiveness = MasterLiveness()
+    autoscale: MasterAutoscale = MasterAutoscale()
+    clients: MasterClients = MasterClients()
+    records: MasterRecords = MasterRecords()
+    metrics: Metrics = Metrics()
+
+
+class Iad(Section, frozen=True):
+    """An independent sensing administrative domain: a master and its edge nodes."""
+
+    name: Annotated[Name, Meta(description="Name, unique in the fleet.")]
+    master: Master
+    areas: Annotated[
+        tuple[Area, ...],
+        Meta(
+            max_length=MAX_AREAS,
+            description="What it offers in the pool of the service `default`, as fine as queries "
+            "shall tell apart; left out: the areas of its nodes.",
+        ),
+    ] = ()
+    offers: Annotated[tuple[Offered, ...], Meta(max_length=64)] = ()
+    node: Annotated[tuple[Node, ...], Meta(max_length=10_000)] = ()
+
+
+class Inventory(Section, frozen=True):
+    """What a fleet consists of; `fleet init` writes one to begin with."""
+
+    name: Annotated[Name, Meta(description="Name of the fleet.")]
+    iad: Annotated[tuple[Iad, ...], Meta(min_length=1, max_length=500)]
+    ssh: Ssh = Ssh()
+    releases: Releases = Releases()
+    person: Annotated[tuple[Person, ...], Meta(max_length=1_000)] = ()
+    group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()

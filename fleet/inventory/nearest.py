@@ -1,0 +1,19 @@
+"""The nearest right name, for whoever wrote a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+MOST_LISTED: Final = 8
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """``did you mean iad4?``, or which names there are."""
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        return f"did you mean {near[0]}?"
+    if not known:
+        return "there is none"
+    more = f", … ({len(known)} in all)" if len(known) > MOST_LISTED else ""
+    return f"known: {', '.join(known[:MOST_LISTED])}{more}"

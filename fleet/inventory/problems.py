@@ -1,0 +1,37 @@
+"""What is wrong with an inventory whose keys and values are all right by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.inventory.contradictions import areas, groups, names, people, places, sensors
+from fleet.inventory.files import edge_config, master_config, pool_members
+from fleet.inventory.model import Inventory
+
+
+def problems(fleet: Inventory) -> list[str]:
+    """One line each; none if the inventory can be used. Where there are none, the configuration of
+    every host can be made."""
+    subjects = (names, groups, people, places, areas, sensors)
+    found = [line for subject in subjects for line in subject.check(fleet)]
+    return list(dict.fromkeys(found)) or list(_refused(fleet))
+
+
+def warnings(fleet: Inventory) -> list[str]:
+    """What can be used, and is likely not meant; one line each."""
+    return [*groups.unused(fleet), *areas.idle(fleet), *places.emulated(fleet)]
+
+
+def _refused(fleet: Inventory) -> Iterator[str]:
+    """What an agent would say of its file."""
+    members = pool_members(fleet)
+    for iad in fleet.iad:
+        try:
+            master_config(fleet, iad, members)
+        except ValueError as error:
+            yield f"{iad.name}/master: {error}"
+        for node in iad.node:
+            try:
+                edge_config(fleet, iad, node)
+            except ValueError as error:
+                yield f"{iad.name}/{node.name}: {error}"

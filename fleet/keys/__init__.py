@@ -1,0 +1,1 @@
+"""Keys of a fleet: made, kept, rotated, revoked, backed up (docs/keys.md)."""

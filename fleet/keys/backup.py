@@ -1,0 +1,173 @@
+"""The whole key store in one encrypted file.
+
+    line       "sanderling-keys 1\\n": what it is, and the version of this form
+    1 byte     log2 of scrypt's N; its r is 8 and p is 1
+    16 bytes   salt
+    12 bytes   nonce
+    the rest   AES-256-GCM of the files, in MessagePack; all before it is authenticated too
+
+Key: scrypt (RFC 7914) of the passphrase and salt. Salt and nonce are drawn for each backup.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fleet import exits
+from fleet.folder import Folder
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.private_files import read_private, require_private, sync_folder, write_file
+from fleet.keys.store import Store
+
+MAGIC: Final = b"sanderling-keys "
+VERSION: Final = b"1\n"
+# 128 MiB and half a second: what a guess costs.
+COST: Final = 17
+COSTS: Final = range(10, 21)
+SALT: Final = 16
+NONCE: Final = 12
+HEADER: Final = len(MAGIC) + len(VERSION) + 1 + SALT + NONCE
+LEAST_PASSPHRASE: Final = 8
+_NAME: Final = re.compile(r"(curve|ssh)/[A-Za-z0-9_+.-]{1,200}|(revoked|rotation)\.json")
+_PUBLIC: Final = ".pub"
+
+
+class OtherStoreError(KeyStoreError):
+    """There are other keys already."""
+
+    status = exits.REFUSED
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What is kept: files by their path below keys/."""
+
+    files: dict[str, bytes]
+
+
+def backup(store: Store, file: Path, passphrase: str) -> int:
+    """Write the store to a new file; how many files of keys are in it. KeyStoreError."""
+    if file.exists():
+        raise KeyStoreError(f"{file} is there already; name another file")
+    require_long(passphrase)
+    with store.writing():
+        files = _read(store.folder.keys)
+    if not files:
+        raise KeyStoreError(f"there are no keys in {store.folder.keys}; fleet keys init makes them")
+    write_file(file, seal(msgspec.msgpack.encode(Content(files)), passphrase))
+    return len(files)
+
+
+def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = False) -> int:
+    """Have the keys of a backup; how many files of keys were written: 0 where they are the same
+    already. KeyStoreError; OtherStoreError for other keys, unless `replace`: then these are kept
+    beside, as keys.before-<time>."""
+    try:
+        sealed = file.read_bytes()
+    except OSError as error:
+        raise KeyStoreError(f"{file}: {error.strerror}") from None
+    content = _content(open_sealed(sealed, passphrase, str(file)), file)
+    there = _read(folder.keys) if folder.keys.exists() else {}
+    if there == content.files:
+        return 0
+    if there and not replace:
+        raise OtherStoreError(
+            f"there are other keys in {folder.keys}; --replace puts those of the backup in their "
+            "place and keeps them beside"
+        )
+    _put(folder.keys, content.files)
+    return len(content.files)
+
+
+def require_long(passphrase: str) -> None:
+    """KeyStoreError for a passphrase that is soon guessed."""
+    if len(passphrase) < LEAST_PASSPHRASE:
+        raise KeyStoreError(f"the passphrase is shorter than {LEAST_PASSPHRASE} characters")
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def seal(plain: bytes, passphrase: str) -> bytes:
+    """The backup of these bytes."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    salt, nonce = os.urandom(SALT), os.urandom(NONCE)
+    header = MAGIC + VERSION + bytes([COST]) + salt + nonce
+    return header + AESGCM(_key(passphrase, salt, COST)).encrypt(nonce, plain, header)
+
+
+def open_sealed(sealed: bytes, passphrase: str, name: str) -> bytes:
+    """What was sealed; KeyStoreError names the file."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if not sealed.startswith(MAGIC):
+        raise KeyStoreError(f"{name} is no backup of keys")
+    if not sealed.startswith(MAGIC + VERSION):
+        raise KeyStoreError(f"{name} is of another version, or damaged; this one reads version 1")
+    header, rest = sealed[:HEADER], sealed[HEADER:]
+    cost = sealed[len(MAGIC + VERSION)] if len(sealed) > len(MAGIC + VERSION) else 0
+    if len(header) < HEADER or cost not in COSTS:
+        raise KeyStoreError(f"{name} is damaged")
+    salt, nonce = header[-SALT - NONCE : -NONCE], header[-NONCE:]
+    try:
+        return AESGCM(_key(passphrase, salt, cost)).decrypt(nonce, rest, header)
+    except (InvalidTag, ValueError):
+        raise KeyStoreError(f"{name}: wrong passphrase, or the file is damaged") from None
+
+
+def _key(passphrase: str, salt: bytes, cost: int) -> bytes:
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Scrypt(salt=salt, length=32, n=1 << cost, r=8, p=1).derive(passphrase.encode())
+
+
+def _content(plain: bytes, file: Path) -> Content:
+    try:
+        content = msgspec.msgpack.decode(plain, type=Content)
+    except msgspec.DecodeError as error:
+        raise KeyStoreError(f"{file} cannot be read by this version: {error}") from None
+    if not all(_NAME.fullmatch(name) for name in content.files):
+        raise KeyStoreError(f"{file} has files that are none of a key store")
+    return content
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+def _read(keys: Path) -> dict[str, bytes]:
+    require_private(keys)
+    found = {}
+    for path in sorted(keys.rglob("*")):
+        name = path.relative_to(keys).as_posix()
+        if path.is_dir() or not _NAME.fullmatch(name) or path.name.startswith("."):
+            continue
+        # The public half of the SSH key is open to all.
+        content = path.read_bytes() if path.suffix == _PUBLIC else read_private(path)
+        assert content is not None
+        found[name] = content
+    return found
+
+
+def _put(keys: Path, files: dict[str, bytes]) -> None:
+    """Write a whole store beside, then let it take the place of the one that is there."""
+    stamp = time.strftime("%Y%m%dT%H%M%S") + f"-{os.getpid()}"
+    beside = keys.with_name(f"{keys.name}.restored-{stamp}")
+    try:
+        for folder in (beside, beside / "curve", beside / "ssh"):
+            folder.mkdir(mode=0o700, parents=True)
+        for name, content in files.items():
+            mode = 0o644 if name.endswith(_PUBLIC) else 0o600
+            write_file(beside / name, content, mode)
+        if keys.exists():
+            keys.rename(keys.with_name(f"{keys.name}.before-{stamp}"))
+        beside.rename(keys)
+        sync_folder(keys.parent)
+    except OSError as error:
+        raise KeyStoreError(f"cannot write {beside}: {error.strerror}") from None

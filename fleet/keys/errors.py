@@ -1,0 +1,7 @@
+"""What goes wrong with keys, in one line."""
+
+from fleet.exits import CommandError
+
+
+class KeyStoreError(CommandError):
+    """One line: what is wrong with the key store, and what to do."""

@@ -1,0 +1,37 @@
+"""`fleet keys export`: the files that a person needs, to give to them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fleet import exits
+from fleet.folder import Folder
+from fleet.inventory.load import load
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import Party
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.named import named
+from fleet.keys.private_files import make_private, write_file
+from fleet.keys.store import Store, host_name
+
+
+def run(folder: Folder, name: str, into: Path) -> int:
+    """Write the files; the exit status."""
+    files = export(Store(folder), load(folder), name, into)
+    sys.stdout.write(f"{into}: {', '.join(files)}\n")
+    return exits.DONE
+
+
+def export(store: Store, fleet: Inventory, name: str, into: Path) -> list[str]:
+    """Write a person's secret keys, and the public keys of all masters; the files' names."""
+    chosen = named(fleet, name)
+    if any(host_name(party) for party in chosen):
+        raise KeyStoreError(f"{name} is a host; fleet deploy gives it its keys")
+    files = {f"{party.role}.secret": store.secret_file(party) for party in chosen}
+    for iad in fleet.iad:
+        files[f"{iad.name}.public"] = store.public_file(Party("master", iad.name))
+    make_private(into)
+    for file, content in files.items():
+        write_file(into / file, content, 0o600 if file.endswith(".secret") else 0o644)
+    return list(files)

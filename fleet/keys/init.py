@@ -1,0 +1,45 @@
+"""`fleet keys init`: the keys that are missing."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+from msgspec import Struct
+
+from fleet import exits, output
+from fleet.folder import Folder
+from fleet.inventory.load import load
+from fleet.inventory.parties import Party
+from fleet.keys.store import OPERATOR_KEY, Store
+
+
+class Made(Struct, frozen=True):
+    """What `fleet keys init --json` prints: for whom a key was made."""
+
+    curve: tuple[str, ...]
+    host_keys: tuple[str, ...]
+    operator_key: bool
+    known_hosts: str
+
+
+def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
+    """Make them; the exit status."""
+    found = Store(folder).ensure(load(folder), lifetime=timedelta(seconds=lifetime_s))
+    made = Made(
+        tuple(str(each) for each in found if isinstance(each, Party)),
+        tuple(each for each in found if isinstance(each, str) and each != OPERATOR_KEY),
+        OPERATOR_KEY in found,
+        str(folder.known_hosts),
+    )
+    if as_json:
+        output.write_json(made)
+    elif not found:
+        sys.stdout.write(f"{folder.keys}: every key is there; nothing was made\n")
+    else:
+        own = ", and the SSH key that fleet logs in with" if made.operator_key else ""
+        sys.stdout.write(
+            f"{folder.keys}: {len(made.curve)} CURVE keys, {len(made.host_keys)} SSH host keys"
+            f"{own}\nKeep a copy: fleet keys backup FILE\n"
+        )
+    return exits.DONE

@@ -1,0 +1,112 @@
+"""A folder of secrets: for its owner alone, each file written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Final
+
+from fleet.keys.errors import KeyStoreError
+
+# What a write that was cut short leaves behind begins like this.
+PART: Final = ".part-"
+LOCK: Final = ".lock"
+
+
+def make_private(folder: Path) -> None:
+    """Have a folder for this user alone; KeyStoreError if one is there that is not."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_private(folder)
+
+
+def require_private(path: Path) -> None:
+    """KeyStoreError unless a folder or file is this user's, and closed to all others."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise KeyStoreError(f"{path} is a symbolic link; keys are only taken from the place itself")
+    if status.st_uid != os.geteuid():
+        raise KeyStoreError(
+            f"{path} belongs to user {status.st_uid}; run this as that user, "
+            f"or chown -R {os.geteuid()} {path}"
+        )
+    if status.st_mode & 0o077:
+        mode = "700" if stat.S_ISDIR(status.st_mode) else "600"
+        raise KeyStoreError(
+            f"others may read or change {path} (mode {stat.S_IMODE(status.st_mode):04o}); "
+            f"chmod {mode} {path}"
+        )
+
+
+def read_private(path: Path) -> bytes | None:
+    """A file's content; None if there is none. KeyStoreError if others may read it."""
+    try:
+        require_private(path)
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise KeyStoreError(f"cannot read {path}: {error.strerror}") from None
+
+
+def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file at once, and for good: after a power cut there is the one or the other.
+
+    KeyStoreError if that cannot be.
+    """
+    part = path.with_name(f"{PART}{path.name}-{os.getpid()}-{get_ident()}")
+    try:
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        try:
+            os.fchmod(file, mode)  # whatever the umask says, or a part that was left behind
+            with open(file, "wb", closefd=False) as opened:
+                opened.write(content)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise KeyStoreError(f"cannot write {path}: {error.strerror}") from None
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there, for good."""
+    try:
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise KeyStoreError(f"cannot remove {path}: {error.strerror}") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on stable storage."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def locked(path: Path, doing: str) -> Iterator[None]:
+    """Hold the lock at `path`; KeyStoreError if another process has it. It goes with its process,
+    whatever ends that."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise KeyStoreError(f"cannot open {path}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise KeyStoreError(f"another command is {doing}; try again when it is done") from None
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,275 @@
+"""Rotation of keys without a restart or a lost query, as a state machine: announce, switch, forget.
+
+Each party has a stage, and each host what it was given last of every party whose keys stand in its
+files. A party goes on when all hosts that it concerns have its stage, and `overlap_s` has passed
+since the last of them got it. So at any time any two parties share a pair of keys, whichever
+hosts have which files:
+
+    stage      its key file    what others have
+    announced  [old, new]      [old, new]       whoever is to let the new key in knows it
+    switched   [new, old]      [new, old]       connections made now use the new key
+    forgotten  [new]           [new]
+
+A node is given its files after its master, `settle_s` later: it connects anew when its own key
+changes, and shall find the master with the key that stands first in its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf, Party, hosts
+
+OVERLAP_S: Final = 30.0
+# Agents look at their files once a second.
+SETTLE_S: Final = 3.0
+
+
+class Stage(IntEnum):
+    """How far a party is; one without a stage has its old key alone."""
+
+    ANNOUNCED = 1
+    SWITCHED = 2
+    FORGOTTEN = 3
+
+
+class Member(msgspec.Struct):
+    """A party that gets a new key. `complete_s`: since when all of its hosts have its stage."""
+
+    role: str
+    name: str
+    stage: Stage
+    complete_s: float | None = None
+
+    @property
+    def party(self) -> Party:
+        """Who."""
+        return Party(self.role, self.name)  # type: ignore[arg-type]  # as it was written
+
+
+class Given(msgspec.Struct):
+    """What a host was given last: the stages of parties by their text, and when."""
+
+    stages: dict[str, Stage] = {}
+    time_s: float = 0.0
+
+
+class State(msgspec.Struct):
+    """A rotation on its way; kept in a file, times in seconds since the epoch."""
+
+    members: list[Member]
+    overlap_s: float = OVERLAP_S
+    given: dict[str, Given] = {}
+
+
+class Fleet(NamedTuple):
+    """Who is concerned: of each party the hosts whose files have its keys; of each node's host its
+    master's."""
+
+    concerned: Mapping[Party, frozenset[str]]
+    master_of: Mapping[str, str]
+
+
+# --- instructions --------------------------------------------------------------------------------
+
+
+class Advance(NamedTuple):
+    """Give the store this stage of the party, and keep the state, before anything else."""
+
+    party: Party
+    stage: Stage
+
+
+class Push(NamedTuple):
+    """Give the host its files as they are now; then say Pushed or Failed."""
+
+    host: str
+
+
+class Wait(NamedTuple):
+    """Nothing is to be done before this time."""
+
+    until_s: float
+
+
+class Held(NamedTuple):
+    """Nothing more can be done: the party is not through, because of these hosts."""
+
+    party: Party
+    stage: Stage
+    hosts: tuple[str, ...]
+
+
+Instruction = Advance | Push | Wait | Held
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Pushed(NamedTuple):
+    """The host has the files that were asked for."""
+
+    host: str
+
+
+class Failed(NamedTuple):
+    """It could not be given them; it is not tried again before `Retry`."""
+
+    host: str
+
+
+class Retry(NamedTuple):
+    """Hosts that failed are there again, perhaps."""
+
+
+class Dropped(NamedTuple):
+    """The party is out, as it was revoked, and nobody waits for its host, if it has one."""
+
+    party: Party
+    host: str = ""
+
+
+Event = Pushed | Failed | Retry | Dropped
+
+
+def begin(chosen: Mapping[Party, Stage], overlap_s: float = OVERLAP_S) -> State:
+    """A rotation of these parties, each from this stage on: ANNOUNCED, or where one that was given
+    up has left it."""
+    return State([Member(*party, stage) for party, stage in chosen.items()], overlap_s)
+
+
+class Rotation:
+    """`decide(now)` says what is to be done, `handle(event, now)` takes what came of it. `without`
+    are hosts that nobody waits for: they get their keys with their next deployment."""
+
+    def __init__(self, state: State, fleet: Fleet, without: Collection[str] = ()) -> None:
+        self.state = state
+        self._fleet = fleet
+        self._without = frozenset(without)
+        self._failed: set[str] = set()
+        known = fleet.concerned
+        state.members = [each for each in state.members if each.party in known]
+
+    @property
+    def through(self) -> bool:
+        """Whether every party has its new key alone, everywhere."""
+        return all(self._complete(each) and _last(each) for each in self.state.members)
+
+    def decide(self, now: float) -> list[Instruction]:
+        """What is to be done at `now`: hosts to be given their files, else how long to wait, else
+        parties that go on, else who is held up. Empty: `through`. O(parties · hosts of each).
+
+        All that can go on do so together: a host is then given the files of a stage once.
+        """
+        self._note(now)
+        behind = {host for each in self.state.members for host in self._behind(each)}
+        turns = {host: self._turn_s(host, behind) for host in behind - self._failed}
+        if pushes := [Push(host) for host, turn_s in turns.items() if turn_s <= now]:
+            return sorted(pushes)
+        going = [each for each in self.state.members if self._due_s(each) < _NEVER]
+        if coming_s := [turn_s for turn_s in turns.values() if turn_s < _NEVER]:
+            return [Wait(min(coming_s))]
+        if (last_s := max(map(self._due_s, going), default=now)) > now:
+            return [Wait(last_s)]
+        for each in going:
+            each.stage, each.complete_s = Stage(each.stage + 1), None
+        return [Advance(each.party, each.stage) for each in going] or [
+            Held(each.party, each.stage, tuple(sorted(self._behind(each))))
+            for each in self.state.members
+            if not self._complete(each)
+        ]
+
+    def handle(self, event: Event, now: float) -> None:
+        """Take note."""
+        match event:
+            case Pushed(host):
+                self._failed.discard(host)
+                self.state.given[host] = Given(
+                    {
+                        str(each.party): each.stage
+                        for each in self.state.members
+                        if host in self._fleet.concerned[each.party]
+                    },
+                    now,
+                )
+            case Failed(host):
+                self._failed.add(host)
+            case Retry():
+                self._failed.clear()
+            case Dropped(party, host):
+                self.state.members = [e for e in self.state.members if e.party != party]
+                self._without |= {host}
+        self._note(now)
+
+    def _note(self, now: float) -> None:
+        """Since when parties are complete. Where the clock was set back, windows begin anew."""
+        for given in self.state.given.values():
+            given.time_s = min(given.time_s, now)
+        for each in self.state.members:
+            if not self._complete(each):
+                each.complete_s = None
+            else:
+                each.complete_s = now if each.complete_s is None else min(each.complete_s, now)
+
+    def _behind(self, member: Member) -> frozenset[str]:
+        """The hosts that do not have its stage yet."""
+        name = str(member.party)
+        given = self.state.given
+        return frozenset(
+            host
+            for host in self._fleet.concerned[member.party] - self._without
+            if host not in given or given[host].stages.get(name, 0) < member.stage
+        )
+
+    def _complete(self, member: Member) -> bool:
+        return not self._behind(member)
+
+    def _due_s(self, member: Member) -> float:
+        """When it goes on."""
+        if member.complete_s is None or _last(member):
+            return _NEVER
+        return member.complete_s + self.state.overlap_s
+
+    def _turn_s(self, host: str, behind: Collection[str]) -> float:
+        """When the host may be given its files: after its master."""
+        master = self._fleet.master_of.get(host)
+        if master is None or master in self._without:
+            return 0.0
+        if master in behind:
+            return _NEVER
+        given = self.state.given.get(master)
+        return 0.0 if given is None else given.time_s + SETTLE_S
+
+
+_NEVER: Final = float("inf")
+
+
+def _last(member: Member) -> bool:
+    return member.stage is Stage.FORGOTTEN
+
+
+def fleet_of(fleet: Inventory, revoked: Collection[Party] = ()) -> Fleet:
+    """Who is concerned by whose keys. Who was revoked has no key that counts, and no host."""
+    everywhere = [host for host in hosts(fleet) if host.party not in revoked]
+    masters = frozenset(host.name for host in everywhere if host.node is None)
+    concerned: dict[Party, frozenset[str]] = {}
+    for host in everywhere:
+        concerned[host.party] = _concerned(host, everywhere, masters)
+    people = [Party(role, person.name) for person in fleet.person for role in person.roles]
+    for party in (Party("operator", "fleet"), Party("client", "fleet"), *people):
+        if party not in revoked:
+            concerned[party] = masters
+    master_of = {host.name: f"{host.iad.name}/master" for host in everywhere if host.node}
+    return Fleet(concerned, master_of)
+
+
+def _concerned(host: HostOf, everywhere: list[HostOf], masters: frozenset[str]) -> frozenset[str]:
+    if host.node is not None:
+        return frozenset({host.name, f"{host.iad.name}/master"} & {h.name for h in everywhere})
+    own = {each.name for each in everywhere if each.iad.name == host.iad.name}
+    return masters | own

@@ -1,0 +1,33 @@
+"""What the stages of a rotation are in the key store."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from fleet.keys import curve
+from fleet.keys.curve import CurveKey
+from fleet.keys.rotation import Stage
+
+_TICK = timedelta(seconds=1)  # the resolution of dates in key files
+
+
+def stage_of(keys: tuple[CurveKey, ...]) -> Stage:
+    """Where a rotation of a party with these keys begins, or goes on."""
+    return Stage.SWITCHED if len(keys) > 1 and keys[0].order > keys[1].order else Stage.ANNOUNCED
+
+
+def bring(
+    keys: tuple[CurveKey, ...], stage: Stage, now: datetime, lifetime: timedelta
+) -> tuple[CurveKey, ...]:
+    """The keys at this stage; those that are there already stay as they are, so that whoever was
+    interrupted may ask again."""
+    by_age = tuple(sorted(keys, key=lambda key: key.order))
+    if stage is Stage.SWITCHED:
+        return by_age[::-1]
+    if stage is Stage.FORGOTTEN:
+        return by_age[-1:]
+    if len(by_age) > 1:
+        return by_age
+    # Told apart by their dates, also where the clock was set back.
+    (old,) = by_age
+    return (old, curve.make(max(now, old.order + _TICK), lifetime))

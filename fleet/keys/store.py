@@ -1,0 +1,336 @@
+"""The key store: every secret of a fleet, in one private folder.
+
+    keys/curve/<role>-<name>.secret    CURVE, as agents read it: the current key first, one to come
+                                       or one before behind it
+    keys/curve/master-<name>.public    the same of a master for `fleet`'s own connections
+    keys/ssh/host-<name>.key           the host key that a host gets when it is flashed
+    keys/ssh/host-<name>.pin           a host key that was adopted, and is pinned instead
+    keys/ssh/operator, operator.pub    what `fleet` logs in with
+    keys/revoked.json                  who is out, since when and why
+    keys/rotation.json                 how far a rotation is
+
+In <name> a ``+`` stands for the ``/``, which no name has. Nothing is cached: another command may
+write at any time, and every write replaces one file at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from agent.sockets.keys import KeyFiles
+from agent.wire.config import ConfigError
+from fleet.folder import Folder
+from fleet.inventory.effective import port_of
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Party, Role, hosts, parties
+from fleet.keys import curve, ssh
+from fleet.keys.curve import CurveKey
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.private_files import (
+    LOCK,
+    locked,
+    make_private,
+    read_private,
+    remove_file,
+    require_private,
+    write_file,
+)
+from fleet.keys.ssh import HostKey
+
+__all__ = ["HostKey", "KeyStoreError", "Revocation", "Store"]
+
+OPERATOR_KEY: Final = "operator SSH key"
+
+
+class Revocation(msgspec.Struct, frozen=True):
+    """Whose keys count no more, which, since when and why."""
+
+    role: Role
+    name: str
+    keys: tuple[str, ...]
+    time: str
+    reason: str = ""
+
+    @property
+    def party(self) -> Party:
+        """Whose."""
+        return Party(self.role, self.name)
+
+
+# Made once: msgspec crashes where several threads are the first to decode a type.
+_REVOCATIONS: Final = msgspec.json.Decoder(tuple[Revocation, ...])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Store:
+    """The keys of the fleet in `folder`. All methods raise KeyStoreError, in one line."""
+
+    def __init__(self, folder: Folder, clock: Callable[[], datetime] = _now) -> None:
+        self.folder = folder
+        self._root = folder.keys
+        self._curve = self._root / "curve"
+        self._ssh = self._root / "ssh"
+        self._clock = clock
+        if self._root.exists():
+            require_private(self._root)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Nobody else writes to the store meanwhile."""
+        for each in (self._root, self._curve, self._ssh):
+            make_private(each)
+        with locked(self._root / LOCK, f"changing the keys in {self._root}"):
+            yield
+
+    def ensure(
+        self, fleet: Inventory, *, lifetime: timedelta = curve.LIFETIME
+    ) -> list[Party | str]:
+        """Make what is missing, replace nothing, and write known_hosts; what was made: parties,
+        host names of SSH keys, and OPERATOR_KEY."""
+        made: list[Party | str] = []
+        with self.writing():
+            for party in parties(fleet):
+                if not self._path(party).exists():
+                    self._write(party, (curve.make(self._clock(), lifetime),))
+                    made.append(party)
+            if not self.operator_key.exists():
+                pair = ssh.make(f"fleet {fleet.name}")
+                # The public half first: with it alone the next run makes both again.
+                write_file(self._ssh / "operator.pub", f"{pair.public}\n".encode(), 0o644)
+                write_file(self.operator_key, pair.private)
+                made.append(OPERATOR_KEY)
+            for host in hosts(fleet):
+                if not host.is_local and not self._host_path(host.name).exists():
+                    write_file(self._host_path(host.name), ssh.make(host.name).private)
+                    made.append(host.name)
+            self._write_known_hosts(fleet)
+        return made
+
+    # --- CURVE: what files_of() asks for -------------------------------------------------------
+
+    def publics(self, party: Party) -> tuple[str, ...]:
+        """Its valid public keys, the current one first; () for one that has none or was revoked."""
+        return () if self.revoked(party) else self.public_keys(party)
+
+    def secret_file(self, party: Party) -> bytes:
+        """Its secret key file; KeyStoreError for one that has none or was revoked."""
+        if self.revoked(party):
+            raise KeyStoreError(
+                f"{party} was revoked; fleet keys reinstate gives it a new key, "
+                "fleet keys show says when and why"
+            )
+        return curve.render(self._known(party), secret=True)
+
+    def public_file(self, party: Party) -> bytes:
+        """Its public key file. Of a party that was revoked it has a key that nobody holds yet, so
+        that whoever has the former one cannot pose as it."""
+        return curve.render(self._known(party), secret=False)
+
+    def keys(self, party: Party) -> tuple[CurveKey, ...]:
+        """Its keys, revoked or not, the current one first; () for one that has none."""
+        path = self._path(party)
+        content = read_private(path)
+        if content is None:
+            return ()
+        try:
+            return curve.parse(content.decode("ascii"), str(path))
+        except (ConfigError, UnicodeDecodeError) as error:
+            line = error if isinstance(error, ConfigError) else f"{path}: no key file"
+            raise KeyStoreError(f"{line}; restore it from a backup") from None
+
+    def public_keys(self, party: Party) -> tuple[str, ...]:
+        """Its public keys, revoked or not."""
+        return tuple(key.pair.public for key in self.keys(party))
+
+    def replace_keys(
+        self, party: Party, change: Callable[[tuple[CurveKey, ...]], tuple[CurveKey, ...]]
+    ) -> None:
+        """Write what `change` makes of a party's keys."""
+        with self.writing():
+            before = self._known(party)
+            if (after := change(before)) != before:
+                self._write(party, after)
+
+    def key_files(self, role: Literal["client", "operator"], iad: str) -> KeyFiles:
+        """Paths for a connection of the fleet's own to an IAD's master: its secret file, and the
+        file of that master's public keys. Both change with a rotation."""
+        own, master = CLIENT if role == "client" else OPERATOR, Party("master", iad)
+        for party in (own, master):
+            self._known(party)
+        return KeyFiles(str(self._path(own)), str(self._public_path(master)))
+
+    # --- SSH -----------------------------------------------------------------------------------
+
+    @property
+    def operator_key(self) -> Path:
+        """The private SSH key that hosts are logged in to with."""
+        return self._ssh / "operator"
+
+    @property
+    def operator_public(self) -> str:
+        """Its public half, as authorized_keys has it."""
+        content = read_private(self.operator_key)
+        if content is None:
+            raise KeyStoreError("there is no SSH key of the operator; fleet keys init makes it")
+        return f"{ssh.load(content, str(self.operator_key)).public} fleet"
+
+    def host_key(self, host: str) -> HostKey:
+        """The host key that this host gets when it is flashed."""
+        content = read_private(self._host_path(host))
+        if content is None:
+            raise KeyStoreError(f"there is no host key of {host}; fleet keys init makes it")
+        return ssh.load(content, str(self._host_path(host)))
+
+    def pin(self, host: str) -> str:
+        """The public host key that this host has to show: one that was adopted, or our own; empty
+        for a host that was revoked or has none yet."""
+        if (adopted := read_private(self._pin_path(host))) is not None:
+            return adopted.decode("ascii").strip()
+        if read_private(self._host_path(host)) is None or self.revoked(party_of(host)):
+            return ""
+        return self.host_key(host).public
+
+    def adopted(self, host: str) -> bool:
+        """Whether the pinned key was made by somebody else."""
+        return self._pin_path(host).exists()
+
+    def adopt(self, fleet: Inventory, host: HostOf, public: str) -> None:
+        """Pin the key that a host has already."""
+        with self.writing():
+            write_file(self._pin_path(host.name), f"{ssh.normal(public)}\n".encode())
+            self._write_known_hosts(fleet)
+
+    def use_own_host_key(self, fleet: Inventory, host: str) -> None:
+        """Pin our own key again: the host has it now, as it was flashed."""
+        with self.writing():
+            remove_file(self._pin_path(host))
+            self._write_known_hosts(fleet)
+
+    def write_known_hosts(self, fleet: Inventory) -> None:
+        """Write known_hosts, as after a change of addresses."""
+        with self.writing():
+            self._write_known_hosts(fleet)
+
+    def _write_known_hosts(self, fleet: Inventory) -> None:
+        pins = [
+            (host.address, port_of(fleet, host), public)
+            for host in hosts(fleet)
+            if not host.is_local and (public := self.pin(host.name))
+        ]
+        write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
+
+    # --- revocation ----------------------------------------------------------------------------
+
+    def revocations(self) -> tuple[Revocation, ...]:
+        """Who is out, the oldest first."""
+        content = read_private(self._root / "revoked.json")
+        try:
+            return _REVOCATIONS.decode(content or b"[]")
+        except msgspec.DecodeError as error:
+            path = self._root / "revoked.json"
+            raise KeyStoreError(f"{path}: {error}; restore it from a backup") from None
+
+    def revoked(self, party: Party) -> bool:
+        """Whether its keys count no more."""
+        return any(each.party == party for each in self.revocations())
+
+    def revoke(self, fleet: Inventory, party: Party, reason: str) -> Revocation:
+        """Take a party's keys out of force, and a host's pin with them. It has a new key from now
+        on, which nobody gets before `reinstate`."""
+        with self.writing():
+            found = Revocation(
+                party.role,
+                party.name,
+                tuple(key.pair.public for key in self._known(party)),
+                f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
+                reason,
+            )
+            # First the word, then the keys: cut short, the party is out all the same.
+            others = [each for each in self.revocations() if each.party != party]
+            self._write_revocations((*others, found))
+            self._write(party, (curve.make(self._clock()),))
+            if host := host_name(party):
+                remove_file(self._pin_path(host))
+                write_file(self._host_path(host), ssh.make(host).private)
+            self._write_known_hosts(fleet)
+        return found
+
+    def reinstate(self, fleet: Inventory, party: Party) -> bool:
+        """Let a party that was revoked have its new keys; whether it was revoked."""
+        with self.writing():
+            before = self.revocations()
+            after = tuple(each for each in before if each.party != party)
+            if after == before:
+                return False
+            # A revocation that was cut short left the former keys here: they never come back.
+            (gone,) = (each for each in before if each.party == party)
+            if set(gone.keys) & set(self.public_keys(party)):
+                self._write(party, (curve.make(self._clock()),))
+                if host := host_name(party):
+                    remove_file(self._pin_path(host))
+                    write_file(self._host_path(host), ssh.make(host).private)
+            self._write_revocations(after)
+            self._write_known_hosts(fleet)
+        return True
+
+    def _write_revocations(self, found: tuple[Revocation, ...]) -> None:
+        write_file(self._root / "revoked.json", msgspec.json.format(msgspec.json.encode(found)))
+
+    # --- paths ---------------------------------------------------------------------------------
+
+    def _known(self, party: Party) -> tuple[CurveKey, ...]:
+        found = self.keys(party)
+        if not found:
+            raise KeyStoreError(f"{party} has no key yet; fleet keys init makes what is missing")
+        return found
+
+    def _write(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
+        if party.role == "master":
+            # First, as others are told of a key before it is used: docs/trust.md.
+            write_file(self._public_path(party), curve.render(keys, secret=False))
+        write_file(self._path(party), curve.render(keys, secret=True))
+
+    def _path(self, party: Party) -> Path:
+        return self._curve / f"{_file_name(party)}.secret"
+
+    def _public_path(self, party: Party) -> Path:
+        return self._curve / f"{_file_name(party)}.public"
+
+    def _host_path(self, host: str) -> Path:
+        return self._ssh / f"host-{_flat(host)}.key"
+
+    def _pin_path(self, host: str) -> Path:
+        return self._ssh / f"host-{_flat(host)}.pin"
+
+
+def host_name(party: Party) -> str:
+    """The host on which a party's agent runs; empty for a person."""
+    if party.role == "master":
+        return f"{party.name}/master"
+    return party.name if party.role == "node" else ""
+
+
+def party_of(host: str) -> Party:
+    """Whose agent runs on the host of this name."""
+    iad, _, node = host.partition("/")
+    return Party("master", iad) if node == "master" else Party("node", host)
+
+
+def _file_name(party: Party) -> str:
+    return f"{party.role}-{_flat(party.name)}"
+
+
+def _flat(name: str) -> str:
+    """A name as part of a file name. Names have neither + nor, below the IAD, a slash."""
+    if "+" in name or "\0" in name or name.count("/") > 1:
+        raise KeyStoreError(f"{name!r} is no name of a host or person")
+    return name.replace("/", "+")

@@ -1,0 +1,43 @@
+"""Bytes from many hosts, turned into whole lines; pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# A line that is longer is given out in pieces: a host cannot fill this machine's memory.
+LONGEST_LINE: Final = 64 * 1024
+
+
+class Lines:
+    """Cuts a stream of bytes into lines, without their ends."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that `data` completes. O(bytes)."""
+        self._rest += data
+        if b"\n" not in data and len(self._rest) <= LONGEST_LINE:
+            return []
+        *whole, rest = bytes(self._rest).split(b"\n")
+        lines = [piece for line in whole for piece in _pieces(line)]
+        while len(rest) > LONGEST_LINE:
+            lines.append(rest[:LONGEST_LINE])
+            rest = rest[LONGEST_LINE:]
+        self._rest = bytearray(rest)
+        return [_text(line) for line in lines]
+
+    def end(self) -> list[str]:
+        """What came after the last end of a line."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return [_text(piece) for piece in _pieces(rest)] if rest else []
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    if len(line) <= LONGEST_LINE:
+        return [line]
+    return [line[i : i + LONGEST_LINE] for i in range(0, len(line), LONGEST_LINE)]
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").removesuffix("\r")

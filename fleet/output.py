@@ -1,0 +1,57 @@
+"""What all commands keep to: data on stdout, progress on stderr, questions on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+    from rich.console import Console
+
+
+def write_json(document: Struct) -> None:
+    """Print one JSON document, for programs: the whole of stdout."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def write_json_line(document: Struct) -> None:
+    """Print one document in a line of its own, at once: what follows something."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    """`text` without what would move a terminal's cursor or change its colours."""
+    return "".join([c if c.isprintable() or c == "\t" else "?" for c in text])
+
+
+def say(text: str) -> None:
+    """Print one line of progress; what a host said in it does not steer the terminal."""
+    sys.stderr.write(f"{printable(' '.join(text.split()))}\n")
+    sys.stderr.flush()
+
+
+def progress() -> Console:
+    """Where progress goes: colour and lines that move only on a terminal, no colour with
+    NO_COLOR."""
+    from fleet.screen import console
+
+    return console(stderr=True)
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Whether to go on: `yes`, or what is answered on the terminal. Without a terminal nobody is
+    asked: then click.UsageError, status 2, says that --yes is needed."""
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{question} There is no terminal to ask on: give --yes")
+    return click.confirm(question, err=True)

@@ -1,0 +1,1 @@
+"""Releases: what hosts run, made here for their machine and Python and kept with the fleet."""

@@ -1,0 +1,88 @@
+"""`fleet releases`: what is stored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from fleet import exits
+from fleet.folder import Folder
+from fleet.output import write_json
+from fleet.releases import bundle, sources
+from fleet.releases.bundle import Bundle, ReleaseError
+
+
+class StoredBundle(Struct, frozen=True):
+    """A bundle, for programs."""
+
+    release: str
+    machine: str
+    python: str
+    path: str
+    bytes: int
+    sha256: str
+
+
+class StoredReleases(Struct, frozen=True):
+    """What `fleet releases --json` and `fleet release build --json` print."""
+
+    sources: str  # release that these sources are; empty outside of a checkout
+    bundles: tuple[StoredBundle, ...]
+
+
+def document(found: Iterable[Bundle], current: str) -> StoredReleases:
+    """`found` for programs; `current` is what these sources would be."""
+    return StoredReleases(
+        current,
+        tuple(
+            [
+                StoredBundle(
+                    each.release,
+                    each.target.machine,
+                    each.target.python,
+                    str(each.path),
+                    each.bytes,
+                    each.sha256,
+                )
+                for each in found
+            ]
+        ),
+    )
+
+
+def current() -> str:
+    """The release that these sources are; empty outside of a checkout."""
+    with contextlib.suppress(ReleaseError):
+        return sources.read(sources.checkout()).release
+    return ""
+
+
+def run(folder: Folder, *, as_json: bool) -> int:
+    """Print the releases in `folder`; the exit status."""
+    found = document(bundle.stored(folder), current())
+    if as_json:
+        write_json(found)
+        return exits.DONE
+    if not found.bundles:
+        print("no release is stored; `fleet release build` makes one")
+        return exits.DONE
+    show(found)
+    return exits.DONE
+
+
+def show(found: StoredReleases) -> None:
+    """Print a table."""
+    from rich.table import Table
+
+    from fleet.screen import console
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("release", "for", "Python", "MB", "SHA-256"):
+        table.add_column(heading, justify="right" if heading == "MB" else "left", no_wrap=True)
+    for each in found.bundles:
+        name = f"{each.release} (these sources)" if each.release == found.sources else each.release
+        size = f"{each.bytes / 1e6:.1f}"
+        table.add_row(name, each.machine, each.python, size, each.sha256[:16])
+    console().print(table)

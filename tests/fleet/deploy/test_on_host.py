@@ -1,0 +1,512 @@
+"""What changes a host, on folders that stand for one: every step, cut short anywhere, undone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.deploy import on_host
+from fleet.deploy.on_host import Failure, Host, do
+from fleet.deploy.session import host_program
+
+UNIT = "sanderling-edge.service"
+TOOL = """#!/bin/sh
+echo "$(basename $0) $*" >> {log}
+case "$(basename $0) $*" in
+    "systemctl show -p ActiveState"*) cat {state} ;;
+    "systemctl show --value -p InvocationID"*) echo 1234 ;;
+    "systemctl restart"*) if test -e {root}/broken; then rm {root}/broken; exit 1; fi ;;
+    journalctl*) echo "history: the disk is upside down" ;;
+esac
+"""
+
+
+class Fake(Host):
+    """A host below a folder, whose commands only write down that they were called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "root"
+        tools = folder / "tools"
+        tools.mkdir()
+        self.log = folder / "log"
+        self.state = folder / "state"
+        self.active(True)
+        text = TOOL.format(log=self.log, state=self.state, root=self.folder)
+        for name in ("systemctl", "systemd-run", "systemd-sysusers", "udevadm", "journalctl"):
+            (tools / name).write_text(text)
+            (tools / name).chmod(0o755)
+        for path in ("run/systemd/transient", "opt/sanderling"):
+            (self.folder / path).mkdir(parents=True)
+        super().__init__(str(self.folder), f"{tools}/")
+        self.lines: list[dict[str, Any]] = []
+
+    def say(self, **line: object) -> None:
+        self.lines.append(line)
+
+    def active(self, active: bool) -> None:
+        """Whether its unit is."""
+        state = "active" if active else "failed"
+        self.state.write_text(f"ActiveState={state}\nUnitFileState=enabled\n")
+
+    @property
+    def calls(self) -> list[str]:
+        """The commands since this was asked last."""
+        text = self.log.read_text() if self.log.exists() else ""
+        self.log.write_text("")
+        return text.splitlines()
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """What it wrote down of deployments."""
+        path = self.folder / "var/lib/sanderling-deploy/journal.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """All that deployments may change."""
+        found = {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for top in ("etc", "usr")
+            for path in (self.folder / top).rglob("*")
+            if path.is_file()
+        }
+        link = self.folder / "opt/sanderling/current"
+        return found | ({"current": str(link.readlink()).encode()} if link.is_symlink() else {})
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def bundle(release: str) -> bytes:
+    """A release for tests."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:xz") as archive:
+        for name, text in {"RELEASE": release, "lib/a.py": "a = 1"}.items():
+            entry = tarfile.TarInfo(f"./{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return content.getvalue()
+
+
+def stage(host: Host, release: str, content: bytes, offset: int = 0, **more: object) -> Any:
+    request = {
+        "do": "stage",
+        "release": release,
+        "name": "b.upload",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+        "offset": offset,
+        "remove": [],
+    }
+    return do(host, request | more, "", io.BufferedReader(io.BytesIO(content[offset:])))  # type: ignore[arg-type]
+
+
+def files_of(files: dict[str, str], owner: str = "root") -> list[dict[str, Any]]:
+    return [
+        {
+            "path": path,
+            "mode": 0o600,
+            "owner": owner,
+            "content": base64.b64encode(text.encode()).decode(),
+        }
+        for path, text in files.items()
+    ]
+
+
+def switch(
+    host: Host,
+    release: str,
+    files: dict[str, str],
+    run: str = "r1",
+    gone: tuple[str, ...] = (),
+    unit: str = UNIT,
+) -> Any:
+    # As `stage` leaves it.
+    marker = Path(host.at(f"/opt/sanderling/releases/{release}/RELEASE"))
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(release)
+    request = {
+        "do": "switch",
+        "run": run,
+        "release": release,
+        "unit": unit,
+        "files": files_of(files),
+        "gone": gone,
+        "users": False,
+        "rules": False,
+        "units": True,
+        "enable": True,
+        "restart": True,
+        "start_s": 10,
+        "window_s": 100,
+    }
+    return do(host, request, "program", None)
+
+
+def confirm(host: Host, release: str, unit: str = UNIT) -> Any:
+    request = {"do": "confirm", "release": release, "check": True, "unit": unit}
+    return do(host, request, "", None)
+
+
+def undo(host: Host, which: str = "pending", unit: str = UNIT) -> Any:
+    return do(host, {"do": "undo", "which": which, "reason": "sick", "unit": unit}, "", None)
+
+
+def push(host: Host, files: dict[str, str], owner: str = "root") -> Any:
+    return do(host, {"do": "write", "unit": UNIT, "files": files_of(files, owner)}, "", None)
+
+
+def test_a_bundle_is_unpacked_and_its_upload_removed(host: Fake) -> None:
+    assert stage(host, "1-a", bundle("1-a")) == {"ok": True}
+    releases = host.folder / "opt/sanderling/releases"
+    assert [path.name for path in releases.iterdir()] == ["1-a"]
+    assert (releases / "1-a/RELEASE").read_text() == "1-a"
+    assert list((releases / "1-a/lib").rglob("*.pyc")), "no byte code was in it, so it was made"
+    assert stage(host, "1-a", b"not looked at") == {"ok": True}
+
+
+def test_an_upload_that_broke_off_goes_on(host: Fake) -> None:
+    content = bundle("1-a")
+    with pytest.raises(Failure, match="40 bytes of the bundle did not come") as caught:
+        do(
+            host,
+            {"do": "stage", "release": "1-a", "name": "b.upload", "offset": 0, "remove": [],
+             "bytes": len(content), "sha256": ""},
+            "",
+            io.BufferedReader(io.BytesIO(content[:-40])),  # type: ignore[arg-type]
+        )  # fmt: skip
+    assert caught.value.kind == "lost"
+    upload = host.folder / "opt/sanderling/releases/b.upload"
+    assert upload.stat().st_size == len(content) - 40
+    stage(host, "1-a", content, offset=len(content) - 40)
+    assert not upload.exists()
+
+
+def test_a_damaged_bundle_is_removed_and_sent_again(host: Fake) -> None:
+    with pytest.raises(Failure, match="damaged") as caught:
+        stage(host, "1-a", bundle("1-a"), sha256="00")
+    assert caught.value.kind == "lost"
+    assert not list((host.folder / "opt/sanderling/releases").iterdir())
+
+
+def test_a_bundle_of_another_release_leaves_nothing(host: Fake) -> None:
+    with pytest.raises(Failure, match="holds release 1-b, not 1-a"):
+        stage(host, "1-a", bundle("1-b"))
+    assert not (host.folder / "opt/sanderling/releases/1-a").exists()
+    assert not (host.folder / "opt/sanderling/releases/1-a.partial").exists()
+
+
+def test_old_releases_and_left_overs_go_but_never_the_current(host: Fake) -> None:
+    for release in ("1-a", "1-b"):
+        stage(host, release, bundle(release))
+    switch(host, "1-b", {})
+    releases = host.folder / "opt/sanderling/releases"
+    (releases / "1-x.partial").mkdir()
+    (releases / "old.upload").touch()
+    stage(host, "1-c", bundle("1-c"), remove=["1-a", "1-b"])
+    assert {path.name for path in releases.iterdir()} == {"1-b", "1-c"}
+
+
+def test_a_switch_that_is_confirmed_stays_and_can_be_undone_later(host: Fake) -> None:
+    before = host.files
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    calls = host.calls
+    assert "systemctl restart sanderling-edge.service" in calls
+    armed = next(call for call in calls if call.startswith("systemd-run"))
+    assert "--on-active=100 " in armed
+    assert calls.index(armed) < calls.index("systemctl daemon-reload")
+    path = host.folder / "etc/sanderling/edge.toml"
+    assert path.read_text() == "one"
+    assert path.stat().st_mode & 0o777 == 0o600
+    confirm(host, "1-a")
+    one = host.files
+    switch(host, "1-b", {"/etc/sanderling/edge.toml": "two", "/etc/sanderling/new": "x"}, "r2")
+    confirm(host, "1-b")
+    assert [(each["release"], each["outcome"]) for each in host.journal] == [
+        ("1-a", "kept"),
+        ("1-b", "kept"),
+    ]
+    assert undo(host, "kept")["release"] == "1-a"
+    assert host.files == one
+    with pytest.raises(Failure, match="nothing is there to go back to"):
+        undo(host, "kept")
+    assert before == {}
+
+
+def test_a_unit_that_does_not_start_is_undone_at_once_with_its_own_last_word(host: Fake) -> None:
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    confirm(host, "1-a")
+    before = host.files
+    (host.folder / "broken").touch()
+    with pytest.raises(Failure, match="upside down") as caught:
+        switch(host, "1-b", {"/etc/sanderling/edge.toml": "two"}, "r2")
+    assert caught.value.more == {"rolled_back": "1-a"}
+    assert host.files == before
+    assert host.journal[-1]["outcome"] == "rolled_back"
+    assert "upside down" in host.journal[-1]["reason"]
+
+
+def test_two_switches_without_a_verdict_are_undone_to_where_the_first_began(host: Fake) -> None:
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-b", {"/etc/sanderling/edge.toml": "two"}, "r2")
+    switch(host, "1-c", {"/etc/sanderling/edge.toml": "3", "/etc/sanderling/new": "x"}, "r3")
+    undo(host)
+    assert host.files == before
+
+
+def test_a_verdict_that_comes_too_late_is_refused(host: Fake) -> None:
+    switch(host, "1-a", {})
+    undo(host)
+    with pytest.raises(Failure, match="went back by itself"):
+        confirm(host, "1-a")
+
+
+def test_an_agent_that_ended_meanwhile_is_undone_instead_of_confirmed(host: Fake) -> None:
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    host.active(False)
+    with pytest.raises(Failure, match="upside down") as caught:
+        confirm(host, "1-a")
+    assert "rolled_back" in caught.value.more
+    assert host.files == {}
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_switch_that_is_cut_anywhere_is_undone_whole(
+    host: Fake, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    confirm(host, "1-a")
+    before = host.files
+    left = cut
+
+    class PowerCut(BaseException):
+        pass
+
+    def failing(original: Any) -> Any:
+        def step(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PowerCut
+            return original(*args, **options)
+
+        return step
+
+    for name in ("write", "set_current", "start", "arm", "save"):
+        monkeypatch.setattr(on_host, name, failing(getattr(on_host, name)))
+    files = {"/etc/sanderling/edge.toml": "two", "/etc/sanderling/new": "x"}
+    with pytest.raises(PowerCut) if cut < 11 else _nothing():
+        switch(host, "1-b", files, "r2")
+    monkeypatch.undo()
+    if (host.folder / "var/lib/sanderling-deploy/pending.json").exists():
+        undo(host)
+    assert host.files == before
+
+
+class _nothing:  # noqa: N801 - as contextlib's own
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_the_program_left_on_the_host_undoes_by_itself(host: Fake) -> None:
+    """As the timer starts it: without a request."""
+    switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
+    request = {"do": "undo", "which": "pending", "reason": "late", "unit": ""}
+    request |= {"root": str(host.folder), "tools": host.tools}
+    program = host_program().replace('globals().get("REQUEST", BY_ITSELF)', repr(request))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["ok"]
+    assert host.files == {}
+
+
+CONFIG, SECRET = "/etc/sanderling/edge.toml", "/etc/sanderling/keys/node.secret"
+
+
+def test_a_key_that_was_rotated_since_survives_a_rollback(host: Fake) -> None:
+    switch(host, "1-a", {CONFIG: "one", SECRET: "key 1"})
+    confirm(host, "1-a")
+    switch(host, "1-b", {CONFIG: "two", SECRET: "key 2"}, "r2")
+    confirm(host, "1-b")
+    assert push(host, {SECRET: "key 3"})["written"] == [SECRET]
+    undo(host, "kept")
+    assert host.files["etc/sanderling/edge.toml"] == b"one"
+    assert host.files["etc/sanderling/keys/node.secret"] == b"key 3"
+
+
+def test_a_power_cut_within_a_confirmation_leaves_all_that_undoes(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two", SECRET: "key"}, "r2")
+    for name in ("replace", "rename", "rmdir", "unlink"):
+        real = getattr(os, name)
+
+        def cut(*args: Any, real: Any = real, **options: Any) -> None:
+            real(*args, **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, name, cut)
+    with pytest.raises(KeyboardInterrupt):
+        confirm(host, "1-b")
+    monkeypatch.undo()
+    there = host.folder / "var/lib/sanderling-deploy/pending.json"
+    undo(host, "pending" if there.exists() else "kept")
+    assert host.files == before
+
+
+def test_stale_files_go_after_the_restart_and_come_back_with_a_rollback(host: Fake) -> None:
+    stale = "/etc/sanderling/keys/iad-b.public"
+    switch(host, "1-a", {CONFIG: "one", stale: "key of b"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-a", {CONFIG: "two"}, "r2", gone=(stale, "/etc/sanderling/never"))
+    assert set(before) - set(host.files) == {stale[1:]}
+    confirm(host, "1-a")
+    undo(host, "kept")
+    assert host.files == before
+    written = host.folder / "var/lib/sanderling-deploy/written.json"
+    assert json.loads(written.read_text()) == {UNIT: [CONFIG, stale]}
+
+
+def test_a_host_with_two_agents_is_only_undone_for_the_one_that_was_switched(host: Fake) -> None:
+    other = "sanderling-master.service"
+    switch(host, "1-a", {CONFIG: "one"})
+    for act, *args in ((undo, "pending"), (confirm, "1-a"), (switch, "1-a", {})):
+        with pytest.raises(Failure, match=f"was that of {UNIT}"):
+            act(host, *args, unit=other)
+    confirm(host, "1-a")
+    with pytest.raises(Failure, match=f"was that of {UNIT}"):
+        undo(host, "kept", unit=other)
+
+
+def test_what_a_switch_without_a_verdict_goes_back_to_is_not_removed(host: Fake) -> None:
+    for release in ("1-a", "1-b", "1-c"):
+        stage(host, release, bundle(release))
+    switch(host, "1-a", {})
+    confirm(host, "1-a")
+    switch(host, "1-b", {}, "r2")
+    do(host, {"do": "remove", "remove": ["1-a", "1-b", "1-c", "", "..", "x/"]}, "", None)
+    releases = host.folder / "opt/sanderling/releases"
+    assert {path.name for path in releases.iterdir()} == {"1-a", "1-b"}
+    undo(host)
+    assert (host.folder / "opt/sanderling/current").resolve().name == "1-a"
+
+
+def test_nothing_is_put_back_where_the_release_before_is_gone(host: Fake) -> None:
+    for release in ("1-a", "1-b"):
+        switch(host, release, {CONFIG: release}, release)
+        confirm(host, release)
+    (host.folder / "opt/sanderling/releases/1-a/RELEASE").unlink()
+    before = host.files
+    with pytest.raises(Failure, match="1-a, which was there before, is gone"):
+        undo(host, "kept")
+    assert host.files == before
+
+
+def test_a_file_that_cannot_be_put_back_can_be_tried_again(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(on_host, "put_back", full)
+    with pytest.raises(Failure, match=r"rolled back with trouble: .*No space left"):
+        undo(host)
+    monkeypatch.undo()
+    undo(host)
+    assert host.files == before
+
+
+def test_whatever_breaks_a_switch_it_is_undone_at_once(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+
+    def odd(*args: Any) -> None:
+        raise KeyError("getpwnam(): name not found: 'sanderling'")
+
+    monkeypatch.setattr(on_host, "write_files", odd)
+    with pytest.raises(Failure) as caught:
+        switch(host, "1-b", {CONFIG: "two"}, "r2")
+    monkeypatch.undo()
+    assert caught.value.more == {"rolled_back": "1-a"}
+    assert host.files == before
+
+
+def test_the_journal_of_a_host_does_not_grow_for_ever(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_host, "JOURNAL_LINES", 3)
+    host.folder.joinpath("var/lib/sanderling-deploy").mkdir(parents=True)
+    for number in range(5):
+        on_host.record(host, run=number)
+    assert [line["run"] for line in host.journal] == [2, 3, 4]
+
+
+# --- files alone ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configured(host: Fake) -> Fake:
+    (host.folder / "etc/sanderling").mkdir(parents=True)
+    return host
+
+
+def test_files_are_written_once(configured: Fake) -> None:
+    files = {CONFIG: "one", SECRET: "key"}
+    assert push(configured, files) == {"ok": True, "written": [CONFIG, SECRET]}
+    assert push(configured, files) == {"ok": True, "written": []}
+    secret = configured.folder / SECRET[1:]
+    secret.chmod(0o644)
+    assert push(configured, files)["written"] == [SECRET]
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in secret.parent.iterdir()} == {"node.secret"}
+
+
+def test_a_link_is_replaced_not_followed(configured: Fake, tmp_path: Path) -> None:
+    keys = configured.folder / "etc/sanderling/keys"
+    keys.mkdir()
+    (tmp_path / "target").write_text("other")
+    for name in ("node.secret", "node.secret.new"):
+        (keys / name).symlink_to(tmp_path / "target")
+    assert push(configured, {SECRET: "key"})["ok"]
+    assert (tmp_path / "target").read_text() == "other"
+    assert not (keys / "node.secret").is_symlink()
+
+
+def test_files_do_not_wait_for_an_upload(configured: Fake) -> None:
+    with configured.lock():
+        assert push(configured, {SECRET: "key"})["ok"]
+
+
+def test_files_need_a_deployment_first_and_a_user(host: Fake) -> None:
+    with pytest.raises(Failure, match="there is no /etc/sanderling yet; fleet deploy sets it up"):
+        push(host, {SECRET: "key"})
+    with pytest.raises(Failure, match="no user nobody-of-that-name yet; fleet deploy makes"):
+        on_host.user(Host("/"), "nobody-of-that-name")

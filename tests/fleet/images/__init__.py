@@ -1,0 +1,1 @@
+"""Images: recipes, layers, roots and what is assembled of them."""

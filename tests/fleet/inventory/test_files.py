@@ -1,0 +1,165 @@
+"""The files of a host: agents read them back, and each party gets what is its own."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.sockets.allow_list import AllowFile
+from agent.wire import config
+from agent.wire.edge_config import EdgeConfig
+from agent.wire.master_config import MasterConfig
+from fleet import toml
+from fleet.inventory.files import allow_list, edge_config, files_of, master_config
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import Party, hosts, parties
+from fleet.inventory.selection import one_host
+from tests.fleet.inventory.inventories import PLAIN, read, sound
+
+
+class Numbered:
+    """A key for every party but those that were revoked: its number, in as many characters."""
+
+    def __init__(self, fleet: Inventory, revoked: frozenset[Party] = frozenset()) -> None:
+        self.revoked = revoked
+        self._number = {party: number for number, party in enumerate(parties(fleet))}
+
+    def publics(self, party: Party) -> tuple[str, ...]:
+        return () if party in self.revoked else (f"{self._number[party]:040}",)
+
+    def secret_file(self, party: Party) -> bytes:
+        return f"secret of {party}\n".encode()
+
+    def public_file(self, party: Party) -> bytes:
+        return f"public of {party}\n".encode()
+
+
+@given(sound(), st.data())
+@settings(deadline=None, max_examples=50)
+def test_what_is_written_for_agents_they_read_back(tmp_path_factory, fleet, data):
+    folder = tmp_path_factory.mktemp("host")
+    everybody = list(parties(fleet))
+    keys = Numbered(fleet, frozenset(data.draw(st.sets(st.sampled_from(everybody)))))
+    kinds = {"edge.toml": EdgeConfig, "master.toml": MasterConfig, "allow.toml": AllowFile}
+    for host in hosts(fleet):
+        expected = {"allow.toml": allow_list(fleet, host.iad, keys)}
+        if host.node is None:
+            expected["master.toml"] = master_config(fleet, host.iad)
+        else:
+            expected = {"edge.toml": edge_config(fleet, host.iad, host.node)}
+        files = files_of(fleet, host, keys)
+        assert len({file.path for file in files}) == len(files)
+        assert [file.path for file in files if file.secret] == [f"keys/{host.party.role}.secret"]
+        for file in files:
+            if file.path in kinds:
+                path = folder / file.path
+                path.write_bytes(file.content)
+                assert config.load(path, kinds[file.path]) == expected.pop(file.path)
+        assert not expected
+
+
+@given(sound(), st.data())
+@settings(deadline=None, max_examples=50)
+def test_a_master_lets_in_who_has_a_key_and_business_there(fleet, data):
+    revoked = frozenset(data.draw(st.sets(st.sampled_from(list(parties(fleet))))))
+    keys = Numbered(fleet, revoked)
+    for iad in fleet.iad:
+        allowed = allow_list(fleet, iad, keys)
+        expected = {Party("node", f"{iad.name}/{node.name}") for node in iad.node}
+        expected |= {Party("master", other.name) for other in fleet.iad if other is not iad}
+        expected |= {party for party in parties(fleet) if party.role in ("client", "operator")}
+        publics = {key for party in expected - revoked for key in keys.publics(party)}
+        assert {key for party in allowed.parties() for key in party.keys} == publics
+
+
+def test_each_host_has_its_own_secret_and_the_publics_it_needs():
+    fleet = read(PLAIN)
+    keys = Numbered(fleet)
+
+    def contents(name: str) -> dict[str, bytes]:
+        return {file.path: file.content for file in files_of(fleet, one_host(fleet, name), keys)}
+
+    node = contents("iad1/n1")
+    assert node.keys() == {"edge.toml", "keys/node.secret", "keys/master.public"}
+    assert node["keys/node.secret"] == b"secret of node iad1/n1\n"
+    assert node["keys/master.public"] == b"public of master iad1\n"
+    master = contents("iad1/master")
+    others = {"keys/master.secret", "keys/iad-iad2.public"}
+    assert master.keys() == {"master.toml", "allow.toml", *others}
+    assert master["keys/iad-iad2.public"] == b"public of master iad2\n"
+
+
+def test_only_configuration_needs_a_restart():
+    fleet = read(PLAIN)
+    for host in hosts(fleet):
+        restarting = {f.path for f in files_of(fleet, host, Numbered(fleet)) if f.restart}
+        assert restarting == {"edge.toml" if host.node else "master.toml"}
+
+
+def test_a_node_goes_before_its_group_and_that_before_the_defaults():
+    text = PLAIN.replace('driver = "synthetic"', 'driver = "dht"\n[group.pods]\ncount = 2', 1)
+    fleet = read(text.replace('name = "n2"', 'name = "n2"\npods = { count = 3 }'))
+    iad = fleet.iad[0]
+    first, second = (edge_config(fleet, iad, node) for node in iad.node)
+    assert (first.pods.count, second.pods.count) == (2, 3)
+    assert first.sensor[0].driver == "dht"
+    assert first.history.path == "/var/lib/sanderling/history.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("local", "directory", "expected"),
+    [
+        (False, "records", "/var/lib/sanderling/records"),
+        (False, "/srv/records", "/srv/records"),
+        (False, "", ""),
+        (True, "records", "records"),
+        (True, "", ""),
+    ],
+)
+def test_where_a_master_keeps_its_records(local: bool, directory: str, expected: str):
+    settings = f"local = {str(local).lower()}\nrecords = {{ directory = '{directory}' }}"
+    text = PLAIN.replace('address = "10.1.0.10"', f'address = "10.1.0.10"\n{settings}')
+    fleet = read(text)
+    found = master_config(fleet, fleet.iad[0])
+    assert found.records.directory == expected
+    assert found.state.path == ("state.sqlite" if local else "/var/lib/sanderling/state.sqlite")
+
+
+def test_the_pool_is_every_iad_where_others_reach_it():
+    fleet = read(PLAIN)
+    pool = master_config(fleet, fleet.iad[1]).pool
+    assert [(m.iad, m.address, m.areas, m.keys) for m in pool] == [
+        ("iad1", "tcp://10.1.0.10:5700", ("b1/f1/r1", "b1/f1/r2"), "keys/iad-iad1.public"),
+        ("iad2", "tcp://10.2.0.10:5700", ("b2/f1/r1",), ""),
+    ]
+
+
+OPTIONS = st.recursive(
+    st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.datetimes(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(), OPTIONS, max_size=3))
+@settings(deadline=None, max_examples=50)
+def test_whatever_a_driver_is_told_reaches_it(options):
+    """An inventory's TOML may hold any names and values there."""
+    fleet = read(PLAIN)
+    node = fleet.iad[0].node[0]
+    table = {
+        "name": "n1",
+        "address": "a",
+        "areas": ["b1"],
+        "sensor": [{"driver": "dht", "options": options}],
+    }
+    node = config.parse(table, type(node), "test")
+    written = toml.dump(edge_config(fleet, fleet.iad[0], node))
+    assert tomllib.loads(written)["sensor"][0].get("options", {}) == options

@@ -1,0 +1,1 @@
+"""A fleet on hosts that really boot; `make test-hosts`, root only."""
