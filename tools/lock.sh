@@ -34,7 +34,7 @@ print(*project["build-system"]["requires"], sep="\n")'
 # The others take their versions from all.txt, so that any two of them install together.
 compile locks/all.txt pyproject.toml --all-extras "$@"
 compile locks/run.txt pyproject.toml --extra fleet --extra drivers --extra metrics --extra systemd \
-    --constraints locks/all.txt
+    --extra pipeline --constraints locks/all.txt
 # What a release has, on a Pi and on a master's host.
 compile locks/release.txt pyproject.toml --extra drivers --extra metrics --extra systemd \
     --constraints locks/all.txt
