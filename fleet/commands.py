@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet import completion, exits
+from fleet.analysis.commands import lake, report
 from fleet.connecting import connecting
 from fleet.deploy.commands import deploy, replace, rollback
 from fleet.images.commands import image
@@ -211,4 +212,6 @@ fleet.add_command(status)
 fleet.add_command(exec_)
 fleet.add_command(doctor)
 fleet.add_command(logs)
+fleet.add_command(lake)
+fleet.add_command(report)
 fleet.add_command(reboot)

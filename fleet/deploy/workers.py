@@ -10,6 +10,7 @@ from typing import Final
 
 from fleet.deploy.events import AnyEvent, Do, Failed, Instruction, Interrupted
 from fleet.deploy.rollout import Rollout
+from fleet.hosts.ctrl_c import noted
 from fleet.hosts.errors import HostError
 
 # Whoever may be out of service goes before whoever is not.
@@ -52,24 +53,24 @@ def carry_out(
         threading.Thread(target=serve, name=f"rollout-{number}", daemon=True)
         for number in range(max(1, parallel))
     ]
-    for thread in threads:
-        thread.start()
-    try:
-        order(rollout.begin())
-        while not rollout.ended:
-            try:
-                event = events.get(timeout=LOOK_S)
-            except queue.Empty:
-                continue
-            except KeyboardInterrupt:
-                if stopping.is_set():
-                    raise
-                stopping.set()
-                event = Interrupted()
-            order(take(event))
-    finally:
-        for _ in threads:
-            work.put((HOME, next(numbers), None))
+    # Raised in the midst of this, Ctrl-C would lose an event or an order, and a host whose event
+    # is lost never comes to its end.
+    with noted(lambda: events.put(Interrupted())):
+        for thread in threads:
+            thread.start()
+        try:
+            order(rollout.begin())
+            while not rollout.ended:
+                try:
+                    event = events.get(timeout=LOOK_S)
+                except queue.Empty:
+                    continue
+                if isinstance(event, Interrupted):
+                    stopping.set()
+                order(take(event))
+        finally:
+            for _ in threads:
+                work.put((HOME, next(numbers), None))
 
 
 def _event_of(attempt: Attempt, instruction: Instruction) -> AnyEvent:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from fleet.hosts.ctrl_c import noted
 from fleet.hosts.errors import HostError
 from fleet.inventory.parties import HostOf
 
@@ -76,29 +77,31 @@ def for_each(
         threading.Thread(target=run, name=f"hosts-{number}", daemon=True)
         for number in range(max(1, min(parallel, total)))
     ]
-    for thread in threads:
-        thread.start()
-    left = len(threads)
     interrupted = False
-    try:
-        while left:
-            try:
-                outcome = done.get(timeout=LOOK_S)
-            except queue.Empty:
-                continue
-            except KeyboardInterrupt:
-                if interrupted:
-                    raise
-                interrupted = True
-                waiting.clear()
-                continue
-            if outcome is None:
-                left -= 1
-                continue
-            shown.ended(outcome.host, outcome.error)
-            yield outcome
-    finally:
+
+    def stop() -> None:
+        nonlocal interrupted
+        interrupted = True
         waiting.clear()
+
+    # Also while an outcome is being dealt with by whoever asked for it.
+    with noted(stop):
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        try:
+            while left:
+                try:
+                    outcome = done.get(timeout=LOOK_S)
+                except queue.Empty:
+                    continue
+                if outcome is None:
+                    left -= 1
+                    continue
+                shown.ended(outcome.host, outcome.error)
+                yield outcome
+        finally:
+            waiting.clear()
     if interrupted:
         raise KeyboardInterrupt
 

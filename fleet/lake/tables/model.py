@@ -1,0 +1,44 @@
+"""What a table is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """`type` as Spark and DuckDB name it; `unit` is "" where there is none; null only if
+    `nullable`."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    nullable: bool = False
+
+
+class Table(NamedTuple):
+    """No two rows have the same `key`. A table of the lake is partitioned by `partitions`; one of a
+    report or a model is one folder of files."""
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def ddl(self) -> str:
+        """Its schema as Spark takes it."""
+        return ", ".join(
+            f"`{c.name}` {c.type}" + ("" if c.nullable else " NOT NULL") for c in self.columns
+        )
+
+
+IAD = Column("iad", "string", "", "the IAD whose master or node it is from")
+DATE = Column("date", "date", "", "the day of `time`, UTC")
+NODE = Column("node", "string", "", "edge node")

@@ -1,0 +1,1 @@
+"""Spark jobs over the lake: functions from DataFrames to DataFrames."""

@@ -1,0 +1,1 @@
+"""From landing to tables: parsed, deduplicated, partitioned, committed."""
