@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import queue
+import itertools
+import signal
 import threading
 
 import pytest
 
-from fleet.hosts import fanout
+from fleet.hosts import ctrl_c, fanout
 from fleet.hosts.errors import HostError
 from fleet.hosts.fanout import for_each
 from fleet.inventory.model import Iad, Master, Node
 from fleet.inventory.parties import HostOf
+from tests.fleet.hosts.pressing import pressed
 
 IAD = Iad("i", Master("m"), node=tuple(Node(f"n{n}", "a", ("x",)) for n in range(20)))
 HOSTS = [HostOf(IAD, node) for node in IAD.node]
@@ -65,21 +67,7 @@ def test_a_dead_host_holds_up_nobody() -> None:
     assert order[-1] == "i/n0"
 
 
-class Interrupting(queue.SimpleQueue):  # type: ignore[type-arg]
-    """Ctrl-C comes while the third outcome is waited for."""
-
-    calls = 0
-
-    def get(self, block: bool = True, timeout: float | None = None) -> object:
-        self.calls += 1
-        if self.calls == 3:
-            raise KeyboardInterrupt
-        return super().get(block, timeout)
-
-
-def test_ctrl_c_begins_no_more_and_yields_what_was_under_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ctrl_c_begins_no_more_and_yields_what_was_under_way() -> None:
     begun: list[str] = []
     found: list[str] = []
     turn = threading.Semaphore(2)
@@ -92,13 +80,71 @@ def test_ctrl_c_begins_no_more_and_yields_what_was_under_way(
     def run() -> None:
         for each in for_each(HOSTS, work, parallel=1):
             found.append(each.host.name)
+            if len(found) == 2:  # while an outcome is being dealt with
+                signal.raise_signal(signal.SIGINT)
             turn.release()
 
-    monkeypatch.setattr(fanout.queue, "SimpleQueue", Interrupting)
-    with pytest.raises(KeyboardInterrupt):
+    with pressed(), pytest.raises(KeyboardInterrupt):
         run()
     assert found == begun
-    assert 2 <= len(begun) <= 5
+    assert 2 <= len(begun) <= 4
+
+
+def interrupted_at(*instructions: int) -> int:
+    """Work on two hosts, with Ctrl-C before these instructions of the loop; how many it had.
+    What was begun is yielded, and that it was interrupted is not forgotten."""
+    begun: list[str] = []
+    found: list[str] = []
+    raised = False
+
+    def work(host: HostOf) -> str:
+        begun.append(host.name)
+        return host.name
+
+    def run() -> None:
+        found.extend(each.host.name for each in for_each(HOSTS[:2], work, parallel=1))
+
+    with pressed(fanout, ctrl_c, at=instructions) as presser:
+        try:
+            run()
+        except KeyboardInterrupt:
+            raised = True
+    assert found == begun, instructions
+    assert raised == any(number <= presser.count for number in instructions), instructions
+    return presser.count
+
+
+def test_wherever_ctrl_c_comes_no_outcome_is_lost() -> None:
+    for number in itertools.count(1):
+        if interrupted_at(number) < number:
+            break
+    assert number > 100
+
+
+def test_what_ctrl_c_does_besides_is_done_at_once() -> None:
+    """As of `fleet exec`, whose hosts are told to end; and it is as before afterwards."""
+    told = threading.Event()
+
+    def usual(number: int, frame: object) -> None:
+        told.set()
+        raise KeyboardInterrupt
+
+    def work(host: HostOf) -> None:
+        signal.raise_signal(signal.SIGINT)
+        assert told.wait(60)
+
+    def run() -> None:
+        errors.extend(each.error for each in for_each(HOSTS, work, parallel=1))
+
+    errors: list[HostError | None] = []
+    before = signal.signal(signal.SIGINT, usual)
+    try:
+        with pressed(), pytest.raises(KeyboardInterrupt):
+            run()
+        assert errors == [None]
+        assert signal.getsignal(signal.SIGINT) is usual
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_nobody_is_nothing() -> None:
