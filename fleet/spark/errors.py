@@ -1,0 +1,103 @@
+"""What Spark says when something fails, in one line: without stacks and codes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from fleet import exits
+
+CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
+SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\b")
+POSITION: Final = re.compile(r"\(?\bline (\d+),? pos (\d+)\)?")
+CLASS: Final = re.compile(r"^(?:\w+\.)+\w+: ")
+ABORTED: Final = re.compile(r"^.*?\bmost recent failure: (?:Lost task .*?\)(?=: ): )?", re.DOTALL)
+STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL)
+TRACEBACK: Final = "Traceback (most recent call last)"
+SENTENCE: Final = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
+
+DIED: Final = (
+    "Spark's Java process ended, perhaps for want of memory; give it more: "
+    "PYSPARK_SUBMIT_ARGS='--driver-memory 4g pyspark-shell'"
+)
+
+
+class EngineError(exits.CommandError):
+    """Spark refused or failed; `status` tells which: USAGE what was asked cannot be done (no such
+    table, column, path or syntax), FAILED the job did not end well."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Inside, what Spark raises becomes an EngineError of one line; everything else, the mistakes
+    of a caller of PySpark among it, stays what it is."""
+    try:
+        yield
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        raise told from error
+
+
+def one_line(text: str) -> str:
+    """The first sentence of a message of Spark, with what it suggests and where it points."""
+    if TRACEBACK in text:
+        text = _raised(text)
+    for prefix in (STREAM, ABORTED, CLASS, CONDITION):
+        text = prefix.sub("", text.strip(), count=1)
+    line = SQLSTATE.sub("", text.strip().partition("\n")[0]).strip()
+    place = POSITION.search(line)
+    first, *more = SENTENCE.split(POSITION.sub("", line).rstrip("; "))
+    sentences = [first, *(sentence for sentence in more if sentence.startswith("Did you mean"))]
+    said = " ".join(sentences).rstrip(". ")
+    return f"{said} (line {place[1]}, position {place[2]})" if place else said
+
+
+def _raised(text: str) -> str:
+    """What the last traceback in the text ends with: the exception and its message."""
+    lines = text.rpartition(TRACEBACK)[2].splitlines()[1:]
+    for line in lines:
+        if line.strip() and not line.startswith(" "):
+            return line
+    return text
+
+
+def _told(error: Exception) -> EngineError | None:
+    # Nothing of Spark was raised where nothing of it is loaded.
+    if "py4j.protocol" not in sys.modules or "pyspark.errors" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    match error:
+        case Py4JNetworkError():
+            return EngineError(DIED, exits.FAILED)
+        case Py4JJavaError():
+            return EngineError(_cause(error.java_exception), exits.FAILED)
+        case CapturedException():
+            status = exits.USAGE if isinstance(error, AnalysisException) else exits.FAILED
+            return EngineError(one_line(str(error)), status)
+        case PySparkException() if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            return EngineError(DIED, exits.FAILED)
+    return None
+
+
+def _cause(raised: object) -> str:
+    """What began it: the message of the last cause that has one."""
+    message = ""
+    while raised is not None:
+        java = raised.getClass().getName()  # type: ignore[attr-defined] # a Java Throwable
+        if "OutOfMemoryError" in java:
+            return DIED
+        message = raised.getMessage() or message or java  # type: ignore[attr-defined]
+        raised = raised.getCause()  # type: ignore[attr-defined]
+    return one_line(message)
