@@ -1,0 +1,18 @@
+"""What a pull has taken from a host so far."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Counts(msgspec.Struct):
+    """Counted when it is in the landing for good. `bytes` are those that landed, before Parquet
+    packs them; what expired went from the host before it was taken."""
+
+    bytes: int = 0
+    records: int = 0
+    groups: int = 0
+    readings: int = 0
+    expired_files: int = 0
+    expired_groups: int = 0
+    expired_readings: int = 0

@@ -1,0 +1,75 @@
+"""Runs a program that reads logs on its host: what it yields goes to the operator in lines of JSON.
+
+Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py), and the
+program comes with the request (fleet/logs/host_source.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import types
+import zlib
+from typing import Any
+
+BEAT_S = 2.0
+# Records shrink to an eighth already; a Pi has other things to do.
+LEVEL = 1
+
+printing = threading.Lock()
+
+
+def say(**line: Any) -> None:
+    """A line to the operator."""
+    text = json.dumps(line, separators=(",", ":"))
+    with printing:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def frame(header: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """A frame as a line has it."""
+    return {
+        "header": header,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "data": base64.b64encode(zlib.compress(data, LEVEL)).decode(),
+    }
+
+
+def beat() -> None:
+    """Lines for as long as it runs: silence is a lost connection to the operator."""
+    try:
+        while True:
+            time.sleep(BEAT_S)
+            say(beat=True)
+    except (OSError, ValueError):
+        os._exit(1)  # nobody is there any more
+
+
+def main(request: dict[str, Any]) -> None:
+    """Run the program, and end with one line that says how it went."""
+    threading.Thread(target=beat, daemon=True).start()
+    program = types.ModuleType("program")
+    sys.modules["program"] = program
+    try:
+        exec(compile(request["program"], "program", "exec"), program.__dict__)  # noqa: S102 - the operator's own
+        for header, data in program.frames(request["asked"]):
+            say(**frame(header, data))
+    except BrokenPipeError:
+        os._exit(1)  # as above
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(kind="failed", error=f"{where}{error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, the operator is told in one line
+        say(kind="failed", error=str(error) or type(error).__name__)
+    else:
+        say(ok=True)
+
+
+if __name__ == "__main__":
+    main(globals()["REQUEST"])
