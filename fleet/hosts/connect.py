@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import paramiko
 from fabric import Config, Connection
+from paramiko.common import cMSG_GLOBAL_REQUEST
+from paramiko.packet import Packetizer
 
 from fleet.folder import Folder
 from fleet.hosts.errors import HostError, Kind
@@ -33,6 +35,11 @@ CIPHERS: Final = (
 )
 # After so many connect_s without an acknowledgement a connection is lost.
 UNACKNOWLEDGED: Final = 2
+# TCP tells nothing of a host that is gone where somebody between keeps the connection open (NAT, a
+# proxy, QEMU's network). So after a silence of ALIVE_S it is asked whether it is there; when it has
+# not answered so many times, it is lost, and whoever waits for it hears so.
+ALIVE_S: Final = 10.0
+UNANSWERED: Final = 4
 SSH_PORT: Final = 22
 
 # What goes wrong is raised; paramiko's threads would print it on stderr beside.
@@ -55,8 +62,39 @@ class Login(NamedTuple):
         return self.address if self.port == SSH_PORT else f"[{self.address}]:{self.port}"
 
 
+class _Packets(Packetizer):
+    """Whatever comes is a sign of life."""
+
+    unanswered = 0
+
+    def read_message(self) -> tuple[int, paramiko.Message]:
+        found = super().read_message()
+        self.unanswered = 0
+        return found
+
+
 class _Transport(paramiko.Transport):
     _preferred_ciphers = CIPHERS
+
+    def __init__(self, sock: socket.socket, **options: Any) -> None:
+        super().__init__(sock, packetizer_class=_Packets, **options)
+
+    def watch(self) -> None:
+        """From now on notice when the host is gone. paramiko's own keepalive awaits no answer."""
+        self.packetizer.set_keepalive(ALIVE_S, self._ask)
+
+    def _ask(self) -> None:
+        """Called in the thread that reads: what is raised here ends the connection."""
+        packets = self.packetizer
+        assert isinstance(packets, _Packets)
+        if packets.unanswered >= UNANSWERED:
+            raise paramiko.SSHException(f"no sign of life for {ALIVE_S * (UNANSWERED + 1):g} s")
+        packets.unanswered += 1
+        question = paramiko.Message()
+        question.add_byte(cMSG_GLOBAL_REQUEST)
+        question.add_string("keepalive@openssh.com")
+        question.add_boolean(True)  # it has to answer, if only that it does not know what that is
+        self._send_user_message(question)  # type: ignore[attr-defined] # channels use it, too
 
 
 def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
@@ -142,6 +180,7 @@ def _opened(login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
         if isinstance(error, paramiko.BadHostKeyException):
             raise
         raise error_of(error, login, connected=False) from error
+    connection.transport.watch()
     with suppress(OSError, AttributeError):  # a socket of another kind, or another system
         connection.transport.sock.setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNACKNOWLEDGED * login.connect_s * 1e3)

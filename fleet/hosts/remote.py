@@ -65,6 +65,8 @@ def run_program(
             if last is not None and on_line is not None:
                 on_line(last)
             last = line
+        if not channel.status_event.wait(silence_s):
+            raise TimeoutError
         status = channel.recv_exit_status()
         errors = _read_errors(channel)
     except TimeoutError:

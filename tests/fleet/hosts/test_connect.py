@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from fleet.hosts import connect
 from fleet.hosts.connect import Login, open_login, pinned_keys
 from fleet.hosts.errors import HostError
 
@@ -30,10 +31,21 @@ class Doorman(paramiko.ServerInterface):
 
     def __init__(self, public: str) -> None:
         self.public = public
+        self.asked = threading.Semaphore(0)  # whether it is there
+
+    def check_global_request(self, kind: str, msg: paramiko.Message) -> bool:
+        self.asked.release()
+        return False
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         good = key.get_base64() == self.public and username == "fleet"
         return paramiko.AUTH_SUCCESSFUL if good else paramiko.AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        return True
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -45,7 +57,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.key = make_key(folder / "operator")
         self.host_key = make_key(folder / "host")
-        self._doorman = Doorman(self.key.get_base64())
+        self.doorman = Doorman(self.key.get_base64())
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.known_hosts = folder / "known_hosts"
@@ -67,7 +79,7 @@ class Server:
                 self._transports.append(transport)
                 transport.add_server_key(self.host_key)
                 with suppress(paramiko.SSHException, EOFError):
-                    transport.start_server(server=self._doorman, event=threading.Event())
+                    transport.start_server(server=self.doorman, event=threading.Event())
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -78,9 +90,56 @@ class Server:
             transport.join(20)
 
 
+class Between:
+    """Passes on what the operator and a server send, as QEMU's network does. Once it is `deaf` it
+    takes what comes, keeps both connections open, and passes on nothing."""
+
+    def __init__(self, server: Server) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        server.pin(server.host_key, f"[127.0.0.1]:{port}")
+        self.login = server.login._replace(port=port)
+        self.deaf = threading.Event()
+        self._server = server
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._serve)]
+        self._threads[0].start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            operator, _ = self._listener.accept()
+            host = socket.create_connection(("127.0.0.1", self._server.port))
+            self._open = [operator, host]
+            for way in ((operator, host), (host, operator)):
+                self._threads.append(threading.Thread(target=self._pass, args=way))
+                self._threads[-1].start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65_536):
+                if not self.deaf.is_set():
+                    target.sendall(piece)
+
+    def close(self) -> None:
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join()
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     found = Server(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def between(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between]:
+    monkeypatch.setattr(connect, "ALIVE_S", 0.1)
+    found = Between(server)
     yield found
     found.close()
 
@@ -152,3 +211,58 @@ def test_a_host_with_two_agents_shows_one_of_its_two_keys(
     third = make_key(tmp_path / "third")
     server.known_hosts.write_text(lines[1] + f"{name} {third.get_name()} {third.get_base64()}\n")
     assert kind_of(server) == "key_changed"
+
+
+def begin(channel: paramiko.Channel) -> None:
+    """What a host may be in the midst of."""
+    channel.exec_command("true")
+
+
+@pytest.mark.parametrize(
+    ("before", "wait"),
+    [
+        (lambda channel: None, begin),
+        (begin, lambda channel: channel.recv(1)),
+        (begin, lambda channel: channel.recv_exit_status()),
+    ],
+    ids=["begin", "read", "end"],
+)
+def test_a_host_that_vanishes_behind_an_open_connection_is_lost(
+    server: Server,
+    between: Between,
+    before: Callable[[paramiko.Channel], None],
+    wait: Callable[[paramiko.Channel], object],
+) -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        try:
+            with open_login(between.login, server.known_hosts) as connection:
+                channel = connection.transport.open_session()
+                before(channel)
+                between.deaf.set()
+                found.append(wait(channel))
+        except HostError as error:
+            found.append((error.kind, "no sign of life" in str(error)))
+
+    thread = threading.Thread(target=work, daemon=True)  # it used to wait forever
+    thread.start()
+    thread.join(60)
+    # An end without a status, or a read that finds no more, is a loss for those who read.
+    assert found in ([("lost", True)], [b""], [-1])
+
+
+def test_whatever_a_host_says_is_a_sign_of_life(
+    server: Server, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers that it does not know what it is asked."""
+    monkeypatch.setattr(connect, "UNANSWERED", 1_000)  # however slow this machine is
+    with open_login(between.login, server.known_hosts) as connection:
+        packets = connection.transport.packetizer
+        for number in range(1, 100):
+            assert server.doorman.asked.acquire(timeout=60)
+            if packets.unanswered < number - 1:
+                break
+        else:
+            pytest.fail("its answers were not counted")
+        assert connection.is_connected

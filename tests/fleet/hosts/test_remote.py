@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -15,8 +16,23 @@ from fleet.hosts.errors import HostError
 from fleet.hosts.remote import run_program
 
 
+class Ended:
+    """The event of a channel that its program's exit status has come."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def wait(self, timeout: float) -> bool:
+        self._process.wait()
+        return True
+
+
 class Channel:
     """What run_program uses of a channel of paramiko."""
+
+    @property
+    def status_event(self) -> Any:
+        return Ended(self._process)
 
     def settimeout(self, seconds: float) -> None: ...
 
@@ -129,6 +145,14 @@ def test_what_a_shell_says_is_understood(said: str, kind: str, text: str) -> Non
     error = remote._failed(said, 1, "fleet")
     assert error.kind == kind
     assert text in str(error)
+
+
+def test_an_end_that_never_comes_is_a_loss(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the host vanishes between a program's last word and its exit status."""
+    monkeypatch.setattr(Channel, "status_event", threading.Event())
+    with pytest.raises(HostError, match="not a word") as caught:
+        run_program(here, "print('{\"ok\": true}')", {}, silence_s=0.1)
+    assert caught.value.kind == "lost"
 
 
 def test_the_probe_runs_anywhere(here: Any) -> None:
