@@ -12,7 +12,11 @@ take its time (the connection says that it lives). An exception ends it with one
 operator; what came before stays.
 
 A **taker** says what it wants and takes the frames as they come, in their order. It keeps what is
-complete as soon as it is, since the next frame may never come.
+complete as soon as it is, since the next frame may never come. Those of masters are
+`fleet.logs.records.RecordsTaker(lake, iad, since_ms)`, those of nodes
+`fleet.logs.history.HistoryTaker(lake, iad, node, since_ms, now_ms)`; `since_ms` may be None, both
+times are ms since 1970. A taker loads its host's state (`fleet.logs.state`) when it is made, and
+saves it after what it tells of has landed (`fleet.logs.landing_files`).
 
 Over SSH the frames are lines of JSON, their bytes packed by zlib and base64, each with the SHA-256
 of its bytes. SFTP would be simpler and cannot do it: the files belong to the agents' own user and
@@ -46,8 +50,8 @@ MOST_BYTES: Final = 1 << 20
 class Taker(Protocol):
     """What one host's logs are taken by."""
 
-    counts: Counts
-    more: bool  # something is there that was not taken, because of a bound
+    counts: Counts  # `bytes` grows whenever something landed: a bound is looked at then
+    more: bool  # something is there that was not taken, because of `max_bytes`
 
     @property
     def program(self) -> str:
