@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from agent import database
-from agent.edge.history_file import MOST_QUARANTINED, ROW, connect_to_read, row_crc, row_problem
-from agent.edge.pieces import STATISTICS, Piece, encode, statistics_of
+from agent.edge.history_file import MOST_QUARANTINED, connect_to_read
+from agent.edge.pieces import Piece, encode, statistics_of
 from agent.edge.timebase import STEP_MS
+from agent.row_groups import ROW, STATISTICS, row_crc, row_problem
 
 if TYPE_CHECKING:
     from agent.edge.timebase import Correction

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import zlib
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from agent import database
-from agent.edge.pieces import STATISTICS, channels_of
+from agent.row_groups import APPLICATION_ID, ROW, VERSION
 
-VERSION: Final = 2  # of the format; the schema names it again
-APPLICATION_ID: Final = 0x53414E44  # "SAND"; the schema names it again
-OPENING: Final = 1 << 32
 MOST_OPENINGS: Final = 1 << 21  # keeps a sequence within the 53 bits that JSON numbers are sure of
 MOST_ASIDE: Final = 3  # broken files that are kept
 MOST_ASIDE_BYTES: Final = 256 << 20
@@ -63,10 +59,6 @@ CREATE TABLE events (
 ) STRICT;
 """
 META: Final = {"version": VERSION, "compatible": VERSION, "openings": 0, "events_dropped": 0}
-ROW: Final = (
-    "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
-    " last_monotonic_ms, synchronised, layout, statistics"
-)
 
 # What every file has; damage to the schema may take a column away.
 COLUMNS: Final = (
@@ -190,24 +182,6 @@ class transaction:  # noqa: N801 - reads like contextlib's, whose import costs m
             # SQLite has rolled back by itself after some errors.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-
-
-def row_crc(row: tuple[Any, ...]) -> int:
-    """CRC-32 of a row of `groups`, its columns as in `ROW`."""
-    return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
-
-
-def row_problem(row: tuple[Any, ...], crc: int) -> str:
-    """What is wrong with a row of `groups`, or ""."""
-    try:
-        if crc != row_crc(row):
-            return "its checksum is wrong"
-        channels = channels_of(row[10])
-    except (TypeError, ValueError) as error:
-        return str(error)
-    if row[3] > row[4] or len(row[11]) != STATISTICS.size * len(channels):
-        return "it contradicts itself"
-    return ""
 
 
 def put_aside(path: str, label: str) -> str:

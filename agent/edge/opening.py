@@ -19,7 +19,6 @@ from agent.edge import group_table, tail
 from agent.edge.event_store import salvage_events
 from agent.edge.group_table import Complete
 from agent.edge.history_file import (
-    OPENING,
     Broken,
     HistoryError,
     Newer,
@@ -28,6 +27,7 @@ from agent.edge.history_file import (
     transaction,
 )
 from agent.edge.pieces import decode, join
+from agent.row_groups import OPENING
 
 # A file system without room, rights or health: it may have them later. Others are mistakes of the
 # configuration, such as a folder that is missing.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 from operator import itemgetter
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from agent.row_groups import columns_of
 from agent.wire.base import RAW
 from agent.wire.messages import ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, PackedColumn, UInt8Column, UInt32Column
@@ -106,7 +106,6 @@ class Statistics(NamedTuple):
         )
 
 
-STATISTICS: Final = struct.Struct("<q3d2q")  # as they stand in the file
 _BAD: Final = bytes([bool(flags & BAD) for flags in range(256)])
 _SUSPECT: Final = bytes([bool(flags & SUSPECT and not flags & BAD) for flags in range(256)])
 
@@ -136,8 +135,7 @@ def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
 
 
 def encode(piece: Piece) -> tuple[str, bytes]:
-    """A piece as it is kept: (layout, data). The layout names the columns in order: kind, bytes a
-    number and, where there is one, the channel, such as ``t8 v4:temperature q1:temperature``."""
+    """A piece as it is kept: (layout, data), as `agent.row_groups` has them."""
     names = ["t8"]
     columns = [piece.time_ms]
     if piece.source_time_ms is not None:
@@ -150,30 +148,6 @@ def encode(piece: Piece) -> tuple[str, bytes]:
         names.append("a4")
         columns.append(piece.age_ms)
     return " ".join(names), b"".join(columns)
-
-
-_layouts: dict[str, tuple[tuple[str, int, str], ...]] = {}
-
-
-def columns_of(layout: str) -> tuple[tuple[str, int, str], ...]:
-    """(kind, bytes a number, channel) of each column; ValueError if that is no layout. A kind that
-    is not known here was added by a later version."""
-    if (found := _layouts.get(layout)) is not None:
-        return found
-    columns = []
-    for word in layout.split(" "):
-        kind, _, channel = word.partition(":")
-        columns.append((kind[:1], int(kind[1:]), channel))
-    if columns[0][0] != "t" or any(width < 1 for _, width, _ in columns):
-        raise ValueError(f"layout {layout[:80]!r} is none")
-    if len(_layouts) >= 64:
-        _layouts.clear()
-    return _layouts.setdefault(layout, tuple(columns))
-
-
-def channels_of(layout: str) -> list[str]:
-    """The channels that a layout has values of, in order."""
-    return [channel for kind, _, channel in columns_of(layout) if kind == "v"]
 
 
 def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:

@@ -15,10 +15,8 @@ from agent.edge.group_cache import GroupCache
 from agent.edge.group_table import columns_problem
 from agent.edge.history_file import connect_to_read
 from agent.edge.pieces import (
-    STATISTICS,
     Piece,
     Statistics,
-    channels_of,
     decode,
     in_time_order,
     join,
@@ -26,6 +24,7 @@ from agent.edge.pieces import (
     statistics_of,
 )
 from agent.edge.recent import Recent
+from agent.row_groups import STATISTICS, channels_of
 from agent.wire.base import RAW
 from agent.wire.messages import Aggregate, Series
 

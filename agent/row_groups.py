@@ -1,0 +1,82 @@
+"""Row groups as they stand in a history's file: the format, for whoever writes or reads one.
+
+A group is a row of the table `groups`, in the columns of `ROW` and `crc`, and one of `columns`:
+(sequence, crc, data). `data` has the packed columns one after another, little-endian, without
+padding, each as long as the group has readings. The **layout** names them in their order, a word
+each, with a space between: kind, bytes a number and, where there is one, the channel, such as
+``t8 v4:temperature q1:temperature``.
+
+| kind | numbers | |
+|---|---|---|
+| t | signed 64 bits | times, ms since 1970, UTC; `shift_ms` is to be added. Always the first |
+| s | signed 64 bits | source times of a replay, as they are |
+| v | 32-bit floats | values of a channel; NaN: missing |
+| r | 32-bit floats | the same before calibration |
+| q | bytes | flags of a channel's values (`sensors.quality.flags`) |
+| a | unsigned 32 bits | how long before its time a reading was measured, ms |
+
+A column that says nothing is left out: no replay, no age, all good, raw as the values. A kind that
+is not known was added by a later version; its width tells how much to skip. `statistics` has a
+`STATISTICS` for each ``v`` in the layout's order. The CRC of `columns` is `zlib.crc32` of `data`,
+that of `groups` is `row_crc`; a correction of the clock changes the row and its CRC, never `data`.
+
+Sequences are readings' numbers: a group takes a block of `group_readings` of them when it begins,
+and has the first one of it. The nth process to open the file begins at n · `OPENING`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+VERSION: Final = 2  # of the format
+APPLICATION_ID: Final = 0x53414E44  # "SAND"
+OPENING: Final = 1 << 32
+ROW: Final = (
+    "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
+    " last_monotonic_ms, synchronised, layout, statistics"
+)
+# Count, lowest, highest, total of what is not bad; how many are bad, and suspect.
+STATISTICS: Final = struct.Struct("<q3d2q")
+
+_layouts: dict[str, tuple[tuple[str, int, str], ...]] = {}
+
+
+def columns_of(layout: str) -> tuple[tuple[str, int, str], ...]:
+    """(kind, bytes a number, channel) of each column; ValueError if that is no layout. A kind that
+    is not known here was added by a later version."""
+    if (found := _layouts.get(layout)) is not None:
+        return found
+    columns = []
+    for word in layout.split(" "):
+        kind, _, channel = word.partition(":")
+        columns.append((kind[:1], int(kind[1:]), channel))
+    if columns[0][0] != "t" or any(width < 1 for _, width, _ in columns):
+        raise ValueError(f"layout {layout[:80]!r} is none")
+    if len(_layouts) >= 64:
+        _layouts.clear()
+    return _layouts.setdefault(layout, tuple(columns))
+
+
+def channels_of(layout: str) -> list[str]:
+    """The channels that a layout has values of, in order."""
+    return [channel for kind, _, channel in columns_of(layout) if kind == "v"]
+
+
+def row_crc(row: tuple[Any, ...]) -> int:
+    """CRC-32 of a row of `groups`, its columns as in `ROW`."""
+    return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
+
+
+def row_problem(row: tuple[Any, ...], crc: int) -> str:
+    """What is wrong with a row of `groups`, or ""."""
+    try:
+        if crc != row_crc(row):
+            return "its checksum is wrong"
+        channels = channels_of(row[10])
+    except (TypeError, ValueError) as error:
+        return str(error)
+    if row[3] > row[4] or len(row[11]) != STATISTICS.size * len(channels):
+        return "it contradicts itself"
+    return ""
