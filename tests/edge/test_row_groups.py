@@ -17,7 +17,7 @@ from tests.edge.history_oracle import open_history
 def test_a_group_stands_in_the_file_as_the_format_says(tmp_path: Path) -> None:
     history = open_history(tmp_path / "h.sqlite", "b1", group_readings=2)
     stream = history.stream("dht", ("temperature",), keeps_raw=True)
-    stream.append(Sample(1000, 10, True, (1.5,), 77, 3, (1,), (1.25,)))
+    stream.append(Sample(1000, 10, True, (1.5,), 77, 3, (16,), (1.25,)))
     stream.append(Sample(2000, 1010, True, (2.5,), 78, 0, (), None))
     history.close()
     db = sqlite3.connect(tmp_path / "h.sqlite")
@@ -30,7 +30,9 @@ def test_a_group_stands_in_the_file_as_the_format_says(tmp_path: Path) -> None:
     assert tuple(fields) == row
     text = f"{OPENING} dht 2 1000 2000 0 b1 10 1010 1 {layout}"
     assert crc == row_crc(row) == zlib.crc32(text.encode() + statistics)
-    assert data == struct.pack("<qqqqffffBBII", 1000, 2000, 77, 78, 1.5, 2.5, 1.25, 2.5, 1, 0, 3, 0)
+    assert data == struct.pack(
+        "<qqqqffffBBII", 1000, 2000, 77, 78, 1.5, 2.5, 1.25, 2.5, 16, 0, 3, 0
+    )
     assert columns_crc == zlib.crc32(data)
     assert row_problem(row, crc) == ""
 
