@@ -23,14 +23,19 @@ def staged(lake: Lake, path: Path) -> Iterator[Path]:
     Whoever sees `path` sees all of it, also after a power cut; one that was there is replaced.
     Two writers never share a file. OSError.
     """
-    folder = lake.staging / OURS
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{uuid4().hex}-{path.name}"
+    part = new_part(lake)
     try:
         yield part
         place(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def new_part(lake: Lake) -> Path:
+    """Where a file may be written that has no name yet; nobody else gets the same. OSError."""
+    folder = lake.staging / OURS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / uuid4().hex
 
 
 def place(part: Path, path: Path) -> None:

@@ -41,7 +41,23 @@ def _unit(text: str) -> str:
     return text
 
 
+def _time(text: str) -> Any:
+    from fleet.analysis.times import parse_time
+
+    return parse_time(text)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,6})([kMGT])", text)
+    if match is None or not int(match[1]):
+        raise ValueError(f"{text!r} is no size; write 500M or 2G")
+    sizes = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+    return int(match[1]) * sizes[match[2]]
+
+
 SINCE = Parsed("time", _since)
+TIME = Parsed("time", _time)
+BYTES = Parsed("size", _bytes)
 UNIT = Parsed("unit", _unit)
 
 
@@ -195,7 +211,7 @@ def doctor(
 
 @click.group()
 def logs() -> None:
-    """The journals of the fleet's hosts."""
+    """The journals of the fleet's hosts; their records and histories."""
 
 
 @logs.command()
@@ -254,6 +270,69 @@ def tail(
         lines = 10 if follow else 100
     options = command.Options(follow, lines, since, priority, units, parallel, as_json)
     return command.run(folder, fleet, hosts, options)
+
+
+@logs.command()
+@FLEET_IF_NAMED
+@hosts_options
+@click.option(
+    "--since",
+    "since_time",
+    type=TIME,
+    help="Leave what is older: 24h, 2026-11-21 or 2026-11-21T13:00 (UTC).",
+)
+@click.option(
+    "--max-bytes",
+    type=BYTES,
+    default="2G",
+    show_default=True,
+    help="What one run brings at most, of all hosts together: 500M, 2G.",
+)
+@click.option(
+    "--lake",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the lake; else $SANDERLING_LAKE, or `lake` in the fleet's folder or the run's.",
+)
+@click.option(
+    "--local",
+    type=click.Path(file_okay=False, path_type=Path),
+    is_flag=False,
+    flag_value="var/demo",
+    metavar="[FOLDER]",
+    help="Not from hosts, but from the folder of a run on this machine; by default the demo's.",
+)
+@PARALLEL
+@AS_JSON
+def pull(
+    folder: Folder | None,
+    iads: tuple[str, ...],
+    groups: tuple[str, ...],
+    limit: str,
+    since_time: Any,
+    max_bytes: int,
+    lake: Path | None,
+    local: Path | None,
+    parallel: int,
+    as_json: bool,
+) -> int:
+    """Bring what masters and nodes have logged to the lake's landing.
+
+    Of masters the records, of nodes the history's readings. What was pulled before is left; what
+    is cut off goes on the next time. Then: fleet lake ingest, fleet report.
+
+    Exit status: 0 done, 1 some hosts failed, 2 wrong usage, 5 none could be pulled, or another
+    pull is under way, 130 interrupted.
+    """
+    from fleet.logs import pull as command
+
+    if local is not None and folder is not None:
+        raise click.UsageError("--local and --fleet exclude each other")
+    options = command.Options(since_time, max_bytes, parallel, as_json)
+    if local is not None:
+        return command.run_local(local, lake, iads, groups, limit, options)
+    from fleet.folder import find
+
+    return command.run(folder or find(), lake, iads, groups, limit, options)
 
 
 @click.command()

@@ -1,0 +1,189 @@
+"""A master's records, read on its host: whole lines, in segments.
+
+Standard library only, and nothing of ours: it is sent as text (fleet/logs/host_source.py, which
+says what `frames` is). Asked for: `known`, by file id how many bytes were taken and the SHA-256 of
+the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`. Its frames, by `at`:
+
+    files      what there is: `files` with id, number (null: the current one), size of its whole
+               lines, mtime_ms
+    data       bytes of a segment
+    segment    the segment is complete: id, from, to, sha256 of its bytes, tail as in `known`
+    drop       it is not, and never will be: its file went, or the master took lines back
+    more       `max_bytes` ended it
+
+A file's **id** is what its first line says: the current file keeps it when it is closed and gets a
+number. Closed files never change. Of the current one a batch that a full disk took half of may be
+cut off again: then the bytes before the known offset are others, and it is taken from its start.
+"""
+
+# ruff: noqa: PTH118, PTH120, PTH123, PTH208 - without pathlib it starts faster
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+Frame = tuple[dict[str, Any], bytes]
+
+CURRENT = "current.jsonl"
+CLOSED = re.compile(r"records-([0-9]{6})\.jsonl")
+CHUNK = 1 << 18
+# Bytes before an offset that tell whether a file is still the one that was read.
+TAIL = 256
+ID_DIGITS = 16
+
+
+def frames(asked: dict[str, Any]) -> Iterator[Frame]:
+    """What is new in the folder that the configuration names, the oldest first."""
+    folder = folder_of(asked["config"])
+    found = list(listed(folder))
+    yield {"at": "files", "files": found}, b""
+    left = asked["max_bytes"]
+    for each in found:
+        if asked["since_ms"] is not None and each["mtime_ms"] < asked["since_ms"]:
+            continue
+        for header, data in of_file(os.path.join(folder, name_of(each)), each, asked, left):
+            yield header, data
+            if header["at"] == "more":
+                return
+            if header["at"] == "segment":
+                left -= header["to"] - header["from"]
+
+
+def folder_of(config: str) -> str:
+    """The folder of records that a master's configuration names; empty if it writes none."""
+    try:
+        with open(config, "rb") as file:
+            directory = tomllib.load(file).get("records", {}).get("directory", "records")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{config} is missing: no master is installed there") from None
+    except ValueError as error:
+        raise ValueError(f"{config}: {error}") from None
+    return os.path.join(os.path.dirname(config), directory) if directory else ""
+
+
+def listed(folder: str) -> Iterator[dict[str, Any]]:
+    """The files that have a whole line, the oldest first."""
+    try:
+        names = os.listdir(folder) if folder else []
+    except FileNotFoundError:
+        return  # nothing was asked of it yet
+    closed = sorted(name for name in names if CLOSED.fullmatch(name))
+    for name in [*closed, *([CURRENT] if CURRENT in names else [])]:
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                if size := whole(file):
+                    match = CLOSED.fullmatch(name)
+                    yield {
+                        "id": id_of(file),
+                        "number": int(match[1]) if match else None,
+                        "size": size,
+                        "mtime_ms": int(os.fstat(file.fileno()).st_mtime * 1e3),
+                    }
+        except FileNotFoundError:
+            continue  # closed, or too old, since it was listed
+
+
+def name_of(file: dict[str, Any]) -> str:
+    """The name that a file has now."""
+    return CURRENT if file["number"] is None else f"records-{file['number']:06}.jsonl"
+
+
+def whole(file: BinaryIO) -> int:
+    """How many bytes of a file are whole lines."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - CHUNK)
+        at = os.pread(file.fileno(), end - start, start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
+        end = start
+    return 0
+
+
+def id_of(file: BinaryIO) -> str:
+    """What a file is known by, whatever its name is: its first line's digest."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while piece := file.readline(CHUNK):
+        digest.update(piece)
+        if piece.endswith(b"\n"):
+            break
+    return digest.hexdigest()[:ID_DIGITS]
+
+
+def of_file(path: str, listed: dict[str, Any], asked: dict[str, Any], left: int) -> Iterator[Frame]:
+    """The segments of a file from where it was taken to, or from its start."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - below
+    except FileNotFoundError:
+        return
+    with file:
+        if id_of(file) != listed["id"]:
+            return  # another one has that name now; this one comes next time
+        start, tail = asked["known"].get(listed["id"], (0, ""))
+        if start > whole(file) or digest_of(before(file, start)) != tail:
+            start = 0
+        end = whole(file)
+        last = before(file, start)
+        while start < end:
+            if left <= 0:
+                yield {"at": "more"}, b""
+                return
+            to = line_end(file, start + min(asked["segment_bytes"], left), end)
+            digest = hashlib.sha256()
+            for piece in pieces(file, start, to):
+                digest.update(piece)
+                last = (last + piece)[-TAIL:]
+                yield {"at": "data"}, piece
+            segment = {"id": listed["id"], "from": start, "to": to, "sha256": digest.hexdigest()}
+            if listed["number"] is None and not unchanged(file, segment):
+                yield {"at": "drop"}, b""
+                return
+            yield {"at": "segment", **segment, "tail": digest_of(last)}, b""
+            left -= to - start
+            start = to
+
+
+def pieces(file: BinaryIO, start: int, to: int) -> Iterator[bytes]:
+    """The bytes from `start` to `to`; fewer if the file has become shorter."""
+    while start < to and (piece := os.pread(file.fileno(), min(CHUNK, to - start), start)):
+        yield piece
+        start += len(piece)
+
+
+def unchanged(file: BinaryIO, segment: dict[str, Any]) -> bool:
+    """Whether what was read still is what is there: lines may have been taken back, and others
+    written, while the network took its time."""
+    digest = hashlib.sha256()
+    for piece in pieces(file, segment["from"], segment["to"]):
+        digest.update(piece)
+    return bool(digest.hexdigest() == segment["sha256"])
+
+
+def line_end(file: BinaryIO, at: int, end: int) -> int:
+    """Where the line ends that has the byte before `at`; `end` ends the last one."""
+    while at < end:
+        piece = os.pread(file.fileno(), CHUNK, at - 1)
+        found = piece.find(b"\n")
+        if found >= 0:
+            return at + found
+        at += len(piece)
+        if not piece:
+            break
+    return end
+
+
+def before(file: BinaryIO, offset: int) -> bytes:
+    """The last bytes before an offset."""
+    start = max(0, offset - TAIL)
+    return os.pread(file.fileno(), offset - start, start)
+
+
+def digest_of(data: bytes) -> str:
+    """What such bytes are known by."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,81 @@
+"""How far a pull is, on stderr: one moving line on a terminal, a line for each host elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fleet import output
+from fleet.logs.outcome import HostPulled
+from fleet.operate.status_table import size
+
+
+class View(Protocol):
+    """Whoever shows it."""
+
+    def landed(self, count: int) -> None:
+        """So many bytes more; called from several threads."""
+
+    def ended(self, host: HostPulled) -> None:
+        """A host has come to its end."""
+
+
+class Lines:
+    """A line for each host that has something to tell."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+
+    def landed(self, count: int) -> None:
+        """As View has it: nothing moves here."""
+
+    def ended(self, host: HostPulled) -> None:
+        """As View has it."""
+        self._ended += 1
+        what = host.error or f"{host.outcome}, {host.records} records, {host.readings} readings"
+        output.say(f"{host.host}: {what} ({self._ended}/{self._total})")
+
+
+class Moving:
+    """One line that moves, above it what went wrong."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total)
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def landed(self, count: int) -> None:
+        """As View has it."""
+        with self._lock:
+            self._bytes += count
+        self._progress.update(self._task, description=size(self._bytes))
+
+    def ended(self, host: HostPulled) -> None:
+        """As View has it."""
+        self._progress.advance(self._task)
+        if host.error:
+            text = output.printable(f"{host.host}: {host.error}")
+            self._progress.console.print(text, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def shown(total: int) -> Iterator[View]:
+    """What shows how far it is, for as long as the block lasts."""
+    console = output.progress()
+    if not console.is_terminal:
+        yield Lines(total)
+        return
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Moving(progress, total)
