@@ -54,4 +54,5 @@ def fleet(site, first):
     assert first.status == 0, first
     site.mend()
     yield site
+    site.desk.kill_commands()  # a test that failed waits for none
     site.assert_healthy()

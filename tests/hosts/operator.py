@@ -100,13 +100,20 @@ class Running:
         try:
             status = self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             raise AssertionError(f"{self.command} hangs: {self._lines}") from None
         for reader in self._readers:
             reader.join()
         seconds = time.monotonic() - self._began_s
         out, err = ("".join(self._lines[name]) for name in ("out", "err"))
         return Ended(self.command, status, out, err, seconds)
+
+    def kill(self) -> None:
+        """End it if it has not ended."""
+        self._process.kill()
+        self._process.wait()
+        for reader in self._readers:
+            reader.join()
 
     def _read(self, name: Literal["out", "err"]) -> None:
         stream = self._process.stdout if name == "out" else self._process.stderr
@@ -129,6 +136,7 @@ class Desk:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._masters: dict[str, subprocess.Popen[bytes]] = {}
+        self._started: list[Running] = []
 
     @property
     def store(self) -> Store:
@@ -149,7 +157,15 @@ class Desk:
         environment = {
             **os.environ, "SANDERLING_FLEET": str(self.folder.root), "NO_COLOR": "1", **more,
         }  # fmt: skip
-        return Running([program, *arguments], environment)
+        running = Running([program, *arguments], environment)
+        self._started.append(running)
+        return running
+
+    def kill_commands(self) -> None:
+        """End what `start` started and nobody waited for."""
+        for running in self._started:
+            running.kill()
+        self._started.clear()
 
     def fleet(self, *arguments: str, **more: str) -> Ended:
         """Run a `fleet` command."""

@@ -26,6 +26,7 @@ chmod 440 /etc/sudoers.d/fleet
 install -d -m 700 -o fleet -g fleet /home/fleet/.ssh
 rm -f /etc/ssh/ssh_host_*
 """
+SUDOERS: Final = "etc/sudoers.d/fleet"  # of these
 # What apt says when it cannot reach a mirror.
 AWAY: Final = re.compile(
     "failed to fetch|could not (resolve|connect)|unable to connect", re.IGNORECASE

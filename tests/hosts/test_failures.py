@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from fleet import exits
 from fleet.keys import ssh
 from tests.hosts.operator import Ended, await_
+from tests.hosts.root_file_system import SUDOERS
 from tests.hosts.site import outcomes, report
 from tests.hosts.testbed import IAD
 
-SUDOERS = "etc/sudoers.d/fleet"
 RATE = "2mbit"
 # How much has arrived when something happens in the middle of an upload.
 SOME = 100_000
