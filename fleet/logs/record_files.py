@@ -15,12 +15,14 @@ Offset = Annotated[int, Meta(ge=0)]
 
 
 class Listed(Struct, frozen=True):
-    """A file as its host lists it; the current one has no `number`."""
+    """A file as its host lists it; the current one has no `number`. `holds`: it still begins with
+    what was taken of it."""
 
     id: FileId
     number: Annotated[int, Meta(ge=1)] | None
     size: Offset
     mtime_ms: int
+    holds: bool
 
 
 class Taken(Struct, frozen=True):
@@ -71,4 +73,6 @@ def _missing(number: int, highest: int, numbers: Mapping[int, str]) -> bool:
 
 
 def _with(taken: Taken, file: Listed) -> Taken:
+    if not file.holds:
+        taken = Taken()
     return Taken(file.number, file.size, taken.bytes, taken.tail)

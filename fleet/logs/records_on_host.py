@@ -5,7 +5,7 @@ says what `frames` is). Asked for: `known`, by file id how many bytes were taken
 the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`. Its frames, by `at`:
 
     files      what there is: `files` with id, number (null: the current one), size of its whole
-               lines, mtime_ms
+               lines, mtime_ms, and whether what was taken of it `holds`
     data       bytes of a segment
     segment    the segment is complete: id, from, to, sha256 of its bytes, tail as in `known`
     drop       it is not, and never will be: its file went, or the master took lines back
@@ -40,7 +40,8 @@ ID_DIGITS = 16
 def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     """What is new in the folder that the configuration names, the oldest first."""
     folder = folder_of(asked["config"])
-    found = list(listed(folder))
+    known = asked["known"]
+    found = list(listed(folder, known))
     yield {"at": "files", "files": found}, b""
     left = asked["max_bytes"]
     for each in found:
@@ -66,7 +67,7 @@ def folder_of(config: str) -> str:
     return os.path.join(os.path.dirname(config), directory) if directory else ""
 
 
-def listed(folder: str) -> Iterator[dict[str, Any]]:
+def listed(folder: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The files that have a whole line, the oldest first."""
     try:
         names = os.listdir(folder) if folder else []
@@ -78,11 +79,14 @@ def listed(folder: str) -> Iterator[dict[str, Any]]:
             with open(os.path.join(folder, name), "rb") as file:
                 if size := whole(file):
                     match = CLOSED.fullmatch(name)
+                    its_id = id_of(file)
+                    taken, tail = known.get(its_id, (0, ""))
                     yield {
-                        "id": id_of(file),
+                        "id": its_id,
                         "number": int(match[1]) if match else None,
                         "size": size,
                         "mtime_ms": int(os.fstat(file.fileno()).st_mtime * 1e3),
+                        "holds": holds(file, taken, tail),
                     }
         except FileNotFoundError:
             continue  # closed, or too old, since it was listed
@@ -126,7 +130,7 @@ def of_file(path: str, listed: dict[str, Any], asked: dict[str, Any], left: int)
         if id_of(file) != listed["id"]:
             return  # another one has that name now; this one comes next time
         start, tail = asked["known"].get(listed["id"], (0, ""))
-        if start > whole(file) or digest_of(before(file, start)) != tail:
+        if not holds(file, start, tail):
             start = 0
         end = whole(file)
         last = before(file, start)
@@ -176,6 +180,11 @@ def line_end(file: BinaryIO, at: int, end: int) -> int:
         if not piece:
             break
     return end
+
+
+def holds(file: BinaryIO, taken: int, tail: str) -> bool:
+    """Whether the first `taken` bytes of a file still are those that were taken."""
+    return 0 < taken <= whole(file) and digest_of(before(file, taken)) == tail
 
 
 def before(file: BinaryIO, offset: int) -> bytes:
