@@ -48,6 +48,7 @@ def pressed(*modules: ModuleType, at: tuple[int, ...] = ()) -> Iterator[Presser]
     presser = Presser(modules, at)
     before, tracing = signal.signal(signal.SIGALRM, hangs), sys.gettrace()
     signal.alarm(PATIENCE_S)
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks when tracing begins
     sys.settrace(presser.trace)
     try:
         yield presser
