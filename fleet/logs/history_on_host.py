@@ -1,0 +1,405 @@
+"""A node's history, read on its host while its agent writes: row groups that are new or changed.
+
+Standard library only, and nothing of ours: it is sent as text (fleet/logs/host_source.py, which
+says what `frames` is). Asked for: `known`, by history id the groups that were taken, packed as
+`KNOWN`; `latest`, the history whose groups count for one that is not known (a history that was
+rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
+
+    history    id, `openings`, `group_readings` as configured, `tail`: the groups that its tail has,
+               `whole`: whether all rows could be read
+    gone       those of `known` that are not there as they were, packed like it
+    fresh      groups that are there and not in `known`, whatever the bounds, packed as `FRESH`
+    listed     these were all
+    group      row, crc, columns_crc, bytes; the statistics of the row in hexadecimal digits, the
+               columns as bytes, those beyond `PIECE` in frames `rest`
+    bad        a group that cannot be read: sequence, crc, reason, text
+    more       `max_bytes` ended it
+    end        that was all
+
+Nothing is written beside the history. Each look at it is a connection of its own that is closed
+before a frame goes out: no slow network holds back a checkpoint, nor keeps the log of an agent that
+stops. As root it becomes the file's owner first. A read-only connection makes the files of SQLite's
+log if they are missing, and cannot delete them; so a history without a log, which nobody writes, is
+read as immutable, and once more if it changed meanwhile.
+"""
+
+# ruff: noqa: PTH100, PTH110, PTH116, PTH118, PTH120, PTH123 - without pathlib it starts faster
+
+from __future__ import annotations
+
+import base64
+import os
+import sqlite3
+import struct
+import tomllib
+import zlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+Frame = tuple[dict[str, Any], bytes]
+
+# As agent/row_groups.py has them; tests hold them together.
+APPLICATION_ID = 0x53414E44
+VERSION = 2
+ROW = (
+    "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
+    " last_monotonic_ms, synchronised, layout, statistics"
+)
+# As agent/edge/tail.py has it: mark, length, CRC-32 of a body of MessagePack.
+TAIL_MARK = b"\xb5SnT"
+TAIL_RECORD = struct.Struct("<4s2I")
+TAIL_VERSION = 1
+
+KNOWN = struct.Struct("<qI")  # sequence, CRC of the row
+FRESH = struct.Struct("<qq")  # sequence, count
+PIECE = 1 << 20
+# In one look: half a megabyte, of a sensor with three channels.
+READINGS = 1 << 14
+PATIENCE_S = 5.0
+TRIES = 5
+DAMAGE = (sqlite3.Error, UnicodeError, OverflowError)
+# These say that the file cannot be reached now, not that it is broken.
+OUT_OF_REACH = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+def frames(asked: dict[str, Any]) -> Iterator[Frame]:
+    """What the history that the configuration names has, the oldest first."""
+    path, group_readings = configured(asked["config"])
+    if not os.path.exists(path):
+        return  # its agent was never started
+    if __name__ == "program":  # a process of its own
+        become_owner(path)
+    # The tail first: what leaves it goes to the file.
+    tail_history, tail = tail_of(path + ".tail")
+    history = History(path)
+    listing = Listing(asked)
+    meta = history.meta()
+    listing.read(history, meta["history"])
+    yield (
+        {
+            "at": "history",
+            "id": meta["history"],
+            "openings": meta["openings"],
+            "group_readings": group_readings,
+            "tail": tail if tail_history == meta["history"] else [],
+            "whole": not listing.problem,
+        },
+        b"",
+    )
+    yield from packed("gone", KNOWN, listing.gone)
+    yield from packed("fresh", FRESH, [(each[0], each[2]) for each in listing.fresh])
+    yield {"at": "listed"}, b""
+    if listing.problem:
+        yield bad(0, 0, listing.problem, "")
+    yield from listing.bad
+    yield from sent(history, listing.wanted(asked["since_ms"]), asked["max_bytes"])
+    yield {"at": "end"}, b""
+
+
+def configured(config: str) -> tuple[str, int]:
+    """Where the history of an edge agent is, and its readings a group."""
+    try:
+        with open(config, "rb") as file:
+            table = tomllib.load(file).get("history", {})
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{config} is missing: no edge agent is installed there") from None
+    except ValueError as error:
+        raise ValueError(f"{config}: {error}") from None
+    path = os.path.join(os.path.dirname(config), table.get("path", "history.sqlite"))
+    return path, table.get("group_readings", 600)
+
+
+def become_owner(path: str) -> None:
+    """Give up root's rights for those of whoever has the file."""
+    owner = os.stat(path)
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.setgroups([])
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
+
+
+class History:
+    """The file. OSError: it cannot be read now; `DAMAGE`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._inode = os.stat(path).st_ino
+
+    def meta(self) -> dict[str, Any]:
+        """Its id and the like; ValueError if it is none of a format that is read here."""
+        try:
+            (application,) = self.look("PRAGMA application_id")[0]
+            meta = dict(self.look("SELECT key, value FROM meta")) if application else {}
+        except DAMAGE as error:
+            raise ValueError(f"{self._path}: {one_line(error)}") from None
+        version, compatible = meta.get("version"), meta.get("compatible")
+        if application != APPLICATION_ID or not isinstance(version, int):
+            raise ValueError(f"{self._path}: it is not a Sanderling history")
+        if version < VERSION or (
+            version > VERSION and not (isinstance(compatible, int) and compatible <= VERSION)
+        ):
+            raise ValueError(f"{self._path}: it is of format {version}, this reads {VERSION}")
+        history, openings = meta.get("history"), meta.get("openings")
+        if not isinstance(history, str) or not isinstance(openings, int):
+            raise ValueError(f"{self._path}: its id or the count of its openings is missing")
+        return meta
+
+    def look(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, by a connection of its own."""
+        for _ in range(TRIES):
+            immutable = not os.path.exists(self._path + "-wal")
+            before = os.stat(self._path)
+            if before.st_ino != self._inode:
+                raise OSError(0, "another history took its place", self._path)
+            try:
+                found = self._rows(query, values, immutable)
+            except DAMAGE as error:
+                if immutable and self._changed(before):
+                    continue
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in OUT_OF_REACH:
+                    raise OSError(0, one_line(error), self._path) from None
+                raise
+            if not immutable or not self._changed(before):
+                return found
+        raise OSError(0, "its agent starts and stops all the time", self._path)
+
+    def _rows(self, query: str, values: tuple[Any, ...], immutable: bool) -> list[tuple[Any, ...]]:
+        uri = f"file:{quote(os.path.abspath(self._path))}?mode=ro"
+        db = sqlite3.connect(
+            uri + "&immutable=1" * immutable, uri=True, isolation_level=None, timeout=PATIENCE_S
+        )
+        try:
+            # Damaged text is found by a checksum.
+            db.text_factory = lambda text: text.decode("utf-8", "replace")
+            return db.execute(query, values).fetchall()
+        finally:
+            db.close()
+
+    def _changed(self, before: os.stat_result) -> bool:
+        now = os.stat(self._path)
+        return os.path.exists(self._path + "-wal") or (
+            (now.st_ino, now.st_size, now.st_mtime_ns)
+            != (before.st_ino, before.st_size, before.st_mtime_ns)
+        )
+
+
+class Listing:
+    """What is there, held against what was taken."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.gone: list[tuple[int, int]] = []
+        self.fresh: list[tuple[int, int, int, int]] = []  # sequence, crc, count, last_ms
+        self.bad: list[Frame] = []
+        self.problem = ""  # why not all rows could be read
+        self._asked = asked
+
+    def read(self, history: History, name: str) -> None:
+        """Look at all rows."""
+        known = self._asked["known"]
+        packed = base64.b64decode(known.get(name, known.get(self._asked["latest"], "")))
+        taken = set(KNOWN.iter_unpack(packed))
+        there = set()
+        for *fields, crc in self._rows(history):
+            row = tuple(fields)
+            there.add((row[0], crc))
+            if (row[0], crc) in taken:
+                continue
+            if row_crc(row) != crc:
+                self.bad.append(bad(row[0], crc, "the checksum of its row is wrong", row))
+            else:
+                self.fresh.append((row[0], crc, row[2], row[4]))
+        self.gone = sorted(taken - there)
+        self.fresh.sort()
+
+    def _rows(self, history: History) -> list[tuple[Any, ...]]:
+        """The rows; around a page that cannot be read, those that can be."""
+        query = f"SELECT {ROW}, crc FROM groups"  # noqa: S608 - a constant
+        try:
+            return history.look(query)
+        except DAMAGE as error:
+            self.problem = one_line(error)
+        found: dict[int, tuple[Any, ...]] = {}
+        below, above = -(1 << 63), (1 << 63) - 1
+        for order, most in (("ASC", 200), ("ASC", 1), ("DESC", 200), ("DESC", 1)):
+            while True:
+                try:
+                    rows = history.look(
+                        f"{query} WHERE sequence >= ? AND sequence <= ?"
+                        f" ORDER BY sequence {order} LIMIT {most}",
+                        (below, above),
+                    )
+                except DAMAGE:
+                    break
+                if not rows:
+                    return list(found.values())
+                found.update({row[0]: row for row in rows})
+                if order == "ASC":
+                    below = rows[-1][0] + 1
+                else:
+                    above = rows[-1][0] - 1
+        return list(found.values())
+
+    def wanted(self, since_ms: int | None) -> list[tuple[int, int, int, int]]:
+        """The groups that are to be sent."""
+        return [each for each in self.fresh if since_ms is None or each[3] >= since_ms]
+
+
+def sent(
+    history: History, wanted: list[tuple[int, int, int, int]], max_bytes: int
+) -> Iterator[Frame]:
+    """The groups wanted, until they are `max_bytes`; one that went meanwhile is left out."""
+    left = max_bytes
+    for batch in batches(wanted):
+        for found in read(history, batch):
+            if left <= 0:
+                yield {"at": "more"}, b""
+                return
+            for header, data in found:
+                left -= len(data)
+                yield header, data
+
+
+def batches(
+    wanted: list[tuple[int, int, int, int]],
+) -> Iterator[list[tuple[int, int, int, int]]]:
+    """Groups of about `READINGS`."""
+    batch: list[tuple[int, int, int, int]] = []
+    readings = 0
+    for each in wanted:
+        if batch and (readings + each[2] > READINGS or len(batch) >= 500):
+            yield batch
+            batch, readings = [], 0
+        batch.append(each)
+        readings += each[2]
+    if batch:
+        yield batch
+
+
+def read(history: History, batch: list[tuple[int, int, int, int]]) -> Iterator[list[Frame]]:
+    """The frames of each group."""
+    row = ", ".join(f"groups.{name}" for name in ROW.split(", "))
+    query = (
+        f"SELECT {row}, groups.crc, columns.crc, data FROM groups"  # noqa: S608 - constants
+        " LEFT JOIN columns ON columns.sequence = groups.sequence WHERE groups.sequence IN"
+        f" ({', '.join('?' * len(batch))}) ORDER BY groups.sequence"
+    )
+    try:
+        rows = history.look(query, tuple([each[0] for each in batch]))
+    except DAMAGE as error:
+        if len(batch) > 1:
+            for each in batch:
+                yield from read(history, [each])
+        else:
+            yield [bad(batch[0][0], batch[0][1], one_line(error), "")]
+        return
+    for *fields, crc, columns_crc, data in rows:
+        yield group(tuple(fields), crc, columns_crc, data)
+
+
+def group(row: tuple[Any, ...], crc: int, columns_crc: Any, data: Any) -> list[Frame]:
+    """The frames of a group."""
+    if row_crc(row) != crc:
+        return [bad(row[0], crc, "the checksum of its row is wrong", row)]
+    if not isinstance(data, bytes):
+        return [bad(row[0], crc, "its columns are missing", row)]
+    header = {
+        "at": "group",
+        "row": [*row[:-1], row[-1].hex()],
+        "crc": crc,
+        "columns_crc": columns_crc,
+        "bytes": len(data),
+    }
+    first = [(header, data[:PIECE])]
+    return first + [
+        ({"at": "rest"}, data[at : at + PIECE]) for at in range(PIECE, len(data), PIECE)
+    ]
+
+
+def row_crc(row: tuple[Any, ...]) -> int | None:
+    """As agent/row_groups.py has it; None for what is no row."""
+    try:
+        return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
+    except (TypeError, UnicodeError):
+        return None
+
+
+def bad(sequence: int, crc: object, reason: str, row: object) -> Frame:
+    """The frame of a group that cannot be read."""
+    crc = crc if isinstance(crc, int) and 0 <= crc < 1 << 32 else 0
+    text = str(row)[:2000].encode(errors="replace").decode()
+    return {"at": "bad", "sequence": sequence, "crc": crc, "reason": reason, "text": text}, b""
+
+
+def packed(name: str, kind: struct.Struct, items: list[Any]) -> Iterator[Frame]:
+    """Frames of numbers."""
+    most = PIECE // kind.size
+    for at in range(0, len(items), most):
+        yield {"at": name}, b"".join([kind.pack(*each) for each in items[at : at + most]])
+
+
+def one_line(error: Exception) -> str:
+    """What SQLite says; it may quote what is damaged."""
+    return " ".join(str(error).encode(errors="replace").decode().split())
+
+
+def tail_of(path: str) -> tuple[str, list[int]]:
+    """The history that a tail belongs to, and the groups that may be nowhere else: of each sensor
+    the last two. Those before are in the file, which takes a sensor's groups in their order."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return "", []
+    history = ""
+    sensors: dict[str, set[int]] = {}
+    try:
+        for n, body in enumerate(records(content)):
+            sequence, at = number(body, 1)
+            if n:
+                _, at = number(body, at)
+                sensors.setdefault(text(body, at), set()).add(sequence)
+            elif sequence != TAIL_VERSION:
+                break
+            else:
+                history = text(body, at)
+    except (IndexError, ValueError):
+        return "", []  # a later version's
+    return history, sorted(each for groups in sensors.values() for each in sorted(groups)[-2:])
+
+
+def records(content: bytes) -> Iterator[bytes]:
+    """The bodies of a tail that pass their checks."""
+    at = content.find(TAIL_MARK)
+    while 0 <= at <= len(content) - TAIL_RECORD.size:
+        _, length, crc = TAIL_RECORD.unpack_from(content, at)
+        start = at + TAIL_RECORD.size
+        body = content[start : start + length]
+        at += 1
+        if length and len(body) == length and zlib.crc32(body) == crc:
+            yield body
+            at = start + length
+        at = content.find(TAIL_MARK, at)
+
+
+def number(body: bytes, at: int) -> tuple[int, int]:
+    """A number of MessagePack that is not negative, and where it ends."""
+    kind = body[at]
+    if kind < 0x80:
+        return kind, at + 1
+    end = at + 1 + (1 << kind - 0xCC)
+    return int.from_bytes(body[at + 1 : end], "big"), end
+
+
+def text(body: bytes, at: int) -> str:
+    """A text of MessagePack of less than 256 bytes."""
+    kind = body[at]
+    start, length = (at + 2, body[at + 1]) if kind == 0xD9 else (at + 1, kind & 0x1F)
+    return body[start : start + length].decode("utf-8", "replace")
