@@ -20,18 +20,18 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 SENTENCE: Final = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
 
 DIED: Final = (
-    "Spark's Java process ended, perhaps for want of memory; give it more: "
-    "PYSPARK_SUBMIT_ARGS='--driver-memory 4g pyspark-shell'"
+    "Spark's Java process ended, perhaps for want of memory: SPARK_DRIVER_MEMORY=4g gives it more"
 )
 
 
 class EngineError(exits.CommandError):
     """Spark refused or failed; `status` tells which: USAGE what was asked cannot be done (no such
-    table, column, path or syntax), FAILED the job did not end well."""
+    table, column, path or syntax), FAILED the job did not end well. `died`: with its process."""
 
-    def __init__(self, text: str, status: int) -> None:
+    def __init__(self, text: str, status: int, *, died: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.died = died
 
 
 @contextmanager
@@ -41,10 +41,10 @@ def spoken() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = _told(error)
-        if told is None:
+        known = told(error)
+        if known is None:
             raise
-        raise told from error
+        raise known from error
 
 
 def one_line(text: str) -> str:
@@ -70,25 +70,38 @@ def _raised(text: str) -> str:
     return text
 
 
-def _told(error: Exception) -> EngineError | None:
+def told(error: Exception) -> EngineError | None:
+    """The error in one line, if it is Spark's."""
     # Nothing of Spark was raised where nothing of it is loaded.
     if "py4j.protocol" not in sys.modules or "pyspark.errors" not in sys.modules:
         return None
-    from py4j.protocol import Py4JJavaError, Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.errors.exceptions.captured import CapturedException
 
     match error:
         case Py4JNetworkError():
-            return EngineError(DIED, exits.FAILED)
+            return EngineError(DIED, exits.FAILED, died=True)
         case Py4JJavaError():
             return EngineError(_cause(error.java_exception), exits.FAILED)
+        case Py4JError() if "Trace:" not in str(error):
+            # Java has not said a word: py4j found the connection broken.
+            return EngineError(DIED, exits.FAILED, died=True)
+        case ConnectionError() if _java_ended():
+            return EngineError(DIED, exits.FAILED, died=True)
         case CapturedException():
             status = exits.USAGE if isinstance(error, AnalysisException) else exits.FAILED
             return EngineError(one_line(str(error)), status)
         case PySparkException() if error.getCondition() == "JAVA_GATEWAY_EXITED":
-            return EngineError(DIED, exits.FAILED)
+            return EngineError(DIED, exits.FAILED, died=True)
     return None
+
+
+def _java_ended() -> bool:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - PySpark keeps its process nowhere else
+    return gateway is not None and gateway.proc.poll() is not None
 
 
 def _cause(raised: object) -> str:

@@ -1,45 +1,148 @@
-"""Spark sessions, made here and nowhere else."""
+"""Spark sessions, made here and nowhere else: quiet, and ended whatever happens."""
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
-import sys
+import signal
+import tempfile
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
 
-from fleet.spark import java
+from fleet import exits
+from fleet.spark import java, process
+from fleet.spark.errors import EngineError, spoken, told
+from fleet.spark.masters import await_executor, reach
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
-# What results depend on comes first; the rest keeps a command's terminal and ports its own.
+# What results depend on comes first; the rest keeps a command's terminal, ports and folder its own.
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Of tables that a user makes in SQL; Spark's own choice is the current folder.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sanderling-warehouse"),
 }
+STOP_TIMEOUT_S: Final = 30.0
+MISSING: Final = "pyspark is missing; pip install 'sanderling[pipeline]'"
 
 
 @contextmanager
 def open_session(
     name: str, master: str = LOCAL, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session on `master`, any URL that Spark knows; it ends with the context. JavaError."""
-    home = java.find()
-    os.environ["JAVA_HOME"] = str(home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    """A session on `master`, any URL that Spark knows; it ends with the context.
+
+    What Spark raises inside becomes an EngineError. The environment is as before once the session
+    is there. JavaError; EngineError if `master` does not answer or has nothing that computes, or
+    PySpark is missing.
+    """
+    if any(importlib.util.find_spec(part) is None for part in ("pyspark", "py4j")):
+        raise EngineError(MISSING, exits.USAGE)
+    reach(master)
+    with spoken(), _py4j_silent():
+        with _sigint_as_before():
+            session = _start(name, master, {**SETTINGS, **(settings or {})})
+        try:
+            await_executor(session.sparkContext, master)
+            yield session
+        finally:
+            _stop(session)
+
+
+def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    # They repeat on stderr what is raised.
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(logger).disabled = True
+    conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(master)
+    conf.setAll(list(settings.items()))
+    needed = process.environment(master, java.find(), os.environ, process.memory_bytes())
+    with process.applied(needed), process.log_file() as log:
+        context = _context(conf, log)
+    context.setLogLevel("WARN" if os.environ.get(process.LOG) else "ERROR")
+    return SparkSession(context)
+
+
+def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
+    """Java, unless it runs already from an earlier session, and Spark in it. EngineError."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    # PySpark keeps one Java per process, there and nowhere else.
+    gateway = SparkContext._gateway  # noqa: SLF001
+    began = log.tell()
     try:
-        yield session
+        if gateway is None or gateway.proc.poll() is not None:
+            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+            SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm  # noqa: SLF001
+        return SparkContext(conf=conf)
+    except Exception as error:
+        known = told(error)
+        if known is not None and not known.died:
+            said = str(known)
+        else:
+            log.seek(began)
+            said = process.complaint(log.read().decode(errors="replace"))
+        raise EngineError(f"Spark did not start: {said}", exits.FAILED) from error
+
+
+@contextmanager
+def _py4j_silent() -> Iterator[None]:
+    """It logs a stack trace, to nobody in particular, whenever a call is interrupted or broken."""
+
+    def others(record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+    root = logging.getLogger()
+    root.addFilter(others)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        yield
     finally:
-        session.stop()
+        root.removeFilter(others)
+
+
+@contextmanager
+def _sigint_as_before() -> Iterator[None]:
+    """PySpark's own handler talks to Java in the middle of what is being said to it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(session: SparkSession) -> None:
+    """End the session, also in the middle of a job.
+
+    From a thread of its own, and so over a connection of its own: after Ctrl-C this thread's still
+    waits for the answer of the job that was interrupted.
+    """
+
+    def stop() -> None:
+        # Nothing can be said to a Java that is gone.
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            session.stop()
+
+    thread = threading.Thread(target=stop, name="spark-stop", daemon=True)
+    thread.start()
+    thread.join(STOP_TIMEOUT_S)

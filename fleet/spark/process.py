@@ -1,0 +1,86 @@
+"""The Java process behind a session: its environment, and what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from fleet import exits
+from fleet.spark.errors import EngineError, one_line
+from fleet.spark.masters import is_local
+
+# Names a file that gets all that Java says, for who looks for a fault in it.
+LOG: Final = "SANDERLING_SPARK_LOG"
+GIB: Final = 1 << 30
+COMPLAINT: Final = re.compile(r"(error|exception|invalid|unrecognized)\b", re.IGNORECASE)
+THREAD: Final = re.compile(r'^Exception in thread "[^"]*" ')
+
+
+def environment(
+    master: str, java_home: Path, given: Mapping[str, str], memory: int
+) -> dict[str, str]:
+    """What Java and the Python workers need in their environment beside `given`; `memory` of this
+    machine in bytes. Address and memory that a user has given stay."""
+    needed = {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    if is_local(master):
+        # Else its ports are open to the network.
+        needed["SPARK_LOCAL_IP"] = given.get("SPARK_LOCAL_IP") or "127.0.0.1"
+        # Here the driver is also what computes, on all processors; Spark's own 1 GiB is little for
+        # that, and the machine is not ours alone. On a cluster it only collects what is small.
+        chosen = f"{min(max(memory // 4, GIB), 8 * GIB) >> 20}m"
+        needed["SPARK_DRIVER_MEMORY"] = given.get("SPARK_DRIVER_MEMORY") or chosen
+    return needed
+
+
+def memory_bytes() -> int:
+    """Of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def applied(needed: Mapping[str, str]) -> Iterator[None]:
+    """Inside, the environment has these too; afterwards it is as before."""
+    before = {name: os.environ.get(name) for name in needed}
+    os.environ.update(needed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def log_file() -> Iterator[IO[bytes]]:
+    """Where Java's stderr goes instead of the terminal. EngineError if the named one cannot be
+    written."""
+    named = os.environ.get(LOG)
+    try:
+        file: IO[bytes]
+        with Path(named).open("a+b") if named else tempfile.TemporaryFile() as file:
+            file.seek(0, os.SEEK_END)
+            yield file
+    except OSError as error:
+        if error.filename != named or named is None:
+            raise
+        raise EngineError(f"${LOG}: {named}: {error.strerror}", exits.USAGE) from None
+
+
+def complaint(said: str) -> str:
+    """Of all that Java said, the line that tells what is wrong: the first that looks like it, else
+    the last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    line = next(filter(COMPLAINT.match, lines), lines[-1] if lines else "it said nothing")
+    return one_line(THREAD.sub("", line))
