@@ -38,20 +38,25 @@ class Pulls(RuleBasedStateMachine):
     def restart(self) -> None:
         self.master.restart()
 
-    @rule(count=st.integers(1, 8), half=st.booleans(), data=st.data())
-    def take_back(self, count: int, half: bool, data: st.DataObject) -> None:
-        """A disk that fills amid a batch; a pull may come before the batch is cut off."""
+    @rule(
+        count=st.integers(1, 8),
+        half=st.booleans(),
+        after=st.sampled_from([None, 3]),
+        then=st.integers(0, 5),
+    )
+    def take_back(self, count: int, half: bool, after: int | None, then: int) -> None:
+        """A disk that fills amid a batch; a pull comes before the batch is cut off."""
+        self.write(1, 1)
         if not self.master.current.exists():
-            return
+            return  # it was just closed
         size = self.master.current.stat().st_size
+        refused = [b'{"refused":%d}' % number for number in range(count)]
+        self.ever.update(refused)
         with self.master.current.open("ab") as file:
-            for number in range(count):
-                file.write(b'{"refused":%d}\n' % number)
-                self.ever.add(b'{"refused":%d}' % number)
-            file.write(b'{"half' * half)
-        if data.draw(st.booleans()):
-            self.pull(data.draw(st.sampled_from([None, 3, 12])))
+            file.write(b"".join(line + b"\n" for line in refused) + b'{"half' * half)
+        self.pull(after)
         os.truncate(self.master.current, size)
+        self.write(then, 30)
 
     @rule(after=st.none() | st.integers(0, 30), segment_bytes=st.sampled_from([500, 2_000]))
     def pull_some(self, after: int | None, segment_bytes: int) -> None:
