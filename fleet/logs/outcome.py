@@ -85,9 +85,15 @@ def cells(host: HostPulled) -> list[str]:
         host.outcome.replace("_", " "),
         str(host.records or "–"),
         str(host.readings or "–"),
-        size(host.bytes) if host.bytes >= 1e6 else f"{host.bytes / 1e3:.0f} kB",
+        _size(host.bytes),
         ", ".join(expired) or "–",
     ]
+
+
+def _size(count: int) -> str:
+    if count >= 1_000_000:
+        return size(count)
+    return f"{max(1.0, count / 1e3):.0f} kB" if count else "–"
 
 
 HEADER: Final = ("host", "outcome", "records", "readings", "size", "expired")

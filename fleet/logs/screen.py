@@ -37,8 +37,17 @@ class Lines:
     def ended(self, host: HostPulled) -> None:
         """As View has it."""
         self._ended += 1
-        what = host.error or f"{host.outcome}, {host.records} records, {host.readings} readings"
-        output.say(f"{host.host}: {what} ({self._ended}/{self._total})")
+        output.say(f"{host.host}: {told(host)} ({self._ended}/{self._total})")
+
+
+def told(host: HostPulled) -> str:
+    """What came of a host, in one line."""
+    if host.error:
+        return host.error
+    what = [f"{host.records} records"] * bool(host.records)
+    what += [f"{host.readings} readings"] * bool(host.readings)
+    more = {"bounded": ", and there is more", "interrupted": ", interrupted"}
+    return (" and ".join(what) or "nothing new") + more.get(host.outcome, "")
 
 
 class Moving:
