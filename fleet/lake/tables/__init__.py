@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.lake.tables import base, models, requests, sensing
+from fleet.lake.tables import base, models, report, requests, sensing
 
-ALL: Final = (*base.TABLES, *requests.TABLES, *sensing.TABLES, *models.TABLES)
+ALL: Final = (*base.TABLES, *requests.TABLES, *sensing.TABLES, *report.TABLES, *models.TABLES)

@@ -1,1 +1,1 @@
-"""The report: one page with its pictures, and the numbers behind each of them."""
+"""The report: its tables, its pictures and its page."""
