@@ -79,6 +79,11 @@ class Lake:
         return self.root / "staging"
 
     @property
+    def index(self) -> Path:
+        """Where rows are that would be looked for elsewhere, for the ingest alone."""
+        return self.root / "index"
+
+    @property
     def journal(self) -> Path:
         """Changes of tables that are under way."""
         return self.root / "journal"

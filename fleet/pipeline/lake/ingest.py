@@ -1,0 +1,169 @@
+"""From the landing to the tables, as a streaming job: once through, or for ever.
+
+The stream is of the landing's file names, not of what is in them; its checkpoint says which were
+seen. A batch of names is merged by `merging.merge`, which reads the files itself, only the columns
+that it needs. Since a merge drops what is there, the checkpoint saves time and decides nothing: a
+batch that is repeated after a kill changes nothing, nor does an ingest without checkpoints.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fleet.lake.folder import Lake
+from fleet.pipeline.lake import compaction, store
+from fleet.pipeline.lake.merging import Ingested, merge
+from fleet.pipeline.lake.paths import named_whole, plain_uri, uri
+from fleet.pipeline.lake.work import USUAL, Sizes, Work
+
+# The schema of the source: a stream's is given, never looked for.
+FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
+# Rows of a batch come in the order of their partitions, so that few files are open at a time.
+SETTINGS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
+LOOK_S: Final = 0.5
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def ingest(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    compact: bool = True,
+    sizes: Sizes = USUAL,
+    clock: Callable[[], datetime] = _now,
+) -> Ingested:
+    """Bring what is new in the landing into the tables, then join small files.
+
+    store.BusyError if another ingest or follow is at work; OSError; whatever Spark raises. What
+    was merged until then stays.
+    """
+    total = Ingested()
+    with _at_work(spark, lake) as lake:
+        job = Job(spark, lake, sizes, clock, total.add)
+        job.start({"availableNow": True})
+        job.wait()
+        if compact and total.changed:
+            compaction.join(spark, lake, sizes)
+    return total
+
+
+class Job:
+    """The streaming job. `told` gets what came of each batch, in a thread of its own."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        sizes: Sizes,
+        clock: Callable[[], datetime],
+        told: Callable[[Ingested], object],
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._sizes = sizes
+        self._clock = clock
+        self._told = told
+        self._error: BaseException | None = None
+        self._merging = threading.Lock()
+        self._query: Any = None
+
+    def start(self, trigger: dict[str, Any]) -> None:
+        """Begin, with PySpark's arguments of a trigger."""
+        files = (
+            self._spark.readStream.format("binaryFile")
+            .schema(FILES)
+            .option("recursiveFileLookup", "true")
+            .option("pathGlobFilter", "*.{parquet,jsonl}")
+            .option("maxFilesPerTrigger", self._sizes.batch_files)
+            # Files that are older than this beside the newest would be passed over.
+            .option("maxFileAge", "36500d")
+            .load(uri(self._lake.landing))
+            .select("path", "length")
+        )
+        writer = files.writeStream.foreachBatch(self._batch).trigger(**trigger)
+        checkpoint = plain_uri(self._lake.checkpoints / "landing")
+        self._query = writer.option("checkpointLocation", checkpoint).start()
+
+    def wait(self, until: threading.Event | None = None) -> None:
+        """Until it ends, or between two batches after `until` is set. What a batch raised."""
+        try:
+            while not self._query.awaitTermination(LOOK_S):
+                if until is not None and until.is_set():
+                    break
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End it; a batch that is being merged comes to its end before."""
+        with self._merging:
+            self._query.stop()
+
+    def _batch(self, batch: DataFrame, _: int) -> None:
+        with self._merging:
+            try:
+                done = Ingested(batches=1)
+                for files in self._portions(batch):
+                    work = Work(
+                        self._spark,
+                        self._lake,
+                        store.new_staging(self._lake),
+                        self._sizes,
+                        self._clock,
+                    )
+                    done.add(merge(work, files))
+                self._told(done)
+            except BaseException as error:
+                self._error = error  # Spark would make a text of it
+                raise
+
+    def _portions(self, batch: DataFrame) -> Iterator[Sequence[Path]]:
+        portion: list[Path] = []
+        size = 0
+        for row in batch.collect():
+            portion.append(Path(row.path.removeprefix("file:")))
+            size += row.length
+            if size >= self._sizes.portion_bytes:
+                yield portion
+                portion, size = [], 0
+        if portion:
+            yield portion
+
+
+@contextmanager
+def _at_work(spark: SparkSession, lake: Lake) -> Iterator[Lake]:
+    """Be the only writer, with what others left finished: of the lake by its full name, as Spark
+    names its files."""
+    lake = named_whole(lake)
+    with store.writing(lake), _settings(spark):
+        lake.landing.mkdir(parents=True, exist_ok=True)
+        store.recover(lake)
+        yield lake
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)
