@@ -70,24 +70,26 @@ def status_of(hosts: Sequence[HostPulled]) -> int:
     return exits.FAILED if any(host.is_well for host in hosts) else exits.NOTHING
 
 
+def counted(number: int, what: str) -> str:
+    """``1 record``, ``12 records``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def cells(host: HostPulled) -> list[str]:
     """A row of the table, as `HEADER` has it."""
-    expired = [
-        f"{number} {what}"
-        for number, what in (
-            (host.expired_files, "files"),
-            (host.expired_readings, "readings"),
-        )
-        if number
-    ]
     return [
         host.host,
         host.outcome.replace("_", " "),
         str(host.records or "–"),
         str(host.readings or "–"),
         _size(host.bytes),
-        ", ".join(expired) or "–",
+        _expired(host) or "–",
     ]
+
+
+def _expired(counts: Counts | HostPulled) -> str:
+    gone = ((counts.expired_files, "file"), (counts.expired_readings, "reading"))
+    return ", ".join(counted(number, what) for number, what in gone if number)
 
 
 def _size(count: int) -> str:
@@ -109,13 +111,7 @@ def lines(pulled: Pulled) -> Iterator[str]:
         where = "1 host" if more == 1 else f"{more} hosts"
         yield f"more is there on {where}, beyond --max-bytes: run it again"
     total = pulled.total
-    yield (
-        f"{total.records} records and {total.readings} readings are new in {pulled.lake} "
-        f"({pulled.seconds:.1f} s)"
-    )
-    expired = total.expired_files or total.expired_readings
-    if expired:
-        yield (
-            f"{total.expired_files} files of records and {total.expired_readings} readings had "
-            "expired before they were pulled: pull more often, or keep more"
-        )
+    new = f"{counted(total.records, 'record')} and {counted(total.readings, 'reading')}"
+    yield f"new in {pulled.lake}: {new} ({pulled.seconds:.1f} s)"
+    if gone := _expired(total):
+        yield f"expired before it was pulled: {gone}; pull more often, or keep more"

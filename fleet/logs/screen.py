@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fleet import output
-from fleet.logs.outcome import HostPulled
+from fleet.logs.outcome import HostPulled, counted
 from fleet.operate.status_table import size
 
 
@@ -44,8 +44,8 @@ def told(host: HostPulled) -> str:
     """What came of a host, in one line."""
     if host.error:
         return host.error
-    what = [f"{host.records} records"] * bool(host.records)
-    what += [f"{host.readings} readings"] * bool(host.readings)
+    what = [counted(host.records, "record")] * bool(host.records)
+    what += [counted(host.readings, "reading")] * bool(host.readings)
     more = {"bounded": ", and there is more", "interrupted": ", interrupted"}
     return (" and ".join(what) or "nothing new") + more.get(host.outcome, "")
 

@@ -111,7 +111,7 @@ def test_options_choose_hosts_and_the_lake(run, fleet, tmp_path):
     assert sorted(landed(lake, "iad2")) == sorted(run.masters["iad2"].lines)
     assert not (lake.records / "iad=iad1").exists()
     assert out.split()[:6] == ["host", "outcome", "records", "readings", "size", "expired"]
-    assert "30 records and 0 readings are new in elsewhere" in err
+    assert "new in elsewhere: 30 records and 0 readings (" in err
 
 
 def test_the_environment_names_the_lake(run, fleet, tmp_path, monkeypatch):
