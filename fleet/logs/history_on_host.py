@@ -310,6 +310,8 @@ def group(row: tuple[Any, ...], crc: int, columns_crc: Any, data: Any) -> list[F
         return [bad(row[0], crc, "the checksum of its row is wrong", row)]
     if not isinstance(data, bytes):
         return [bad(row[0], crc, "its columns are missing", row)]
+    if not (isinstance(columns_crc, int) and 0 <= columns_crc < 1 << 32):
+        return [bad(row[0], crc, "the checksum of its columns is wrong", row)]
     header = {
         "at": "group",
         "row": [*row[:-1], row[-1].hex()],

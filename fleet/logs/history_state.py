@@ -164,6 +164,8 @@ def _settle_opening(
     groups = readings = 0
     before, last = (opening.through - first) // block, (line - first) // block
     within = [each for each in {*known, *opening.open} if opening.through < each <= line]
+    # What a tail has of groups that were settled is old.
+    unsettled = [each for each in known if each > opening.through or each in opening.open]
     if line > opening.through:
         groups = last - before - len({(each - first) // block for each in within} - {before})
         readings = groups * block
@@ -171,7 +173,7 @@ def _settle_opening(
     for sequence in opening.open.keys() - listing.fresh.keys() - listing.tail:
         groups += 1
         readings += opening.open.pop(sequence) or most
-    for sequence in known:
+    for sequence in unsettled:
         if sequence not in taken:
             opening.open[sequence] = listing.fresh.get(sequence, 0)
     return Expired(groups, readings)
