@@ -73,6 +73,10 @@ CLIENT: Final = Table(
         Column("p99_ms", "double", "ms", "99th percentile of the same", True),
         Column("attainment", "double", "", "complete and within the SLO / queries"),
         Column("not_complete", "bigint", "", "partial, refused or without an answer"),
+        Column("recorded", "bigint", "", "of these queries, those that are in the records"),
+        Column("recorded_attainment", "double", "", "complete and within the SLO / recorded", True),
+        Column("recorded_p50_ms", "double", "ms", "median response time of these", True),
+        Column("recorded_p99_ms", "double", "ms", "99th percentile of the same", True),
     ),
 )
 WORST_SENSORS: Final = Table(

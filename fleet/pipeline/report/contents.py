@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.tables.report import CLIENT, CONTENTS, PULLED, QUARANTINED
+from fleet.pipeline.requests import response_ms
+from fleet.pipeline.statistics import percentile, ranked
 
 SUCCEEDED: Final = ("done", "bounded")
 EXPIRED: Final = ("expired_files", "expired_groups", "expired_readings")
@@ -123,10 +125,12 @@ class _Results(Struct):
     real: list[_Run]
 
 
-def client(spark: SparkSession, path: Path) -> DataFrame:
-    """CLIENT, from the results.json of a run; no row if there is none that can be read."""
-    rows = [
+def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
+    """CLIENT, from the results.json of a run and the records of the same queries (QUERIES), which
+    their label tells; no row if there is no such file that can be read."""
+    measured = [
         (
+            f"{run.policy} {kind.kind}",
             run.policy,
             kind.kind,
             kind.slo_ms,
@@ -140,7 +144,22 @@ def client(spark: SparkSession, path: Path) -> DataFrame:
         for run in _runs(path)
         for kind in run.classes
     ]
-    return spark.createDataFrame(rows, CLIENT.ddl)
+    own = ", ".join(f"{c.name} {c.type}" for c in CLIENT.columns if "recorded" not in c.name)
+    frame = spark.createDataFrame(measured, f"label string, {own}")
+    labelled = queries.join(F.broadcast(frame.select("label")), "label", "left_semi").select(
+        "label", "slo_met", response_ms()
+    )
+    recorded = (
+        ranked(labelled, ("label",), "response_ms")
+        .groupBy("label")
+        .agg(
+            F.count("*").alias("recorded"),
+            (F.count_if("slo_met") / F.count("*")).alias("recorded_attainment"),
+            percentile("response_ms", 50.0).alias("recorded_p50_ms"),
+            percentile("response_ms", 99.0).alias("recorded_p99_ms"),
+        )
+    )
+    return frame.join(recorded, "label", "left").fillna(0, ["recorded"]).select(*CLIENT.names)
 
 
 def _runs(path: Path) -> list[_Run]:

@@ -21,7 +21,7 @@ INK: Final = "#1f2933"
 POLICIES: Final = {
     "edfq": BLUE, "fifo": RED, "tedfq": GREEN, "spr": ORANGE, "sanderling": PINK,
 }  # fmt: skip
-WIDTH: Final = 720
+WIDTH: Final = 640
 INCH: Final = 100  # CSS pixels
 SHARPNESS: Final = 2
 FONT: Final = "DejaVu Sans"

@@ -8,6 +8,7 @@ from fleet.pipeline.report.markup import (
     Html,
     Row,
     digits,
+    element,
     join,
     number,
     percent,
@@ -16,6 +17,7 @@ from fleet.pipeline.report.markup import (
     whole,
 )
 from fleet.pipeline.report.shown import Shown
+from fleet.pipeline.report.worst import worst_first
 
 
 def sentences(shown: Shown) -> list[Html]:
@@ -38,7 +40,7 @@ def _objectives(shown: Shown) -> Html | None:
         return None
     parts = [
         join(
-            element_of(row["policy"]), " kept the SLO of ", number(row["kept"], share), " of ",
+            _strong(row["policy"]), " kept the SLO of ", number(row["kept"], share), " of ",
             number(row["served"], whole), " queries",
         )
         for row in top.rows
@@ -46,10 +48,8 @@ def _objectives(shown: Shown) -> Html | None:
     return join(_listed(parts), ".")
 
 
-def element_of(name: object) -> Html:
+def _strong(name: object) -> Html:
     """A name, told from the words around it."""
-    from fleet.pipeline.report.markup import element
-
     return element("b", plain(name, 40))
 
 
@@ -67,7 +67,7 @@ def _time(shown: Shown) -> Html | None:
         return None
     row = rows[0]
     return join(
-        element_of(row["iad"]), " under ", plain(row["policy"]), " spends ",
+        _strong(row["iad"]), " under ", plain(row["policy"]), " spends ",
         number(row["queued"], share), " of a subtask's time in the queue, ",
         number(row["queueing_ms"], digits), " ms on average.",
     )  # fmt: skip
@@ -98,7 +98,7 @@ def _deadlines(shown: Shown) -> Html | None:
         else "; the auto-scaler would add no pod"
     )
     return join(
-        "Most deadlines were missed at ", element_of(f"{row['iad']}/{row['node']}"), ": ",
+        "Most deadlines were missed at ", _strong(f"{row['iad']}/{row['node']}"), ": ",
         number(row["missed"], whole), " of ", number(row["subtasks"], whole), " (",
         number(row["violations"], percent), ")", scaled, ".",
     )  # fmt: skip
@@ -113,14 +113,12 @@ def _sensors(shown: Shown) -> Html | None:
         return None
     if not counts["bad"]:
         return join("All ", number(counts["all"], whole), " channels of sensors are ok.")
-    worst = shown.top(
-        frame.where("verdict <> 'ok'"), ("success", "iad", "node", "channel"), 1
-    ).rows[0]
+    worst = shown.top(frame, worst_first(), 1).rows[0]
     return join(
         number(counts["bad"], whole), " of ", number(counts["all"], whole),
-        " channels of sensors are not ok; the worst: ", element_of(worst["area"]), ", ",
+        " channels of sensors are not ok; the worst: ", _strong(worst["area"]), ", ",
         plain(worst["channel"], 40), " of ", plain(f"{worst['iad']}/{worst['node']}"), ", ",
-        element_of(worst["verdict"]), ", with ", number(worst["success"], share),
+        _strong(worst["verdict"].replace("_", " ")), ", with ", number(worst["success"], share),
         " of its readings.",
     )  # fmt: skip
 

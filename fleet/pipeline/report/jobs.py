@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fleet.lake.folder import Lake
 from fleet.lake.tables import base, report, requests, sensing
 from fleet.lake.tables.model import Table
-from fleet.pipeline import climate, deadlines, health, load, slo, timing
+from fleet.pipeline import climate, deadlines, health, load, models, slo, timing
 from fleet.pipeline.lake.reading import read
 from fleet.pipeline.report.contents import client, contents, pulled, quarantined
 from fleet.pipeline.report.worst import worst_sensors
@@ -74,7 +74,7 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
     )
     yield report.PULLED, lambda: pulled(s.pulls)
     yield report.QUARANTINED, lambda: quarantined(s.quarantine)
-    yield report.CLIENT, lambda: client(spark, lake.client)
+    yield report.CLIENT, lambda: client(spark, lake.client, s.queries)
     yield (
         report.CONTENTS,
         lambda: contents(
@@ -88,3 +88,14 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
             s.quarantine,
         ),
     )
+
+
+def write_models(lake: Lake, sources: Sources) -> None:
+    """Write what `fleet plan` reads, of the same time as the report."""
+    s = sources
+    frames = {
+        "unloaded": models.unloaded(s.subtasks),
+        "arrivals": models.arrivals(s.queries),
+        "sizes": models.sizes(s.queries, s.tasks_around, s.subtasks_around),
+    }
+    models.write_models(frames, lake)

@@ -107,7 +107,7 @@ class Column(NamedTuple):
 
 def name_of(key: str, heading: str) -> Column:
     """A column of names, which head the row."""
-    return Column(heading, lambda row: plain(row[key], 40), kind="head")
+    return Column(heading, lambda row: plain(row[key], 32), kind="head")
 
 
 def words(key: str, heading: str) -> Column:
@@ -162,7 +162,7 @@ def table(
         body.append(element("tr", *cells, class_=class_of(row)))
     whole_table = element(
         "table",
-        element("caption", caption),
+        element("caption", element("span", caption)),
         element("thead", element("tr", *head)),
         element("tbody", *body),
         data_source=source,

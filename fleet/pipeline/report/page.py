@@ -62,15 +62,18 @@ figcaption { margin-top: .4rem; max-width: 44rem; }
   max-width: 100%; }
 .wide:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%; overflow-wrap: normal; }
-caption { text-align: left; padding: .6rem .75rem .2rem; font-weight: 600; }
-th, td { padding: .35rem .75rem; text-align: left; vertical-align: baseline; }
+caption { text-align: left; padding: .6rem .6rem .2rem; font-weight: 600; }
+/* Read whole while its table scrolls. */
+caption span { display: inline-block; position: sticky; left: .6rem;
+  max-width: min(50rem, calc(100vw - 4rem)); }
+th, td { padding: .35rem .6rem; text-align: left; vertical-align: baseline; }
 th { font-weight: 600; }
 td { max-width: 22rem; }
 thead th { color: var(--soft); font-weight: 500; border-bottom: 1px solid var(--line);
   vertical-align: bottom; }
 tbody tr + tr > * { border-top: 1px solid var(--line); }
-tbody th { max-width: 16rem; overflow-wrap: break-word; }
-.n, small { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.n, small { font-variant-numeric: tabular-nums; }
+.n, td small, time, tbody th { white-space: nowrap; }
 td.n, thead th.n { text-align: right; }
 tr.bad { background: var(--bad-paper); }
 .behind { list-style: none; margin: .5rem 0 0; padding: 0; }

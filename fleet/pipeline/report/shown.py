@@ -73,6 +73,12 @@ class Shown:
         return utc(frame.collect()[0].asDict())
 
 
+def node_name() -> Column:
+    """A node's name in a picture: with its IAD's, unless it begins with that."""
+    has_it = F.startswith("node", "iad")
+    return F.when(has_it, F.col("node")).otherwise(F.concat_ws("/", "iad", "node"))
+
+
 def utc(row: Row) -> Row:
     """A row with its times in UTC; Spark gives them in the zone of this process."""
     return {

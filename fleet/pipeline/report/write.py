@@ -19,7 +19,7 @@ from fleet import exits
 from fleet.lake.folder import Lake
 from fleet.lake.tables.model import Table
 from fleet.pipeline.report.files import DATA, write_table
-from fleet.pipeline.report.jobs import Sources, jobs
+from fleet.pipeline.report.jobs import Sources, jobs, write_models
 from fleet.pipeline.report.page import PAGE, PICTURES, compose
 from fleet.pipeline.report.sections import sources
 from fleet.pipeline.report.shown import Shown
@@ -38,11 +38,12 @@ class OutputError(exits.CommandError):
 
 
 class Written(Struct, frozen=True):
-    """A report: paths, and the rows of each of its tables."""
+    """A report: its paths, where the models are, and the rows of each of its tables."""
 
     page: str
     pictures: list[str]
     data: list[str]
+    models: str
     rows: dict[str, int]
 
 
@@ -82,6 +83,8 @@ def write(
             tuple(rows.items()),
         )
         pictures = compose(Shown(spark, staging), made)
+        say("writing models for fleet plan")
+        write_models(lake, lake_tables)
         _replace(staging, output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -90,6 +93,7 @@ def write(
         str(output / PAGE),
         [str(output / PICTURES / name) for name in pictures],
         [str(path) for path in data],
+        str(lake.models),
         {table.name: count for table, count in rows.items()},
     )
 

@@ -182,7 +182,21 @@ def pulled():
 
 def client():
     return [
-        (policy, name, slo, 400, slo / 4, slo * 0.8, slo * 0.95, kept, 10)
+        (
+            policy,
+            name,
+            slo,
+            400,
+            slo / 4,
+            slo * 0.8,
+            slo * 0.95,
+            kept,
+            10,
+            398,
+            kept,
+            slo / 4.2,
+            slo * 0.93,
+        )
         for policy, kept in (("edfq", 0.985), ("fifo", 0.8))
         for name, slo in (("live", 400.0), ("dashboard", 900.0))
     ]

@@ -23,7 +23,7 @@ from fleet.pipeline.report.markup import (
     whole,
 )
 from fleet.pipeline.report.sections.overview import left_out, nothing
-from fleet.pipeline.report.shown import ROWS, Shown, grid
+from fleet.pipeline.report.shown import ROWS, Shown, grid, node_name
 
 MOST: Final = 12
 BARS: Final = 24
@@ -34,7 +34,7 @@ def section(shown: Shown) -> Section:
     """The worst nodes by hour, and the worst hours."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-    frame = shown.frame("node_hours").withColumn("name", F.concat_ws("/", "iad", "node"))
+    frame = shown.frame("node_hours").withColumn("name", node_name())
     hours = shown.top(
         frame, (F.desc("missed"), F.desc("violations"), F.desc("subtasks"), "name", "hour"), MOST
     )

@@ -29,7 +29,7 @@ from fleet.pipeline.report.markup import (
 )
 from fleet.pipeline.report.sections.climate import unit_of
 from fleet.pipeline.report.sections.overview import left_out, nothing
-from fleet.pipeline.report.shown import Shown, Top
+from fleet.pipeline.report.shown import Shown, Top, node_name
 from fleet.pipeline.report.worst import DRAWN, worst_first
 
 MOST: Final = 24
@@ -41,7 +41,9 @@ TITLE: Final = "Nodes and sensors"
 
 def section(shown: Shown) -> Section:
     """How many channels are well, the worst of them in pictures, and all that has been found."""
-    top = shown.top("sensor_health", worst_first(), MOST)
+    top = shown.top(
+        shown.frame("sensor_health").withColumn("name", node_name()), worst_first(), MOST
+    )
     if not top.rows:
         return Section("health", TITLE, nothing("There are no readings of this time."))
     drawn = _drawn(shown, top)
@@ -64,7 +66,7 @@ def section(shown: Shown) -> Section:
                 name_of("node", "node"),
                 name_of("channel", "channel"),
                 Column("area", lambda row: plain(row["area"], 40)),
-                Column("verdict", lambda row: plain(row["verdict"])),
+                Column("verdict", _verdict),
                 numbers("success", "success", share),
                 numbers("readings", "readings", whole),
                 numbers("gaps", "gaps", whole),
@@ -86,13 +88,17 @@ def section(shown: Shown) -> Section:
     return Section("health", TITLE, body, tuple(drawn))
 
 
+def _verdict(row: Row) -> str:
+    return drawing.text(row["verdict"].replace("_", " "), 24)
+
+
 def _verdicts(shown: Shown) -> Html:
     verdicts = shown.top(
         shown.frame("sensor_health").groupBy("verdict").agg(F.count("*").alias("channels")),
         (F.col("verdict") != "ok", F.desc("channels"), "verdict"),
         MOST,
     )
-    counts = ", ".join(f"{whole(row['channels'])} {plain(row['verdict'])}" for row in verdicts.rows)
+    counts = ", ".join(f"{whole(row['channels'])} {_verdict(row)}" for row in verdicts.rows)
     return element("p", f"Channels by verdict: {counts}.")
 
 
@@ -108,8 +114,7 @@ def _drawn(shown: Shown, top: Top) -> list[Picture]:
     if not bad:
         return []
     alt = "Values of the worst channels: " + "; ".join(
-        f"{drawing.text(r['node'])} {drawing.text(r['channel'])}, {drawing.text(r['verdict'])}"
-        for r in bad
+        f"{drawing.text(r['name'])} {drawing.text(r['channel'])}, {_verdict(r)}" for r in bad
     )
 
     def paint(_figure: Any, axes: Any) -> None:
@@ -154,7 +159,6 @@ def _series(axis: Any, row: Row, points: list[Row]) -> None:
     )
     axis.fill_between(times, low, high, color=drawing.SKY, alpha=0.5, linewidth=0)
     axis.plot(times, mean, color=drawing.BLUE, linewidth=1.4)
-    name = f"{drawing.text(row['iad'], 8)}/{drawing.text(row['node'], 14)}"
-    axis.set_title(f"{name}: {drawing.text(row['verdict'], 14)}", fontsize=10)
+    axis.set_title(f"{drawing.text(row['name'], 22)}: {_verdict(row)}", fontsize=10)
     unit = unit_of(row["channel"])
     axis.set_ylabel(f"{drawing.text(row['channel'], 14)}" + (f", {unit}" if unit else ""))

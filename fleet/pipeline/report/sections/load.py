@@ -25,13 +25,18 @@ from fleet.pipeline.report.shown import Shown
 MOST: Final = 200
 LISTED: Final = 40
 TITLE: Final = "Queueing against load"
+NO_WINDOW: Final = "No run of queries under one policy was long enough for a whole window."
 
 
 def section(shown: Shown) -> Section:
     """Mean and tail of queueing and response time over the rate of queries, for each policy."""
     top = shown.top("load_curve", ("policy", "rate_per_s"), MOST)
     if not top.rows:
-        return Section("load", TITLE, nothing("There were no queries in this time."))
+        return Section(
+            "load",
+            TITLE,
+            nothing(NO_WINDOW),
+        )
     picture = _picture(top.rows)
     body = join(
         figure(

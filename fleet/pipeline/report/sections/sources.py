@@ -82,7 +82,7 @@ def _definition(each: Table, rows: int) -> Html:
             "div",
             element(
                 "table",
-                element("caption", f"Columns of {each.name}"),
+                element("caption", element("span", f"Columns of {each.name}")),
                 element("thead", element("tr", *head)),
                 element("tbody", *columns),
             ),
