@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from click.core import ParameterSource
 
 from fleet import exits
 from fleet.parameters import POLICY, SEED, Number, results_folder, run_directory
@@ -327,6 +328,12 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
     show_default="one for each processor",
     help="Processes at work.",
 )
+@click.option(
+    "--spark",
+    metavar="URL",
+    help="Spark master that computes instead: local[4], spark://host:7077, …; its workers need "
+    "this package, and Python, under the same path.",
+)
 @click.option("--quick", is_flag=True, help="A minute: the small fleets, 3 seeds, 10000 queries.")
 @SEED
 @click.option(
@@ -347,6 +354,7 @@ def simulate(
     parts: bool,
     kept: bool,
     jobs: int,
+    spark: str | None,
     quick: bool,
     seed: int,
     directory: Path,
@@ -356,6 +364,11 @@ def simulate(
 
     Needs numpy and matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
+    if (
+        spark
+        and click.get_current_context().get_parameter_source("jobs") is not ParameterSource.DEFAULT
+    ):
+        raise click.UsageError("--jobs is for this machine's processes: a Spark master has its own")
     if (status := without("numpy", "matplotlib")) is not None:
         return status
     from fleet.lab.simulation import command
@@ -374,5 +387,6 @@ def simulate(
             seed=seed,
             jobs=jobs,
             kept=kept,
+            spark=spark,
         )
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,6 +20,7 @@ from fleet.lab.simulation.report import Report
 from fleet.lab.simulation.results import paper_gains, sustained_loads, write
 from fleet.lab.simulation.run import Setting
 from fleet.lab.simulation.screen import SimulationScreen
+from fleet.lab.simulation.spark_workers import SparkWorkers
 from fleet.lab.simulation.table_v import SIZES, OutOfRange, Reading, Size
 from fleet.lab.simulation.training import training_of
 from fleet.lab.simulation.units import Begun, Campaign, Unit, work
@@ -46,6 +49,7 @@ class Options(Struct, frozen=True):
     queries: dict[int, int]
     jobs: int
     kept: bool
+    spark: str | None
 
 
 def options(
@@ -62,9 +66,11 @@ def options(
     seed: int,
     jobs: int,
     kept: bool,
+    spark: str | None = None,
 ) -> Options:
     """What a command line means: `seeds` traces from `seed` on, all policies if it names none, with
-    sanderling's `parts` or without; `queries` None is `QUERIES`; `kept` makes no new results."""
+    sanderling's `parts` or without; `queries` None is `QUERIES`; `kept` makes no new results;
+    `spark` is a master that computes instead of `jobs` processes here."""
     words = ["fleet lab simulate"]
     if set(nodes) != {size.nodes for size in SIZES}:
         words += [f"--nodes {count}" for count in sorted(set(nodes))]
@@ -89,6 +95,7 @@ def options(
         queries={nodes: queries or count for nodes, count in QUERIES.items()},
         jobs=jobs,
         kept=kept,
+        spark=spark,
     )
 
 
@@ -109,22 +116,23 @@ def _run(options: Options, kept: KeptResults) -> None:
     there = len(campaign.keys) - len(campaign.missing())
     from_before = f", {there} of them from before" if there else ""
     screen.line(console, f"{len(campaign.keys)} results{from_before} …")
-    if not options.kept:
-        _make(campaign, options.jobs, console)
+    processes = options.jobs if options.kept else _make(campaign, options, console)
     report = Report(campaign.results())
     if not report.sizes:
         raise RunFolderError(f"{options.directory}: no results are kept there")
     for table in (sustained_loads(report), paper_gains(report)):
         table.show(console)
-    for path in write(report, provenance, options.jobs, options.results):
+    for path in write(report, provenance, processes, options.results):
         screen.line(console, f"wrote {path}")
 
 
-def _make(campaign: Campaign, jobs: int, console: Console) -> None:
-    """All results that are not there yet."""
+def _make(campaign: Campaign, options: Options, console: Console) -> int:
+    """All results that are not there yet; by how many processes."""
     missing = campaign.missing()
+    if not missing:
+        return options.jobs
     shown = SimulationScreen(console)
-    with Workers[Unit](min(jobs, len(missing)), work) as workers, shown.running(missing):
+    with _workers(options, len(missing)) as workers, shown.running(missing):
         for process, unit, said in workers.run(campaign.next_unit):
             match said:
                 case Begun():
@@ -135,6 +143,20 @@ def _make(campaign: Campaign, jobs: int, console: Console) -> None:
                 case Done():
                     campaign.done(unit)
                     shown.idle(process)
+        return workers.count
+
+
+@contextmanager
+def _workers(options: Options, missing: int) -> Iterator[Workers[Unit] | SparkWorkers[Unit]]:
+    """Who makes results: processes of this machine, or what a Spark master has."""
+    if options.spark is None:
+        with Workers[Unit](min(options.jobs, missing), work) as workers:
+            yield workers
+    else:
+        from fleet.spark.session import open_session
+
+        with open_session("fleet lab simulate", options.spark) as session:
+            yield SparkWorkers[Unit](session, work)
 
 
 def keys_of(options: Options) -> list[Key]:

@@ -26,6 +26,7 @@ class Workers(Generic[W]):
     whatever they do."""
 
     def __init__(self, count: int, work: Callable[[W, Say], None]) -> None:
+        self.count = count
         # No fork: threads of numeric libraries do not survive it.
         context = multiprocessing.get_context("spawn")
         self._processes = []

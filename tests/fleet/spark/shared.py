@@ -6,7 +6,11 @@ from functools import cache
 
 from fleet.spark.session import open_session
 
+# Java compiles quickly rather than well, and collects in one thread: tests are short, processors
+# few.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.sql.warehouse.dir": "/tmp/sanderling-test-warehouse",
