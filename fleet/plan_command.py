@@ -51,6 +51,12 @@ def _picture(text: str) -> Path:
     "more.",
 )
 @click.option(
+    "--models",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Instead: what `fleet report` made of them, a lake or its folder of models: response "
+    "times, and classes unless --classes is given.",
+)
+@click.option(
     "--target",
     "target_per_s",
     type=Number(0.001, 1e6),
@@ -104,6 +110,7 @@ def plan(
     config: Path | None,
     classes: Path | None,
     records: tuple[Path, ...],
+    models: Path | None,
     target_per_s: float | None,
     policies: tuple[Policy, ...],
     pods: tuple[str, ...],
@@ -120,11 +127,15 @@ def plan(
     """Plan capacity: the highest rate that a fleet sustains, and the pods for a target.
 
     CONFIG is the configuration file of a master with a fixed pool; without it the shipped
-    building is planned. Needs numpy, and matplotlib for a picture.
+    building is planned. Needs numpy, matplotlib for a picture, and pyarrow for --models.
 
     Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 130 interrupted.
     """
-    libraries = ("numpy",) if picture is None else ("numpy", "matplotlib")
+    libraries = ["numpy"]
+    if picture is not None:
+        libraries.append("matplotlib")
+    if models is not None:
+        libraries.append("pyarrow")
     if (status := without(*libraries)) is not None:
         return status
     if picture is not None and not picture.parent.is_dir():
@@ -137,6 +148,7 @@ def plan(
             config=config,
             classes=classes,
             records=records,
+            models=models,
             pods=pods,
             profile=profile,
             mean_ms=mean_ms,

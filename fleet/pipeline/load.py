@@ -41,14 +41,13 @@ def load_curve(
     window = F.floor(started_s() / F.lit(window_s)).alias("window")
     asked = with_policy(queries, tasks).select("policy", "tasks", window, response_ms())
     windows = _windows(asked.select("window", "policy"), window_s)
-    by_bin = windows.groupBy(*KEYS).agg(
-        F.count("*").alias("windows"), F.sum("queries").alias("queries")
-    )
-    responses = asked.drop("policy").join(windows.select("window", *KEYS), "window")
+    responses = asked.drop("policy").join(windows, "window")
     of_queries = (
-        ranked(responses.select(*KEYS, "response_ms"), KEYS, "response_ms")
+        ranked(responses.select(*KEYS, "window", "response_ms"), KEYS, "response_ms")
         .groupBy(*KEYS)
         .agg(
+            F.count_distinct("window").alias("windows"),
+            F.count("*").alias("queries"),
             F.avg("response_ms").alias("mean_ms"),
             percentile("response_ms", 99.0).alias("response_p99_ms"),
         )
@@ -75,15 +74,14 @@ def load_curve(
         .withColumnRenamed("mean_ms", "queueing_ms")
     )
     return (
-        by_bin.join(of_queries, list(KEYS), "left")
-        .join(of_subtasks, list(KEYS), "left")
+        of_queries.join(of_subtasks, list(KEYS), "left")
         .withColumn("subtasks", F.coalesce("subtasks", F.lit(0)))
         .select(*LOAD_CURVE.names)
     )
 
 
 def _windows(asked: DataFrame, window_s: float) -> DataFrame:
-    """Whole windows of one policy: `window`, `policy`, `queries` and the middle of their bin."""
+    """Whole windows of one policy: `window`, `policy` and the middle of their bin of rates."""
     known = F.when(F.col("policy") != NONE, F.col("policy"))
     counted = asked.groupBy("window").agg(
         F.count("*").alias("queries"), F.min(known).alias("policy"), F.max(known).alias("other")
@@ -104,10 +102,10 @@ def _windows(asked: DataFrame, window_s: float) -> DataFrame:
         .where(F.col("policy") != MIXED)
     )
     rate = F.col("queries") / F.lit(window_s)
-    # One row: policies are compared in the same bins.
-    width = whole.agg(round_width(F.max(rate), BINS).alias("width"))
+    # Policies are compared in the same bins.
+    width = round_width(F.max(rate).over(Window.partitionBy()), BINS)
     # Rounded before the floor: 0.6 / 0.2 is a hair below 3 in floating point.
     place = F.floor(F.round(rate / F.col("width"), 9)) + F.lit(0.5)
-    return whole.crossJoin(F.broadcast(width)).select(
-        "window", "policy", "queries", (place * F.col("width")).alias("rate_per_s")
+    return whole.withColumn("width", width).select(
+        "window", "policy", (place * F.col("width")).alias("rate_per_s")
     )

@@ -20,6 +20,7 @@ from fleet import exits, screen
 from fleet.lab.capacity.case import Case, Model, make_cases
 from fleet.lab.capacity.classes import read_classes
 from fleet.lab.capacity.fleet import places, pods_of, read_fleet, with_named_nodes
+from fleet.lab.capacity.models import Models, read_models
 from fleet.lab.capacity.pods import plan_pods
 from fleet.lab.capacity.records import ASSUMED_OVERHEADS, NOTHING, Measured, read_measured
 from fleet.lab.capacity.report import (
@@ -56,6 +57,7 @@ class Options(Struct, frozen=True):
     config: Path | None
     classes: Path | None
     records: tuple[Path, ...]
+    models: Path | None
     pods: tuple[str, ...]
     profile: str | None
     mean_ms: float | None
@@ -109,29 +111,40 @@ def run(options: Options) -> int:
 def _read(options: Options) -> _Inputs:
     profile = ASSUMED if options.mean_ms is not None else options.profile
     plan, most = read_fleet(options.config, profile)
-    measured = read_measured(options.records) if options.records else NOTHING
+    if options.records and options.models is not None:
+        raise ConfigError("give --records or --models: models are made of records")
+    measured, models = NOTHING, None
+    if options.records:
+        measured = read_measured(options.records)
+    elif options.models is not None:
+        models = read_models(options.models)
+        measured = models.measured
+    source = "records" if models is None else "models"
     plan = with_named_nodes(plan, measured.names())
     known = {at: s for at, s in measured.unloaded_s.items() if at in set(places(plan))}
-    if options.records and not measured.unloaded_s:
+    if measured is not NOTHING and not measured.unloaded_s:
         unreadable = _count(measured.unreadable, "unreadable line")
-        raise ConfigError(f"no subtask in the records was answered ({unreadable})")
-    if options.records and not known:
+        raise ConfigError(f"no subtask in the {source} was answered ({unreadable})")
+    if measured is not NOTHING and not known:
         iads = ", ".join(measured.names())
-        raise ConfigError(f"the records are of {iads}, no IAD of the fleet is among them")
+        raise ConfigError(f"the {source} are of {iads}, no IAD of the fleet is among them")
     profiles = dict(PROFILES)
     if options.mean_ms is not None:
         profiles[ASSUMED] = HardwareProfile(options.mean_ms / 1e3, options.sigma)
     times = node_times(plan, measured, profiles)
-    classes = read_classes(options.classes, plan)
+    if options.classes is None and models is not None:
+        classes = models.load_classes(plan)
+    else:
+        classes = read_classes(options.classes, plan)
     pods = pods_of(plan, options.pods, most)
-    source = "the shipped building" if options.config is None else str(options.config)
+    fleet = "the shipped building" if options.config is None else str(options.config)
     return _Inputs(
         Model(plan, classes, times, measured.overheads or ASSUMED_OVERHEADS),
         pods,
         most,
-        f"{source}: {_count(len(plan.iads), 'IAD')}, {_count(len(plan.nodes), 'node')}, "
+        f"{fleet}: {_count(len(plan.iads), 'IAD')}, {_count(len(plan.nodes), 'node')}, "
         f"{_count(sum(pods), 'pod')}",
-        _assumptions(options, times, measured, plan, profiles),
+        _assumptions(options, times, measured, models, plan, profiles),
     )
 
 
@@ -139,6 +152,7 @@ def _assumptions(
     options: Options,
     times: NodeTimes,
     measured: Measured,
+    models: Models | None,
     plan: FleetPlan,
     profiles: Mapping[str, HardwareProfile],
 ) -> tuple[str, ...]:
@@ -147,9 +161,12 @@ def _assumptions(
     nodes = len(plan.nodes)
     if times.measured:
         samples = sum(map(len, measured.unloaded_s.values()))
+        whence = f"{samples:,} subtasks in the records"
+        if models is not None:
+            whence = f"{models.subtasks:,} subtasks in the models, to 9 %"
         found.append(
             f"Unloaded response times: measured at {times.measured} of {_count(nodes, 'node')} "
-            f"({samples:,} subtasks in the records)."
+            f"({whence})."
         )
     if times.pooled:
         found.append(
@@ -171,7 +188,9 @@ def _assumptions(
     found.append(f"Outside queues and pods a query spends {outside_ms:.2g} ms ({whence}).")
     if measured.unreadable:
         found.append(f"Left out of the records: {_count(measured.unreadable, 'unreadable line')}.")
-    if options.classes is None:
+    if options.classes is None and models is not None:
+        found.extend(models.sentences())
+    elif options.classes is None:
         found.append("Classes: those of DSSP's testbed (Table II); --classes takes your own.")
     return tuple(found)
 

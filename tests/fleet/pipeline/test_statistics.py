@@ -66,8 +66,8 @@ def test_intervals_of_percentiles_have_95_percent(spark: SparkSession) -> None:
     for n, *found in rows:
         for p, low, high in zip(levels, found[::2], found[1::2], strict=True):
             below = cumulative(n, p / 100.0)
-            lows = [k for k in range(1, n + 1) if below[k - 1] <= 0.025]
-            highs = [k for k in range(1, n + 1) if 1.0 - below[k - 1] <= 0.025]
+            lows: list[int | None] = [k for k in range(1, n + 1) if below[k - 1] <= 0.025]
+            highs: list[int | None] = [k for k in range(1, n + 1) if 1.0 - below[k - 1] <= 0.025]
             assert low in (lows[-2:] or [None])
             assert high in (highs[:2] or [None])
             inexact += low != (lows or [None])[-1]
