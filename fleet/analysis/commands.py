@@ -98,7 +98,13 @@ def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float)
     show_default=True,
     help="csv and json print all rows, a table the first --rows.",
 )
-@click.option("--rows", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--rows",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Rows of a table that are printed.",
+)
 def sql(
     lake: Path | None, folder: Folder | None, spark: str, statement: str, form: str, rows: int
 ) -> int:
