@@ -1,0 +1,7 @@
+"""The type of NumPy's arrays here."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]

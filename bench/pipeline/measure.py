@@ -1,0 +1,169 @@
+"""One step of the pipeline in a process of its own: ``python -m bench.pipeline.measure STEP LAKE``.
+
+Prints one line of JSON, a `Measured`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from fleet.lake.folder import Lake
+from fleet.lake.tables.base import NODES, READINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HEAP: Final = "2g"  # for all sizes: what grows with the data would not fit
+OUTPUTS: Final = "measured"  # folder in the lake's
+
+
+class Measured(Struct, frozen=True):
+    """What a step took, without the start of its session, which stands apart. CPU time is of all
+    processes; `shuffled` is in bytes written, `output` in bytes on disk.
+
+    Memory, in bytes: `jvm` and `python` are the most that was resident (driver and executors are
+    one JVM), `heap` what is alive in the JVM at the end.
+    """
+
+    session_s: float
+    wall_s: float
+    cpu_s: float
+    rows: int
+    output: int
+    shuffled: int = 0
+    jvm: int = 0
+    heap: int = 0
+    python: int = 0
+
+
+def ingest(spark: SparkSession, lake: Lake) -> int:
+    """The landing into the tables; returns rows of readings."""
+    from fleet.pipeline.lake.ingest import ingest as whole
+
+    whole(spark, lake)
+    return rows_in(lake.table(READINGS.name))
+
+
+def climate(spark: SparkSession, lake: Lake) -> int:
+    """Climate by the hour."""
+    from fleet.pipeline.climate import climate_hours
+
+    return _written(spark, lake, "climate", climate_hours)
+
+
+def health(spark: SparkSession, lake: Lake) -> int:
+    """Health of all sensors."""
+    from fleet.pipeline.health import sensor_health
+
+    return _written(spark, lake, "health", sensor_health)
+
+
+def _written(
+    spark: SparkSession, lake: Lake, name: str, job: Callable[[DataFrame, DataFrame], DataFrame]
+) -> int:
+    from fleet.pipeline.lake.reading import read
+
+    made = job(read(spark, lake, READINGS), read(spark, lake, NODES))
+    made.write.mode("overwrite").parquet(str(output(lake, name)))
+    return rows_in(output(lake, name))
+
+
+def output(lake: Lake, name: str) -> Path:
+    """Where a step leaves what it made."""
+    return lake.root / OUTPUTS / name
+
+
+def rows_in(folder: Path) -> int:
+    """Rows of all Parquet files below `folder`."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
+
+
+STEPS: Final = {"ingest": ingest, "climate": climate, "health": health}
+
+
+def measure(step: str, lake: Lake) -> Measured:
+    """Run one step."""
+    started = time.perf_counter()
+    with _session(lake) as spark:
+        jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - no other way
+        session_s = time.perf_counter() - started
+        cpu_s = _cpu_s(jvm) + time.process_time()
+        started = time.perf_counter()
+        rows = STEPS[step](spark, lake)
+        wall_s = time.perf_counter() - started
+        return Measured(
+            session_s=session_s,
+            wall_s=wall_s,
+            cpu_s=_cpu_s(jvm) + time.process_time() - cpu_s,
+            rows=rows,
+            output=size_of(lake.tables if step == "ingest" else output(lake, step)),
+            shuffled=_shuffled(spark),
+            heap=_heap(spark),
+            jvm=peak(jvm),
+            python=peak("self"),
+        )
+
+
+@contextmanager
+def _session(lake: Lake) -> Iterator[SparkSession]:
+    from fleet.spark.session import open_session
+
+    settings = {"spark.driver.memory": HEAP, "spark.local.dir": str(lake.root / "local")}
+    with open_session("bench", settings=settings) as spark:
+        yield spark
+
+
+def _cpu_s(pid: int) -> float:
+    return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it
+
+
+def _shuffled(spark: SparkSession) -> int:
+    context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - Python has no metrics of jobs
+    context.listenerBus().waitUntilEmpty()
+    executors = context.statusStore().executorList(False)
+    return sum(executors.apply(i).totalShuffleWrite() for i in range(executors.size()))
+
+
+def _heap(spark: SparkSession) -> int:
+    machine: Any = spark._jvm  # noqa: SLF001 - Python knows nothing of the heap
+    machine.java.lang.System.gc()
+    runtime = machine.java.lang.Runtime.getRuntime()
+    return int(runtime.totalMemory() - runtime.freeMemory())
+
+
+def peak(process: int | str) -> int:
+    """The most memory that a process had resident, in bytes."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of them."""
+    return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
+
+
+def main() -> None:
+    """Run the command."""
+    step, root = sys.argv[1:]
+    lake = Lake(Path(root))
+    if step == "duckdb":
+        from bench.pipeline.duck import climate as beside
+
+        measured = beside(lake)
+    else:
+        measured = measure(step, lake)
+    print(msgspec.json.encode(measured).decode())
+
+
+if __name__ == "__main__":
+    main()
