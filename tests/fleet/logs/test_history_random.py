@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from agent.edge.timebase import Correction
 from agent.row_groups import OPENING
 from fleet.lake.folder import Lake
 from fleet.logs.history_on_host import FRESH
-from tests.fleet.logs.histories import Node, Reading, landed, pull, reading, readings
+from tests.fleet.logs.histories import (
+    CHANNELS,
+    Node,
+    Reading,
+    landed,
+    pull,
+    reading,
+    readings,
+    sample,
+)
 
 SENSORS = (("dht", ("temperature", "humidity"), 1), ("co2", ("co2",), 3), ("door", ("open",), 20))
 GROUP = 4
@@ -161,3 +171,34 @@ def test_every_reading_arrives_once_or_is_counted(
     assert knowable
     assert played.expired_groups == len(knowable)
     assert sum(knowable) <= played.expired_readings <= GROUP * len(knowable)
+
+
+def test_pulls_while_the_agent_writes(tmp_path: Path) -> None:
+    """Nothing is torn, lost or taken twice, and nothing that is still to come counts as expired."""
+    node, lake = Node(tmp_path / "node", group_readings=20), Lake(tmp_path / "lake")
+    history = node.open(commit_s=5.0, retention_s=500.0)
+    slow, quick = history.stream("co2", ("co2",)), history.stream("dht", CHANNELS)
+    samples = {n: sample(n, source_time_ms=n) for n in range(1, 5_001)}
+
+    def write() -> None:
+        for n, each in samples.items():
+            quick.append(each)
+            if n % 50 == 0:
+                slow.append(each._replace(values=(1.0,), source_time_ms=-n))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts = [pull(lake, node)]
+    while writer.is_alive():
+        counts.append(pull(lake, node))
+    writer.join()
+    history.close()
+    node.open("boot-2").close()
+    counts.append(pull(lake, node))
+    found = [each.source_time_ms or 0 for each in readings(landed(lake))]
+    assert len(set(found)) == len(found) == sum(each.readings for each in counts)
+    assert set(found) <= samples.keys() | {-n for n in samples if n % 50 == 0}
+    lost = len(samples) + len(samples) // 50 - len(found)
+    # A look amid a commit may see half of what it puts in the tail.
+    assert lost <= sum(each.expired_readings for each in counts) <= lost + 40
+    assert len(counts) > 2
