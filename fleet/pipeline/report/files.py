@@ -32,10 +32,11 @@ def write_table(table: Table, frame: DataFrame, folder: Path) -> int:
     (part,) = parts.glob("part-*.parquet")
     part.rename(target)
     shutil.rmtree(parts)
-    return _write_csv(target)
+    return write_csv(target)
 
 
-def _write_csv(parquet: Path) -> int:
+def write_csv(parquet: Path) -> int:
+    """Write the CSV file beside a Parquet file; how many rows. Memory for a batch of them."""
     from pyarrow.parquet import ParquetFile
 
     rows = 0

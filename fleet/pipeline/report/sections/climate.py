@@ -174,7 +174,7 @@ def _days(shown: Shown) -> Html:
                 numbers("maximum", "highest"),
             ),
             top.rows,
-            source="",
+            source="climate_days",
         ),
         left_out(top.more, "rows", "climate_days"),
     )

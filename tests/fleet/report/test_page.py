@@ -1,0 +1,127 @@
+"""The page: its numbers are those of its files, and no name from the network is more than text."""
+
+import base64
+import csv
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from fleet.pipeline.report.page import PAGE, PICTURES
+from tests.fleet.report.reading import Page
+from tests.fleet.report.samples import write_sample
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Page((folder / PAGE).read_text())
+
+
+def rows_of(folder, name):
+    with (folder / "data" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_numbers_of_the_tables_are_those_of_the_files(folder, page):
+    seen = Counter()
+    for source, rows in page.tables:
+        if not source or source == "climate_days":
+            continue
+        known = [Counter(row.values()) for row in rows_of(folder, source)]
+        for row in rows:
+            values = Counter(number.value for number in row)
+            assert any(values <= cells for cells in known), (source, row)
+            seen[source] += len(row)
+    assert set(seen) == {
+        "attainment", "client", "contents", "load_curve", "node_hours", "pulled", "quarantined",
+        "sensor_health", "time_spent",
+    }  # fmt: skip
+    assert sum(seen.values()) > 700
+
+
+def test_what_people_read_is_the_number_rounded(page):
+    numbers = [number for _, rows in page.tables for row in rows for number in row]
+    for number in numbers:
+        exact = float(number.value)
+        shown = number.text
+        if shown.startswith("> 99.9"):
+            assert 0.9995 <= exact < 1 or 99.95 <= exact < 100
+            continue
+        read = float(re.sub("[ ,%]", "", shown))
+        if shown.endswith("%"):
+            assert min(abs(read - exact), abs(read - 100 * exact)) < 0.0501, number
+        else:
+            assert read == pytest.approx(exact, rel=0.006, abs=0.0006), number
+
+
+def test_sums_at_the_top_are_those_of_the_file(folder, page):
+    rows = rows_of(folder, "contents")
+    found = page.all("data")[:8]
+    expected = [len(rows)] + [
+        sum(int(row[name]) for row in rows)
+        for name in ("nodes", "queries", "readings", "failed", "expired_readings",
+                     "expired_files", "quarantined")
+    ]  # fmt: skip
+    assert [int(n["value"]) for n in found] == expected
+
+
+def test_days_of_climate_sum_up_the_file(folder, page):
+    ((_, rows),) = [t for t in page.tables if t[0] == "climate_days"]
+    known = rows_of(folder, "climate_days")
+    shown = [[float(number.value) for number in row] for row in rows if row]
+    assert sum(row[1] for row in shown) == sum(int(row["readings"]) for row in known)
+    assert min(row[3] for row in shown) == min(float(row["minimum"]) for row in known)
+
+
+def test_names_from_the_network_are_text(folder, page):
+    assert {name for name, _ in page.elements} == {
+        *("html", "head", "meta", "link", "title", "style", "body", "header", "nav", "main"),
+        *("section", "footer", "h1", "h2", "h3", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
+        *("b", "code", "small", "data", "time", "figure", "img", "figcaption", "details"),
+        *("summary", "table", "caption", "span", "thead", "tbody", "tr", "th", "td"),
+    }
+    assert not [key for _, found in page.elements for key in found if key.startswith("on")]
+    assert "<script>alert(1)" in page.text
+    assert "\x1b" not in page.text
+    assert "\u202e" not in page.text
+    assert "x" * 200 not in page.text
+    assert "default-src 'none'" in str(page.all("meta"))
+
+
+def test_nothing_is_fetched_from_elsewhere(folder, page):
+    for found in page.all("a", "link"):
+        target = found["href"] or ""
+        assert target.startswith(("#", "data/", "data:,")), target
+        if target.startswith("data/"):
+            assert (folder / target).is_file()
+    for found in page.all("img"):
+        assert (found["src"] or "").startswith("data:image/png;base64,")
+
+
+def test_pictures_in_the_page_are_those_beside_it(folder, page):
+    files = {path.read_bytes() for path in (folder / PICTURES).iterdir()}
+    inside = {base64.b64decode((found["src"] or "").split(",")[1]) for found in page.all("img")}
+    assert files == inside
+    assert len(files) == 7
+
+
+def test_page_can_be_read_without_seeing_it(page):
+    levels = [int(name[1]) for name, _ in page.elements if re.fullmatch("h[1-6]", name)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert len(page.all("caption")) == len(page.all("table")) > 15
+    assert all(found["scope"] in ("row", "col") for found in page.all("th"))
+    assert all(len(found["alt"] or "") > 60 for found in page.all("img"))
+    assert page.all("html") == [{"lang": "en"}]
+    targets = {found["id"] for _, found in page.elements if "id" in found}
+    assert {(a["href"] or "")[1:] for a in page.all("a") if (a["href"] or "")[0] == "#"} <= targets
+
+
+def test_without_anything_the_page_says_so(spark, tmp_path):
+    write_sample(spark, tmp_path, {"contents": [("iad1", 0, None, None, *[0] * 11)]})
+    page = Page((tmp_path / PAGE).read_text())
+    assert page.all("img") == []
+    assert "There were no queries in this time." in page.text
+    assert "There are no readings of this time." in page.text
+    assert "Nothing was quarantined." in page.text
