@@ -8,7 +8,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -440,11 +443,18 @@ def test_a_host_that_speaks_otherwise_is_refused(lake: Lake, header: dict, data:
     assert landed(lake) == {}
 
 
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that other users may look into; pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another")
-def test_root_makes_no_file_of_its_own(tmp_path: Path) -> None:
+def test_root_makes_no_file_of_its_own(open_to_all: Path) -> None:
     """On a host: the log's second file is missing, as after a copy."""
-    node = Node(tmp_path / "node")
-    cut = Node(tmp_path / "cut")
+    node, cut = Node(open_to_all / "node"), Node(open_to_all / "cut")
     history = node.open()
     fill(history.stream("dht", CHANNELS), range(8))
     for suffix in ("", "-wal"):
@@ -452,9 +462,21 @@ def test_root_makes_no_file_of_its_own(tmp_path: Path) -> None:
         os.chown(f"{cut.path}{suffix}", 65534, 65534)
     history.close()
     os.chown(cut.path.parent, 65534, 65534)
-    for folder in [tmp_path, *tmp_path.parents][:-2]:
-        folder.chmod(folder.stat().st_mode | 0o011)
-    asked = {"config": str(cut.config), "known": {}, "latest": "", "since_ms": None}
+    lines = run_on_host(cut)
+    assert lines[-1] == {"ok": True}
+    found = [line["header"]["at"] for line in lines if "header" in line]
+    assert found == ["history", "fresh", "listed", "group", "group", "end"]
+    assert set(owners(cut.path.parent).values()) == {(65534, 65534)}
+    # It has no more rights than the owner.
+    tail = Path(f"{cut.path}.tail")
+    tail.write_bytes(b"")
+    tail.chmod(0o600)
+    assert run_on_host(cut)[-1]["error"] == f"{tail}: Permission denied"
+
+
+def run_on_host(node: Node) -> list[dict[str, Any]]:
+    """The lines that a host prints, in a process of its own."""
+    asked = {"config": str(node.config), "known": {}, "latest": "", "since_ms": None}
     request = {
         "program": source_of("fleet.logs.history_on_host"),
         "asked": asked | {"max_bytes": 1 << 40},
@@ -465,8 +487,4 @@ def test_root_makes_no_file_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[-1] == {"ok": True}
-    found = [line["header"]["at"] for line in lines if "header" in line]
-    assert found == ["history", "fresh", "listed", "group", "group", "end"]
-    assert set(owners(cut.path.parent).values()) == {(65534, 65534)}
+    return [json.loads(line) for line in done.stdout.splitlines()]
