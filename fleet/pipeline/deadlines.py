@@ -111,7 +111,8 @@ def _scaled(subtasks: DataFrame) -> DataFrame:
     """(iad, node, hour, pods_down, pods_up, pods_most).
 
     A Python function over sorted rows, since the auto-scaler is a state machine and no expression.
-    Each node's rows stream through one in the order of time; no more is held than its window.
+    Each node's rows stream through one in the order of time; no more is held than its window. All
+    of Spark's workers must have this package.
     """
     # The same node of a restarted master goes on; its end and the next start sort by wall clock.
     scale: Any = F.udtf(_Scaler, returnType=SCALED, useArrow=False)
