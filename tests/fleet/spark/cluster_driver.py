@@ -8,26 +8,30 @@ import json
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql import SparkSession, functions
+from pyspark.sql import SparkSession
 
+from fleet.lake.tables.base import QUERIES, TASKS
+from fleet.pipeline.slo import attainment
 from fleet.spark.session import open_session
+from tests.fleet.pipeline.recorded import frame, query, task
 from tests.fleet.spark.shared import SETTINGS, SHORT_LIVED
 
-TASKS = 8
+PARTS = 8
 AT_ONCE = 4  # of these tasks, so many wait for nobody
 
 
-def grouped(spark: SparkSession) -> list[list[float]]:
-    """Percentiles of groups, whose rows are everywhere."""
-    rows = spark.range(0, 20_000, 1, 4).selectExpr("id % 97 as key", "id * 31 % 1009 as value")
-    groups = rows.groupBy("key").agg(
-        functions.count("value"),
-        functions.sum("value"),
-        functions.percentile("value", functions.lit(0.99)),
-    )
-    return sorted(list(row) for row in groups.collect())
+def reported(spark: SparkSession) -> list[list[Any]]:
+    """Attainment of queries of three classes under two policies: a join, and ranks in groups."""
+    queries, tasks = [], []
+    for n in range(300):
+        more = {"aggregated_ms": 20.0 + n * 37 % 600, "slo_met": n * 37 % 600 < 480}
+        queries.append(query(n, label=f"class {n % 3}", tasks=[f"t{n}"], **more))
+        tasks.append(task(n, task=f"t{n}", policy=("fifo", "edfq")[n * 7 // 5 % 2]))
+    made = attainment(frame(spark, QUERIES, queries), frame(spark, TASKS, tasks))
+    return sorted(list(row) for row in made.collect())
 
 
 def counted(spark: SparkSession, folder: str) -> list[tuple[int, int]]:
@@ -41,7 +45,7 @@ def counted(spark: SparkSession, folder: str) -> list[tuple[int, int]]:
             pause.wait(0.02)
         return ((number % 7, 1) for number in numbers)
 
-    numbers = spark.sparkContext.parallelize(range(10_000), TASKS)
+    numbers = spark.sparkContext.parallelize(range(10_000), PARTS)
     pairs = numbers.mapPartitionsWithIndex(slow)
     return sorted(pairs.reduceByKey(lambda a, b: a + b, 4).collect())
 
@@ -50,12 +54,16 @@ def main(master: str, folder: str) -> None:
     settings = {
         **SETTINGS,
         "spark.executor.memory": "512m",
+        # No task before both executors are there: both are to have done some.
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.executor.extraJavaOptions": SHORT_LIVED,
     }
     with open_session("cluster test", master, settings) as spark:
         said = {
+            "reported": reported(spark),
             "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
-            "grouped": grouped(spark),
             "counted": counted(spark, folder),
         }
     json.dump(said, sys.stdout)

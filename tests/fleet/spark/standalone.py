@@ -91,8 +91,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def _registered(cluster: Cluster) -> int:
     try:
         return len(cluster.alive())
-    except OSError:
-        return 0
+    except (OSError, ValueError):
+        return 0  # not up yet, or not so far that it serves JSON
 
 
 @contextmanager

@@ -45,13 +45,14 @@ def test_a_worker_killed_in_a_job_changes_nothing(spark, tmp_path):
             out, err = driver.communicate(timeout=300)
     assert (driver.returncode, err) == (0, "")
     said = json.loads(out)
-    assert said["grouped"] == cluster_driver.grouped(spark)
+    assert said["reported"] == cluster_driver.reported(spark)
+    assert len(said["reported"]) == 6
     assert said["executors"] == 2
     # 10,000 numbers from 0 on; 10,000 = 7 * 1,428 + 4.
     assert said["counted"] == [[rest, 1_429 if rest < 4 else 1_428] for rest in range(7)]
     # The one that was at work, and what was lost of those that were done, was done again.
-    assert len(begun(tasks)) > cluster_driver.TASKS + 1
-    assert set(begun(tasks)) == set(range(cluster_driver.TASKS))
+    assert len(begun(tasks)) > cluster_driver.PARTS + 1
+    assert set(begun(tasks)) == set(range(cluster_driver.PARTS))
 
 
 def ended(process: subprocess.Popen[str]) -> bool:
