@@ -19,7 +19,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes test-systemd test-hosts test-image torture lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-report test-kubernetes test-systemd test-hosts test-image torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -40,6 +40,9 @@ test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
 test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest tests/kubernetes
+
+test-report: $(DONE)/dev $(DONE)/core ## Look at a report's page in Chromium (a minute; Debian's chromium)
+	@SANDERLING_BROWSER=1 $(BIN)/pytest tests/fleet/report/test_browser.py
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)

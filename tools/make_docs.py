@@ -28,6 +28,9 @@ from agent.wire import (
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.inventory.model import Inventory
+from fleet.lake import tables as lake_tables
+from fleet.lake.tables import base, models, report, requests, sensing
+from fleet.lake.tables.model import Table
 
 Told = dict[type[config.Section] | None, str]  # where a section's keys are told
 DOCS = Path(__file__).parent.parent / "docs"
@@ -205,6 +208,36 @@ def metrics() -> str:
     return text + "\n".join(lines) + "\n"
 
 
+def lake() -> str:
+    """docs/lake.md: its own text, and the tables after that."""
+    parts = (
+        ("Tables of the lake", base.TABLES),
+        ("Tables of a report, from records", requests.TABLES),
+        ("Tables of a report, from readings", sensing.TABLES),
+        ("Tables of a report, about itself", report.TABLES),
+        ("Models", models.TABLES),
+    )
+    assert sum(len(tables) for _, tables in parts) == len(lake_tables.ALL)
+    text = (DOCS / "lake.md").read_text().partition(f"## {parts[0][0]}")[0]
+    lines = []
+    for title, tables in parts:
+        lines += [f"## {title}", ""]
+        for table in tables:
+            lines += _lake_table(table)
+    lines += ["These tables are made from `fleet/lake/tables/` by `make docs`."]
+    return text + "\n".join(lines) + "\n"
+
+
+def _lake_table(table: Table) -> list[str]:
+    key = ", ".join(f"`{name}`" for name in table.key)
+    lines = [f"### {table.name}", "", f"{table.meaning} Key: {key}.", ""]
+    lines += ["| column | type | unit | meaning |", "|---|---|---|---|"]
+    for column in table.columns:
+        kind = f"{column.type}, may be null" if column.nullable else column.type
+        lines.append(f"| `{column.name}` | {kind} | {column.unit} | {column.meaning} |")
+    return [*lines, ""]
+
+
 def _prose(text: str | None) -> str:
     paragraphs = [" ".join(p.split()) for p in (text or "").split("\n\n")]
     return "\n\n".join(p.replace("`*_ms`", "`…_ms`") for p in paragraphs)
@@ -271,6 +304,7 @@ DOCUMENTS = {
     "states.md": states,
     "records.md": record_lines,
     "metrics.md": metrics,
+    "lake.md": lake,
     "wire.schema.json": schema,
 }
 

@@ -1,6 +1,6 @@
 """The report's own tables and what is shown of large ones, against values worked out by hand."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
@@ -10,29 +10,8 @@ from fleet.pipeline.report import contents
 from fleet.pipeline.report.files import write_table
 from fleet.pipeline.report.shown import Shown, grid
 from fleet.pipeline.report.worst import worst_first, worst_sensors
+from tests.fleet.report.frames import T, frame, hours
 from tests.fleet.report.samples import sensor_health
-
-T = datetime(2026, 11, 20, 10, tzinfo=UTC)
-DAY = T.date()
-
-
-def frame(spark, table, *rows):
-    """Rows of a table given by some of their columns; the others are what is nothing."""
-    nothing = {
-        "string": "", "boolean": False, "date": DAY, "timestamp": T, "array<string>": [],
-        "double": 0.0, "float": 0.0,
-    }  # fmt: skip
-    full = [
-        tuple(
-            row.get(c.name, None if c.nullable else nothing.get(c.type, 0)) for c in table.columns
-        )
-        for row in rows
-    ]
-    return spark.createDataFrame(full, table.ddl)
-
-
-def hours(count):
-    return timedelta(hours=count)
 
 
 def test_contents_count_by_iad(spark):
