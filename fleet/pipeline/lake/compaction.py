@@ -92,7 +92,7 @@ def _rewrite(work: Work, table: Table, files: list[Path]) -> None:
     rows = read_files(work.spark, work.lake, table, files)
     counts = rows_by_partition(files)
     work.stage(rows, table, counts, kept=True, salts=1)
-    if work.count() != sum(counts.values()):
+    if work.staged_rows() != sum(counts.values()):
         raise store.StoreError(f"{table.name}: files changed while they were joined; try again")
     work.commit(removal(work.lake, files))
 

@@ -28,6 +28,9 @@ FILES: Final = "path string, modificationTime timestamp, length bigint, content 
 # Rows of a batch come in the order of their partitions, so that few files are open at a time.
 SETTINGS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
 LOOK_S: Final = 0.5
+JAVA_LOCK: Final = "java.lock"
+JAVA_PATIENCE_S: Final = 60.0
+COMPACT_EVERY: Final = 64
 
 
 def _now() -> datetime:
@@ -55,6 +58,38 @@ def ingest(
         if compact and total.changed:
             compaction.join(spark, lake, sizes)
     return total
+
+
+def follow(
+    spark: SparkSession,
+    lake: Lake,
+    every_s: float,
+    told: Callable[[Ingested], object],
+    until: threading.Event,
+    *,
+    sizes: Sizes = USUAL,
+    clock: Callable[[], datetime] = _now,
+) -> None:
+    """Do the same every `every_s`, until `until` is set; a batch is brought to its end.
+
+    `told` gets what came of each batch that changed something, in another thread. Small files are
+    joined every COMPACT_EVERY of these. It raises what `ingest` does.
+    """
+    changes = 0
+
+    def batch(done: Ingested) -> None:
+        nonlocal changes
+        if not done.changed:
+            return
+        told(done)
+        changes += 1
+        if changes % COMPACT_EVERY == 0:
+            compaction.join(spark, lake, sizes)
+
+    with _at_work(spark, lake) as lake:
+        job = Job(spark, lake, sizes, clock, batch)
+        job.start({"processingTime": f"{round(every_s * 1000)} milliseconds"})
+        job.wait(until)
 
 
 class Job:
@@ -148,10 +183,29 @@ def _at_work(spark: SparkSession, lake: Lake) -> Iterator[Lake]:
     """Be the only writer, with what others left finished: of the lake by its full name, as Spark
     names its files."""
     lake = named_whole(lake)
-    with store.writing(lake), _settings(spark):
+    with store.writing(lake), _java_alone(spark, lake), _settings(spark):
         lake.landing.mkdir(parents=True, exist_ok=True)
         store.recover(lake)
         yield lake
+
+
+@contextmanager
+def _java_alone(spark: SparkSession, lake: Lake) -> Iterator[None]:
+    """Wait for the Java of a writer that was killed, which outlives its Python by a moment and may
+    write to the checkpoint meanwhile; hold the same lock. store.BusyError."""
+    java = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - PySpark has no other way
+    file = java.io.RandomAccessFile(str(lake.root / JAVA_LOCK), "rw")
+    try:
+        waited = threading.Event()
+        for _ in range(int(JAVA_PATIENCE_S / LOOK_S)):
+            if file.getChannel().tryLock() is not None:
+                break
+            waited.wait(LOOK_S)
+        else:
+            raise store.BusyError(f"another ingest or follow still ends in {lake.root}; try again")
+        yield
+    finally:
+        file.close()
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Work(NamedTuple):
         commit(self.lake, self.staged() | more)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def count(self) -> int:
+    def staged_rows(self) -> int:
         """How many rows were staged."""
         return sum(rows_of(file) for file in self._files())
 
@@ -133,7 +133,9 @@ class Work(NamedTuple):
         return sorted((self.folder / "new" / table.name).rglob("[!._]*.parquet"))
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.rglob("[!._]*.parquet"))
+        # Of a task that failed nothing is taken.
+        found = self.folder.rglob("[!._]*.parquet")
+        return sorted(file for file in found if "_temporary" not in file.parts)
 
     def _place(self, file: Path) -> Path:
         name, *rest = file.relative_to(self.folder).parts[1:]

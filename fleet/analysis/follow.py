@@ -1,0 +1,63 @@
+"""`fleet lake follow`: what is pulled becomes tables, as it comes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from fleet import exits
+from fleet.lakes import existing_lake
+
+if TYPE_CHECKING:
+    from fleet.folder import Folder
+    from fleet.pipeline.lake.merging import Ingested
+
+
+def run(named: Path | None, folder: Folder | None, master: str, every_s: float) -> int:
+    """Follow until SIGTERM or Ctrl-C, a line on stderr for each batch that changed something; the
+    exit status. A signal waits for the batch that is under way."""
+    lake = existing_lake(named, folder)
+    from fleet.analysis.ingest import SETTINGS
+    from fleet.output import say
+    from fleet.pipeline.lake import store
+    from fleet.pipeline.lake.ingest import follow
+    from fleet.spark.errors import EngineError
+    from fleet.spark.session import open_session
+
+    until = threading.Event()
+    status = exits.DONE
+
+    def stop(number: int, _: FrameType | None) -> None:
+        nonlocal status
+        status = exits.INTERRUPTED if number == signal.SIGINT else exits.DONE
+        until.set()
+
+    with store.writing(lake):
+        pass  # whoever has to wait hears so before Spark starts
+    try:
+        with open_session("fleet lake follow", master, SETTINGS) as spark:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, stop)
+            say(f"following {lake.landing}")
+            follow(spark, lake, every_s, lambda done: say(line(done)), until)
+    except EngineError:
+        # Those who end a service send the signal to its Java as well.
+        if not until.is_set():
+            raise
+    return status
+
+
+def line(done: Ingested) -> str:
+    """What came of one batch."""
+    from fleet.analysis.ingest import reasons, replaced
+
+    time = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+    rows = [f"{name} {count:,}" for name, count in sorted(done.rows.items()) if count]
+    if done.quarantined:
+        rows.append(f"quarantine {done.quarantined:,}: {reasons(done)}")
+    return f"{time}  {', '.join(rows)}{replaced(done)}"
