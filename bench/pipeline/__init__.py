@@ -18,8 +18,8 @@ BUILD = Path(__file__).resolve().parents[2] / "build"  # on a disk
 
 def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     """Goals: `growth`, the cost of a reading over that at the smallest size, at most 1.3 from 1 to
-    100 million; `growth_of_last`, over that at the size before; `heap_mib`, what is alive at the end, the same. pipeline-climate stands beside
-    DuckDB, which is faster on one machine."""
+    100 million; `growth_of_last`, over that at the size before; `heap_mib`, what is alive at the
+    end, the same. pipeline-climate stands beside DuckDB, which is faster on one machine."""
     parser = argparse.ArgumentParser("python -m bench pipeline")
     parser.add_argument("--millions", type=float, nargs="+", default=[1.0], help="of readings")
     parser.add_argument("--directory", type=Path, default=BUILD, help="for folders that go again")
