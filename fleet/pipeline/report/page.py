@@ -53,7 +53,7 @@ nav a { display: inline-block; padding: .35rem 0; }
 .tiles .bad dd { color: var(--bad); }
 .found { font-size: 1.1rem; padding-left: 1.2rem; max-width: 46rem; }
 .found li { margin: .4rem 0; }
-figure { margin: 1rem 0; }
+figure { margin: 1rem 0; max-width: 48rem; }
 img { display: block; width: 100%; max-width: 100%; height: auto; background: #fff;
   border-radius: .5rem; }
 figcaption, .note, .behind, small { color: var(--soft); font-size: .875rem; }

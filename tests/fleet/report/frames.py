@@ -31,11 +31,13 @@ def hours(count):
 
 
 QUERY = {
-    "iad": "iad1", "service": "temperature", "percentile": 99.0, "slo_ms": 500.0, "status": "complete",
+    "iad": "iad1", "service": "temperature", "percentile": 99.0, "slo_ms": 500.0,
+    "status": "complete",
     "slo_met": True, "asked": 1, "answered": 1, "task_percentile": 99.0,
 }  # fmt: skip
 TASK = {
-    "iad": "iad1", "service": "temperature", "policy": "edfq", "percentile": 99.0, "budget_ms": 490.0,
+    "iad": "iad1", "service": "temperature", "policy": "edfq", "percentile": 99.0,
+    "budget_ms": 490.0,
     "fanout": 1, "status": "complete", "evaluated_ms": 1.0, "origin": "iad1",
 }  # fmt: skip
 SUBTASK = {
@@ -47,7 +49,8 @@ SUBTASK = {
 
 def small_lake(spark, root: Path) -> Lake:
     """Ten queries in one minute, the n-th of which takes 100 + n ms, 10 n of them in the queue; an
-    hour of readings of one room, one a minute, 20 °C and two that are bad; one pull of two failed."""
+    hour of readings of one room, one a minute, 20 °C and two that are bad; one of two pulls
+    failed."""
     lake = Lake(root)
     lake.landing.mkdir(parents=True)
     queries, tasks, subtasks = [], [], []

@@ -12,10 +12,12 @@ from click.testing import CliRunner
 
 from fleet import commands, exits
 from fleet.analysis import answers
-from fleet.pipeline import views
+from fleet.pipeline import slo, views
 from fleet.pipeline.report import write as writing
+from fleet.pipeline.report.jobs import Sources
 from fleet.pipeline.report.page import PAGE
 from fleet.spark import session
+from fleet.spark.errors import spoken
 from tests.fleet.report.frames import T, hours, small_lake
 from tests.fleet.report.reading import Page
 
@@ -31,7 +33,8 @@ def fleet(spark, lake, monkeypatch):
 
     @contextmanager
     def opened(name, master, settings=None):
-        yield spark
+        with spoken():
+            yield spark
 
     monkeypatch.setattr(session, "open_session", opened)
 
@@ -145,13 +148,14 @@ def test_report_command_prints_the_path_of_the_page(lake, fleet, monkeypatch):
 
 def test_sql_prints_rows_as_csv_and_json(written, fleet):
     statement = "select query, aggregated_ms, time, tasks from queries order by query limit 2"
-    assert fleet("lake", "sql", statement, "--format", "csv") == (
-        0,
-        "query,aggregated_ms,time,tasks\n"
-        'q0,100.0,2026-11-20T10:00:00Z,"[""t0""]"\nq1,101.0,2026-11-20T10:00:06Z,"[""t1""]"\n',
-        "",
-    )
-    status, out, _ = fleet("lake", "sql", statement, "--format", "json")
+    status, out, _ = fleet("lake", "sql", statement, "--format", "csv")
+    assert status == 0
+    assert out.splitlines() == [
+        "query,aggregated_ms,time,tasks",
+        'q0,100.0,2026-11-20T10:00:00Z,"[""t0""]"',
+        'q1,101.0,2026-11-20T10:00:06Z,"[""t1""]"',
+    ]
+    _, out, _ = fleet("lake", "sql", statement, "--format", "json")
     assert msgspec.json.decode(out.splitlines()[1]) == {
         "query": "q1", "aggregated_ms": 101.0, "time": "2026-11-20T10:00:06Z", "tasks": ["t1"],
     }  # fmt: skip
@@ -236,10 +240,12 @@ def test_values_of_every_type_are_printed(spark, capsys):
     assert "2026-01-01 10:00:00.000" in capsys.readouterr().out
 
 
-def test_slack_of_a_task_at_the_edge_of_the_time(spark, lake, written, tmp_path):
-    """A query's tasks are found although they are stamped after `until`."""
+def test_tasks_that_are_stamped_after_the_time_are_found(spark, lake):
     until = T + timedelta(seconds=3)
-    written = writing.write(spark, lake, None, until, tmp_path / "report")
-    assert written.rows["attainment"] == 1
-    (row,) = rows_of(tmp_path / "report", "attainment")
-    assert (row["policy"], row["queries"]) == ("edfq", "1")
+    sources = Sources(spark, lake, None, until)
+    assert sources.tasks.count() == 1
+    assert sources.tasks_around.count() == 10
+    (row,) = slo.attainment(sources.queries, sources.tasks_around).collect()
+    assert (row["policy"], row["queries"]) == ("edfq", 1)
+    # What came of pulls, and which nodes there are, is told an hour later.
+    assert (sources.pulls.count(), sources.nodes.count()) == (2, 1)

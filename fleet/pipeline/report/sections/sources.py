@@ -45,14 +45,16 @@ def section(shown: Shown, made: Made) -> Section:
     body = join(
         element(
             "p",
-            f"Made at {made.at} UTC by Sanderling {made.version}, of {made.since} to "
+            f"Made at {made.at} UTC by Sanderling {made.version}, from {made.since} to "
             f"{made.until}: ",
             element("code", made.command),
         ),
         element(
             "p",
             "Every number above is in a file of the folder data, beside this page, as CSV and as "
-            "Parquet; the links work where the page lies in its folder. `fleet lake sql` asks the "
+            "Parquet; the links work where the page lies in its folder. ",
+            element("code", "fleet lake sql"),
+            " asks the "
             "tables of the newest report under these names. A text in a CSV file that a "
             "spreadsheet would run as a formula has a ' before it; in Parquet it is as it was.",
         ),
