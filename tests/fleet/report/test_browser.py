@@ -1,17 +1,18 @@
 """The page in a real browser, on a phone and on a desk."""
 
-import os
-
 import pytest
 
 from fleet.pipeline.report.page import PAGE
+from tests.fleet.long import only_when_long
 from tests.fleet.report.browser import browser, program
 
-# make test-report insists on it.
-pytestmark = pytest.mark.skipif(
-    program() is None and "SANDERLING_BROWSER" not in os.environ,
-    reason="no Chromium here; tools/missing_packages.sh report names its package",
-)
+pytestmark = [
+    only_when_long,
+    pytest.mark.skipif(
+        program() is None,
+        reason="no Chromium here; tools/missing_packages.sh pipeline names its package",
+    ),
+]
 TOO_WIDE = """
 [...document.querySelectorAll('body *')]
   .filter(e => !e.closest('.wide') && e.getBoundingClientRect().right > innerWidth + 0.5)
