@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from fleet.lake.tables.model import Table
 from fleet.pipeline.lake import paths, store
 from fleet.pipeline.lake.paths import Partition
 from fleet.pipeline.lake.reading import read_files
-from fleet.pipeline.lake.work import USUAL, Sizes, Work, removal, rows_by_partition
+from fleet.pipeline.lake.work import USUAL, Sizes, Work, removal, rows_by_partition, side_by_side
 
 Bin = list[Path]
 
@@ -34,7 +35,13 @@ def compact(spark: SparkSession, lake: Lake, *, sizes: Sizes = USUAL) -> int:
 
 def join(spark: SparkSession, lake: Lake, sizes: Sizes) -> int:
     """The same, by a writer who is at work already."""
-    return sum(_join(spark, lake, table, sizes) for table in base.TABLES)
+    gone: list[int] = []
+
+    def one(table: Table) -> None:
+        gone.append(_join(spark, lake, table, sizes))
+
+    side_by_side([partial(one, table) for table in base.TABLES])
+    return sum(gone)
 
 
 def _join(spark: SparkSession, lake: Lake, table: Table, sizes: Sizes) -> int:

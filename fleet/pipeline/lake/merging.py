@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,7 @@ from fleet.pipeline.lake.insertion import insert
 from fleet.pipeline.lake.paths import Partition, uri
 from fleet.pipeline.lake.store import Change
 from fleet.pipeline.lake.times import EARLIEST_MS, LATEST_MS, day, timestamp
-from fleet.pipeline.lake.work import Work
+from fleet.pipeline.lake.work import Work, side_by_side
 
 RECORDS = "records"
 
@@ -62,8 +64,10 @@ def merge(work: Work, files: Sequence[Path]) -> Ingested:
     held: list[DataFrame] = []
     try:
         merged = _Merge(work, held)
-        for kind in sorted({_kind_of(work, file) for file in files}):
-            merged.take(kind, [file for file in files if _kind_of(work, file) == kind])
+        kinds: dict[str, list[Path]] = {}
+        for file in files:
+            kinds.setdefault(_kind_of(work, file), []).append(file)
+        side_by_side([partial(merged.take, kind, found) for kind, found in kinds.items()])
         merged.take_refused()
         return merged.finish(len(files))
     finally:
@@ -77,7 +81,7 @@ class _Merge:
     def __init__(self, work: Work, held: list[DataFrame]) -> None:
         self._work = work
         self._held = held
-        self._change = Change()
+        self._changes: list[Change] = []
         self._nodes = 0
         self._replaced = 0
         self._refused: list[DataFrame] = []
@@ -89,18 +93,18 @@ class _Merge:
             self._take_lines(files)
         elif kind == work.lake.groups.name:
             taken = groups.take(work, files, self._held)
-            self._change |= taken.change
+            self._changes.append(taken.change)
             self._replaced += taken.replaced
             if taken.refused is not None:
-                self._refuse(taken.refused)
+                self._refused.append(taken.refused)
         elif kind == work.lake.nodes.name:
             change, self._nodes = inventory.take(work, files, self._held)
-            self._change |= change
+            self._changes.append(change)
         elif kind == work.lake.pulls.name:
             rows = _pulls(work.spark, files)
             insert(work, base.PULLS, rows, _counts(rows))
         elif kind == work.lake.refused.name:
-            self._refuse(_refused(work, files))
+            self._refused.append(_refused(work, files))
 
     def _take_lines(self, files: Sequence[Path]) -> None:
         work = self._work
@@ -109,13 +113,15 @@ class _Merge:
         counts: dict[str | None, dict[Partition, int]] = {}
         for row in parsed.groupBy("kind", "iad", "date").agg(F.count("*").alias("n")).collect():
             counts.setdefault(row.kind, {})[Partition(row.iad, row.date)] = row.n
-        for kind in lines.KINDS:
-            insert(work, kind.table, lines.rows(parsed, kind), counts.get(kind.name, {}))
+        side_by_side(
+            [
+                partial(insert, work, kind.table, lines.rows(parsed, kind), counts[kind.name])
+                for kind in lines.KINDS
+                if kind.name in counts
+            ]
+        )
         if None in counts:
-            self._refuse(lines.refused(parsed, work.clock()))
-
-    def _refuse(self, rows: DataFrame) -> None:
-        self._refused.append(rows)
+            self._refused.append(lines.refused(parsed, work.clock()))
 
     def take_refused(self) -> None:
         """Stage the quarantine's new rows. They are of today: those that are there are looked for
@@ -144,7 +150,7 @@ class _Merge:
             for part in pq.ParquetFile(file).iter_batches(columns=["reason"]):
                 for pair in part.column(0).value_counts().to_pylist():
                     reasons[pair["values"]] += pair["counts"]
-        work.commit(self._change)
+        work.commit(reduce(or_, self._changes, Change()))
         return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,9 +88,11 @@ class Work(NamedTuple):
             in_file = max(1, self.sizes.file_bytes // BYTES_A_ROW.get(table.name, USUAL_BYTES))
             salts = max(1, math.ceil(total / max(1, len(counts)) / in_file))
         tasks = min(salts * max(1, len(counts)), math.ceil(total / self.sizes.task_rows))
+        if tasks <= 1 and salts == 1:
+            return rows.withColumn(SALT, F.lit(0)).coalesce(1)  # less than a shuffle costs
         by = ["node"] if "node" in rows.columns else [*table.key]
         salt = F.pmod(F.hash(*by), F.lit(salts))
-        return rows.withColumn(SALT, salt).repartition(max(1, tasks), *table.partitions, SALT)
+        return rows.withColumn(SALT, salt).repartition(tasks, *table.partitions, SALT)
 
     def write(self, rows: DataFrame, table: Table, *, kept: bool = False) -> None:
         """Write each task's rows as they come."""
@@ -161,3 +164,13 @@ def removal(lake: Lake, files: Sequence[Path]) -> Change:
     """Remove these files of tables."""
     root = lake.root.absolute()
     return Change(remove=tuple(str(file.absolute().relative_to(root)) for file in files))
+
+
+def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
+    """Do them at once: small ones wait more for Spark's driver than they compute."""
+    if len(parts) == 1:
+        parts[0]()
+        return
+    with ThreadPoolExecutor(len(parts) or 1) as pool:
+        for done in [pool.submit(part) for part in parts]:
+            done.result()
