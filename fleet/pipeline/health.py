@@ -21,6 +21,8 @@ from fleet.pipeline.health_readings import KEY, by_step
 BROKEN: Final = 0.5
 # Without a value for so long before the last one of its IAD, a channel is silent.
 SILENT_MS: Final = 3_600_000
+# Faults that cost less than this share of the expected readings are counted, and no verdict.
+LEAST: Final = 0.005
 
 
 def sensor_health(readings: DataFrame, nodes: DataFrame) -> DataFrame:
@@ -29,7 +31,8 @@ def sensor_health(readings: DataFrame, nodes: DataFrame) -> DataFrame:
     A gap is a step of over 3 median intervals, as long as the step. A spike is a value that fewer
     than half of the two on either side agree with (max_step, max_rate_per_s). A flatline is
     the same value for flat_s. Verdicts, worst first: silent, broken (success below 0.5),
-    out_of_range, flatline, drift, gaps, spikes, ok.
+    out_of_range, flatline, drift, gaps, missing, spikes, ok; those that count single readings need
+    `LEAST` of the expected ones.
 
     Readings are read twice, and shuffled and sorted once, by channel and day: O(n log m) time for n
     readings of which a day has m, and memory for one day of one channel.
@@ -61,13 +64,18 @@ def sensor_health(readings: DataFrame, nodes: DataFrame) -> DataFrame:
 
 def _verdict() -> Column:
     quiet_ms = F.col("latest_ms") - F.col("heard_ms")
+
+    def costs(readings: Column) -> Column:
+        return readings / F.col("expected") >= LEAST
+
     return (
         F.when(F.isnull("heard_ms") | (quiet_ms > SILENT_MS), "silent")
         .when(F.col("success") < BROKEN, "broken")
-        .when(F.col("out_of_range") > 0, "out_of_range")
+        .when(costs(F.col("out_of_range")), "out_of_range")
         .when(F.col("flatlines") > 0, "flatline")
         .when(F.col("drifts"), "drift")
-        .when(F.col("gaps") > 0, "gaps")
-        .when(F.col("spikes") > 0, "spikes")
+        .when(costs(F.col("gap_ms") / F.col("interval_ms")), "gaps")
+        .when(costs(F.col("missing")), "missing")
+        .when(costs(F.col("spikes")), "spikes")
         .otherwise("ok")
     )

@@ -24,10 +24,21 @@ BINS: Final = 12
 # So many windows without a query end a run.
 PAUSE: Final = 6
 KEYS: Final = ("policy", "rate_per_s")
+WINDOW_S: Final = 10.0
+# Of a trial of a few minutes: longer windows would leave nothing between its first and last ones.
+SHORT_S: Final = 600.0
+SHORT_WINDOW_S: Final = 2.0
+
+
+def window_s(queries: DataFrame) -> float:
+    """How long windows are best for `QUERIES`; reads their times once."""
+    first, last = F.min("time").cast("double"), F.max("time").cast("double")
+    (span_s,) = queries.agg(last - first).first() or (None,)
+    return SHORT_WINDOW_S if span_s is not None and span_s < SHORT_S else WINDOW_S
 
 
 def load_curve(
-    queries: DataFrame, tasks: DataFrame, subtasks: DataFrame, window_s: float = 10.0
+    queries: DataFrame, tasks: DataFrame, subtasks: DataFrame, window_s: float = WINDOW_S
 ) -> DataFrame:
     """`LOAD_CURVE` of `QUERIES`, `TASKS` and `SUBTASKS`: a row for each policy and bin of rates.
 

@@ -63,7 +63,9 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
     yield requests.NODE_HOURS, lambda: deadlines.node_hours(s.subtasks)
     yield (
         requests.LOAD_CURVE,
-        lambda: load.load_curve(s.queries, s.tasks_around, s.subtasks_around),
+        lambda: load.load_curve(
+            s.queries, s.tasks_around, s.subtasks_around, load.window_s(s.queries)
+        ),
     )
     yield sensing.CLIMATE_HOURS, lambda: climate.climate_hours(s.readings, s.nodes)
     yield sensing.CLIMATE_DAYS, lambda: climate.climate_days(made(sensing.CLIMATE_HOURS))

@@ -14,7 +14,9 @@ DRAWN: Final = 6
 STEPS: Final = 180
 KEY: Final = ("iad", "node", "sensor", "channel")
 # As fleet.pipeline.health orders them.
-VERDICTS: Final = ("silent", "broken", "out_of_range", "flatline", "drift", "gaps", "spikes")
+VERDICTS: Final = (
+    "silent", "broken", "out_of_range", "flatline", "drift", "gaps", "missing", "spikes",
+)  # fmt: skip
 
 
 def worst_first() -> tuple[Column | str, ...]:

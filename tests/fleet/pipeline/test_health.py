@@ -120,7 +120,7 @@ def test_a_gap_across_midnight(health):
 def test_missing(health):
     row = health["missing"]
     assert (row.missing, row.out_of_range, row.spikes, row.gaps) == (3, 0, 0, 0)
-    assert (row.success, row.verdict) == (0.7, "ok")
+    assert (row.success, row.verdict) == (0.7, "missing")
 
 
 def test_out_of_range(health):

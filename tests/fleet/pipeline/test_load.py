@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.tables.base import QUERIES, SUBTASKS, TASKS
 from fleet.lake.tables.requests import LOAD_CURVE
+from fleet.pipeline import load
 from fleet.pipeline.load import load_curve
 from tests.fleet.pipeline.recorded import found, frame, query, subtask, task
 
@@ -88,3 +90,11 @@ def test_too_short_a_time_has_no_curve(spark: SparkSession) -> None:
         frame(spark, SUBTASKS, recorded.subtasks),
     )
     assert found(load_curve(*frames), LOAD_CURVE) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "window_s"), [((), 10.0), ((0.0, 599.0), 2.0), ((0.0, 600.0), 10.0)]
+)
+def test_a_short_trial_has_short_windows(spark, seconds, window_s):
+    times = spark.createDataFrame([(each,) for each in seconds], "s double")
+    assert load.window_s(times.select(F.col("s").cast("timestamp").alias("time"))) == window_s
