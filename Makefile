@@ -56,10 +56,6 @@ test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot he
 test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
 	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest tests/image tests/fleet/releases/test_real.py
 
-test-lake: $(DONE)/dev $(DONE)/core ## Kill `fleet lake follow` twenty times; more random landings (minutes)
-	@SANDERLING_LAKE_KILLS=20 SANDERLING_LAKE_SEEDS=5 $(BIN)/pytest -s tests/fleet/pipeline/test_lake_kills.py \
-		tests/fleet/pipeline/test_lake_random.py
-
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"
 	@$(BIN)/ruff check

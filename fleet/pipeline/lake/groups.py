@@ -61,9 +61,9 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
     ranked = _ranked(_heads(spark, files)).persist()
     held.append(ranked)
     seen = ranked.groupBy("iad", "date", F.col("reason").isNull().alias("sound")).agg(
-        F.sum(F.when(F.col("rank") == 1, 1)).alias("groups"),
+        F.sum(F.when(F.col("rank") == 1, 1).otherwise(0)).alias("groups"),
         F.count(F.lit(1)).alias("rows"),
-        F.sum(F.when(F.col("rank") == 1, _values())).alias("values"),
+        F.sum(F.when(F.col("rank") == 1, _values()).otherwise(0)).alias("values"),
         F.max(F.col("shift_ms") != 0).alias("moved"),
     )
     found = seen.collect()
@@ -87,7 +87,7 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
     else:
         decided = winners.withColumn("status", F.lit("new"))
         outcome = [Row(status="new", **row.asDict()) for row in sound]
-    taken = [row for row in outcome if row.status != "known"]
+    taken = [row for row in outcome if row.status != "known" and row.groups]
     if not taken:
         return Taken(refused=refused)
     every = sum(row.groups for row in taken) == sum(row.rows for row in found)

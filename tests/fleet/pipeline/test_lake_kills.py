@@ -15,14 +15,15 @@ from pathlib import Path
 
 from fleet.lake.folder import Lake
 from fleet.pipeline.lake.ingest import ingest
+from tests.fleet import long
 from tests.fleet.pipeline import landings
 from tests.fleet.pipeline.lake_oracle import expected
 from tests.fleet.pipeline.lake_tables import everything
 from tests.fleet.pipeline.test_lake_random import NOON_MS, told
 
 USUAL = 2
-KILLS = int(os.environ.get("SANDERLING_LAKE_KILLS", USUAL))
-SEED = int(os.environ.get("SANDERLING_LAKE_SEED", "7"))
+KILLS = long.KILLS or USUAL
+SEED = 7
 # About what a start and its first batches make.
 MOST_FILES = 90
 PATIENCE_S = 300
