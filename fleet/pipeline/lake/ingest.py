@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fleet.exits import CommandError
 from fleet.lake.folder import Lake
-from fleet.pipeline.lake import compaction, store
+from fleet.pipeline.lake import compaction, quarantine, store
 from fleet.pipeline.lake.merging import Ingested, merge
 from fleet.pipeline.lake.paths import named_whole, plain_uri, uri
 from fleet.pipeline.lake.work import USUAL, Sizes, Work
@@ -152,18 +153,26 @@ class Job:
             try:
                 done = Ingested(batches=1)
                 for files in self._portions(batch):
-                    work = Work(
-                        self._spark,
-                        self._lake,
-                        store.new_staging(self._lake),
-                        self._sizes,
-                        self._clock,
-                    )
-                    done.add(merge(work, files))
+                    done.add(self._merge(files))
                 self._told(done)
             except BaseException as error:
                 self._error = error  # Spark would make a text of it
                 raise
+
+    def _merge(self, files: Sequence[Path]) -> Ingested:
+        try:
+            return merge(self._work(), files)
+        except (CommandError, OSError):
+            raise
+        except Exception:
+            broken = quarantine.unreadable(files)
+            if not broken:
+                raise
+            return merge(self._work(), [file for file in files if file not in broken], broken)
+
+    def _work(self) -> Work:
+        folder = store.new_staging(self._lake)
+        return Work(self._spark, self._lake, folder, self._sizes, self._clock)
 
     def _portions(self, batch: DataFrame) -> Iterator[Sequence[Path]]:
         portion: list[Path] = []
@@ -210,8 +219,11 @@ def _java_alone(spark: SparkSession, lake: Lake) -> Iterator[None]:
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
+    # What is shuffled otherwise is short: no numbers, or keys.
+    tasks = str(2 * spark.sparkContext.defaultParallelism)
+    settings = SETTINGS | {"spark.sql.shuffle.partitions": tasks}
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -54,8 +55,12 @@ class Ingested(msgspec.Struct):
         self.batches += other.batches
 
 
-def merge(work: Work, files: Sequence[Path]) -> Ingested:
-    """Bring `files` of the landing into the tables, in one change.
+NOTHING: Final[Mapping[Path, str]] = {}
+
+
+def merge(work: Work, files: Sequence[Path], broken: Mapping[Path, str] = NOTHING) -> Ingested:
+    """Bring `files` of the landing into the tables, in one change; `broken` ones, with the reason,
+    into the quarantine.
 
     A row whose key a table has is dropped, so it does not matter which of them came before, under
     whatever names. The cost is that of these files, and of the keys in the partitions that they
@@ -68,8 +73,8 @@ def merge(work: Work, files: Sequence[Path]) -> Ingested:
         for file in files:
             kinds.setdefault(_kind_of(work, file), []).append(file)
         side_by_side([partial(merged.take, kind, found) for kind, found in kinds.items()])
-        merged.take_refused()
-        return merged.finish(len(files))
+        merged.take_refused(broken)
+        return merged.finish(len(files) + len(broken))
     finally:
         for frame in held:
             frame.unpersist()
@@ -123,12 +128,15 @@ class _Merge:
         if None in counts:
             self._refused.append(lines.refused(parsed, work.clock()))
 
-    def take_refused(self) -> None:
+    def take_refused(self, broken: Mapping[Path, str]) -> None:
         """Stage the quarantine's new rows. They are of today: those that are there are looked for
         on all days of their IADs."""
+        work, table = self._work, base.QUARANTINE
+        if broken:
+            landing, today = work.lake.landing, work.clock().date()
+            self._refused.append(quarantine.of_files(work.spark, landing, broken, today))
         if not self._refused:
             return
-        work, table = self._work, base.QUARANTINE
         rows = self._refused[0]
         for more in self._refused[1:]:
             rows = rows.unionByName(more)

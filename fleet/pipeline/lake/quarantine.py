@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.tables.base import QUARANTINE
 
 SHOWN: Final = 1_000
 UNKNOWN: Final = "unknown"
@@ -32,3 +40,30 @@ def shown(text: Column) -> Column:
 def identity(iad: Column, *parts: Column) -> Column:
     """SHA-256 of what it is: the same however often and under whatever name of a file it comes."""
     return F.sha2(F.concat_ws("\0", iad, *parts), 256)
+
+
+def unreadable(files: Iterable[Path]) -> dict[Path, str]:
+    """Which Parquet files cannot be read, and why. O(their bytes): asked only after a failure."""
+    broken = {}
+    for file in files:
+        if file.suffix != ".parquet":
+            continue
+        try:
+            for _ in pq.ParquetFile(file).iter_batches():
+                pass
+        except (pa.ArrowException, OSError) as error:
+            broken[file] = " ".join(str(error).split())
+    return broken
+
+
+def of_files(
+    spark: SparkSession, landing: Path, broken: Mapping[Path, str], today: date
+) -> DataFrame:
+    """Whole files as rows of the quarantine."""
+    rows = []
+    for file, why in broken.items():
+        parts = file.relative_to(landing).parts
+        name = next((part[4:] for part in parts if part.startswith("iad=")), UNKNOWN)
+        known = sha256(f"{name}\0{'/'.join(parts)}".encode()).hexdigest()
+        rows.append((name, today, known, "/".join(parts), "no Parquet file", why[:SHOWN]))
+    return spark.createDataFrame(rows, QUARANTINE.ddl)

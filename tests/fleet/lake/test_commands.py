@@ -1,0 +1,65 @@
+"""`fleet lake ingest` and `follow`: what is printed; usage."""
+
+import pytest
+
+from fleet import exits
+from fleet.analysis import follow
+from fleet.analysis import ingest as command
+from fleet.commands import run
+from fleet.lake.folder import Lake
+from fleet.pipeline.lake import store
+from fleet.pipeline.lake.merging import Ingested
+
+DONE = Ingested(
+    {"readings": 12_345, "queries": 2, "tasks": 0},
+    9,
+    {"no JSON": 4, "a is missing": 2, "b is missing": 2, "c is missing": 1},
+    3,
+    5,
+    1,
+)
+
+
+def test_a_table_of_what_was_added():
+    assert command.table(DONE) == [
+        "queries          2",
+        "readings    12,345",
+        "quarantine       9  no JSON (4), a is missing (2), b is missing (2), others (1)",
+        "from 5 new files; 3 row groups came again, put right",
+    ]
+    assert command.table(Ingested()) == ["nothing new"]
+
+
+def test_a_line_for_a_batch():
+    time, _, rest = follow.line(DONE).partition("  ")
+    assert len(time) == len("12:00:00")
+    assert rest == (
+        "queries 2, readings 12,345, quarantine 9: no JSON (4), a is missing (2), "
+        "b is missing (2), others (1); 3 row groups came again, put right"
+    )
+
+
+@pytest.mark.parametrize("name", ["ingest", "follow"])
+def test_without_a_lake_a_line_says_what_makes_one(tmp_path, capsys, name):
+    assert run(["lake", name, "--lake", str(tmp_path / "none")]) == exits.USAGE
+    assert "fleet logs pull" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ingest", "follow"])
+def test_a_second_writer_is_told_before_spark_starts(tmp_path, capsys, name):
+    lake = Lake(tmp_path)
+    lake.landing.mkdir()
+    with store.writing(lake):
+        assert run(["lake", name, "--lake", str(tmp_path)]) == exits.USAGE
+    said = capsys.readouterr().err
+    assert said == f"fleet: another ingest or follow is at work in {tmp_path}\n"
+
+
+def test_counts_add_up():
+    total = Ingested()
+    assert not total.changed
+    total.add(DONE)
+    total.add(DONE)
+    assert total.rows == {"readings": 24_690, "queries": 4, "tasks": 0}
+    assert (total.reasons["no JSON"], total.quarantined, total.replaced) == (8, 18, 6)
+    assert (total.files, total.batches, total.changed) == (10, 2, True)
