@@ -41,6 +41,7 @@ INITRAMFS: Final = "/etc/initramfs-tools"
 OPTIONS: Final = "MODULES=list\nCOMPRESS=zstd\nFSTYPE=ext4\n"
 PROGRAMS: Final = {
     "mmdebstrap": "mmdebstrap",
+    "arch-test": "arch-test",  # mmdebstrap asks it what runs here
     "unshare": "util-linux",
     "mke2fs": "e2fsprogs",
     "sfdisk": "fdisk",
