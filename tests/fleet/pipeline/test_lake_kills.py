@@ -25,7 +25,7 @@ USUAL = 2
 KILLS = long.KILLS or USUAL
 SEED = 7
 # About what a start and its first batches make.
-MOST_FILES = 90
+MOST_FILES = 70
 PATIENCE_S = 300
 JAVA = "-Xmx512m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -43,9 +43,7 @@ class Feeder:
         n = len(self.landed)
         lines = [
             json.dumps(landings.query(query=f"q{n}", wall_ms=NOON_MS + n)),
-            json.dumps(landings.task(task=f"q{n}/1", wall_ms=NOON_MS + n)),
             json.dumps(landings.subtask(task=f"q{n}/1", wall_ms=NOON_MS + n)),
-            json.dumps(landings.event(sequence=n, wall_ms=NOON_MS + n)),
         ]
         content = [(line, None) for line in lines] + [(f"torn {n // 2}", "no JSON")]
         self._land("records", content)
