@@ -15,14 +15,13 @@ from pathlib import Path
 
 from fleet.lake.folder import Lake
 from fleet.pipeline.lake.ingest import ingest
-from tests.fleet import long
+from tests.fleet.long import KILLS, only_when_long
 from tests.fleet.pipeline import landings
 from tests.fleet.pipeline.lake_oracle import expected
 from tests.fleet.pipeline.lake_tables import everything
 from tests.fleet.pipeline.test_lake_random import NOON_MS, told
 
-USUAL = 2
-KILLS = long.KILLS or USUAL
+pytestmark = only_when_long
 SEED = 7
 # About what a start and its first batches make.
 MOST_FILES = 70
@@ -174,8 +173,7 @@ def test_killed_at_random_points_nothing_is_lost_or_doubled(spark, tmp_path):
         last = follow_until(lake, feeder, at, log)
         tell(f"{time.monotonic() - began:6.0f} s  kill {kill + 1} after {at} files: {last}")
     assert follow_and_end(lake, feeder, signal.SIGTERM, log) == 0
-    if KILLS > USUAL:
-        assert follow_and_end(lake, feeder, signal.SIGINT, log) == 130
+    assert follow_and_end(lake, feeder, signal.SIGINT, log) == 130
     assert "Traceback" not in log.read_text()
     feeder.feed()
     # Its lock waits for the last Java that was left behind.
