@@ -9,8 +9,11 @@ from itertools import pairwise
 import pytest
 
 from fleet.pipeline.report.page import PAGE, PICTURES
+from tests.fleet.long import only_when_long
 from tests.fleet.report.reading import Page
 from tests.fleet.report.samples import write_sample
+
+pytestmark = only_when_long
 
 
 @pytest.fixture(scope="module")
