@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from msgspec import Struct
     from rich.console import Console
+    from rich.progress import Progress
 
 
 def write_json(document: Struct) -> None:
@@ -45,6 +46,21 @@ def progress() -> Console:
     from fleet.screen import console
 
     return console(stderr=True)
+
+
+def hosts_bar(console: Console) -> Progress:
+    """A bar for work on many hosts, gone when it is done: how many are, how long it takes, and
+    what happened last, as the task's description."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+    )
 
 
 def confirm(question: str, *, yes: bool) -> bool:

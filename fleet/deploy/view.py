@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from fleet import output
 from fleet.deploy.events import (
@@ -102,13 +102,7 @@ def shown(total: int) -> Iterator[Lines | Moving]:
     if not screen.is_terminal:
         yield Lines(output.say)
         return
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=screen, transient=True) as progress:
+    with output.hosts_bar(screen) as progress:
         yield Moving(progress, total)
 
 

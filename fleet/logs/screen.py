@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from fleet import output
 from fleet.logs.outcome import HostPulled, counted
@@ -80,11 +80,5 @@ def shown(total: int) -> Iterator[View]:
     if not console.is_terminal:
         yield Lines(total)
         return
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with output.hosts_bar(console) as progress:
         yield Moving(progress, total)
