@@ -31,6 +31,8 @@ MODULES = (
     "sizes",
     "balance",
     "trace",
+    "civ",
+    "matching",
     "service_times",
     "simulation_run",
     "simulation_queries",

@@ -1,0 +1,1 @@
+"""OctopiA's overlay of brokers, pure: topology, advertisements, subscriptions, notifications."""

@@ -1,0 +1,1 @@
+"""Publish-process-subscribe, pure: spools of notifications, and who has acknowledged what."""

@@ -1,0 +1,50 @@
+"""Filters of content: what a subscription wants and what an advertisement announces.
+
+A filter is a disjunction of conjunctions of predicates on the attributes of a notification. What a
+predicate means:
+
+- ``=`` the attribute is there, of the same kind (number, string, boolean), and equal
+- ``!=`` it is there, and ``=`` does not hold: a value of another kind is another value
+- ``<`` ``<=`` ``>`` ``>=`` it is a number, compared with a number; or a string with a string, by
+  code points
+- ``prefix`` it is a string that begins so
+- ``under`` it is that area or one below it, by whole segments (`agent.wire.areas.covers`)
+- ``in`` one of the operands is ``=``
+- ``present`` it is there, whatever it is
+
+Integers and floating-point numbers are one kind, compared as doubles. A conjunction without
+predicates holds for everything.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import Channel, Finite, Part, Text
+
+# Named like channels: most of them are some.
+Attribute = Channel
+Value = bool | Finite | Text
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "prefix", "under", "in", "present"]
+
+MOST_OPERANDS = 64
+MOST_PREDICATES = 32
+MOST_CONJUNCTIONS = 64
+MOST_ATTRIBUTES = 32
+
+Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MOST_ATTRIBUTES)]
+
+
+class Predicate(Part, frozen=True, array_like=True):
+    """One condition on one attribute: `operands` are none for ``present``, some for ``in``, one for
+    all others."""
+
+    attribute: Attribute
+    operator: Operator
+    operands: Annotated[tuple[Value, ...], Meta(max_length=MOST_OPERANDS)] = ()
+
+
+Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MOST_PREDICATES)]
+Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MOST_CONJUNCTIONS)]
