@@ -1,7 +1,13 @@
-"""A ZeroMQ context that is gone after the test."""
+"""A ZeroMQ context that is gone after the test; Ctrl-C for the processes that tests start."""
+
+import signal
 
 import pytest
 import zmq
+
+# In the background a shell may have it ignored, which every process of the tests would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TestContext:

@@ -3,7 +3,6 @@ the next thing is begun."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from fleet import locks
 from fleet.deploy.events import AnyEvent, Result
 from fleet.exits import CommandError
 from fleet.folder import Folder
@@ -78,11 +78,8 @@ class Journal:
 def opened(folder: Folder) -> Iterator[Journal]:
     """The journal of a new run, and nobody else deploys meanwhile. Busy."""
     folder.runs.mkdir(exist_ok=True)
-    with (folder.runs / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy("another deployment of this fleet is under way; wait for its end") from None
+    busy = Busy("another deployment of this fleet is under way; wait for its end")
+    with locks.alone(folder.runs / LOCK, busy):
         journal = Journal(_new_path(folder.runs))
         try:
             yield journal

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
 from typing import Final
 
+from fleet import locks
 from fleet.keys.errors import KeyStoreError
 
 # What a write that was cut short leaves behind begins like this.
@@ -98,15 +98,10 @@ def sync_folder(folder: Path) -> None:
 def locked(path: Path, doing: str) -> Iterator[None]:
     """Hold the lock at `path`; KeyStoreError if another process has it. It goes with its process,
     whatever ends that."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise KeyStoreError(f"cannot open {path}: {error.strerror}") from None
-    try:
+    busy = KeyStoreError(f"another command is {doing}; try again when it is done")
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise KeyStoreError(f"another command is {doing}; try again when it is done") from None
+            held.enter_context(locks.alone(path, busy, 0o600))
+        except OSError as error:
+            raise KeyStoreError(f"cannot open {path}: {error.strerror}") from None
         yield
-    finally:
-        os.close(file)

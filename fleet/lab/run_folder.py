@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
+
+from fleet import locks
 
 MARKER: Final = ".sanderling-run"
 
@@ -24,21 +24,15 @@ def run_folder(path: Path) -> Iterator[Path]:
     `RunFolderError` while another run is at work there, and for a folder that holds anything but a
     run: that may be somebody's.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error.strerror}") from None
-    try:
+    with ExitStack() as held:
         try:
-            # Ends with this process, however that ends.
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(f"another run is at work in {path}") from None
+            path.mkdir(parents=True, exist_ok=True)
+            lock = locks.alone(path, RunFolderError(f"another run is at work in {path}"))
+            held.enter_context(lock)
+        except OSError as error:
+            raise RunFolderError(f"{path}: {error.strerror}") from None
         _clear(path)
         yield path
-    finally:
-        os.close(folder)
 
 
 def _clear(path: Path) -> None:

@@ -24,3 +24,4 @@ PULLS: Final = (
     "expired_readings bigint"
 )
 REFUSED: Final = "iad string, time_ms bigint, source string, reason string, text string"
+BY_FOLDER: Final = {"groups": GROUPS, "nodes": NODES, "pulls": PULLS, "refused": REFUSED}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sys
 import threading
 import time
@@ -16,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from fleet import exits, output, screen
+from fleet import exits, locks, output, screen
 from fleet.exits import CommandError
 from fleet.folder import Folder
 from fleet.hosts.errors import HostError
@@ -175,16 +173,8 @@ def _run(
 def alone(lake: Lake) -> Iterator[None]:
     """No other pull into the lake meanwhile. LockedError, OSError."""
     lake.state.mkdir(parents=True, exist_ok=True)
-    folder = os.open(lake.state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            # Ends with this process, however that ends.
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockedError(f"another pull into {lake.root} is under way") from None
+    with locks.alone(lake.state, LockedError(f"another pull into {lake.root} is under way")):
         yield
-    finally:
-        os.close(folder)
 
 
 def _all(pull: Pull, hosts: Sequence[HostOf]) -> list[HostPulled]:

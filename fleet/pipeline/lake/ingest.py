@@ -165,7 +165,7 @@ class Job:
         except (CommandError, OSError):
             raise
         except Exception:
-            broken = quarantine.unreadable(files)
+            broken = quarantine.unreadable(self._spark, self._lake.landing, files)
             if not broken:
                 raise
             return merge(self._work(), [file for file in files if file not in broken], broken)

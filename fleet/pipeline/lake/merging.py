@@ -55,10 +55,12 @@ class Ingested(msgspec.Struct):
         self.batches += other.batches
 
 
-NOTHING: Final[Mapping[Path, str]] = {}
+NOTHING: Final[Mapping[Path, quarantine.Broken]] = {}
 
 
-def merge(work: Work, files: Sequence[Path], broken: Mapping[Path, str] = NOTHING) -> Ingested:
+def merge(
+    work: Work, files: Sequence[Path], broken: Mapping[Path, quarantine.Broken] = NOTHING
+) -> Ingested:
     """Bring `files` of the landing into the tables, in one change; `broken` ones, with the reason,
     into the quarantine.
 
@@ -128,7 +130,7 @@ class _Merge:
         if None in counts:
             self._refused.append(lines.refused(parsed, work.clock()))
 
-    def take_refused(self, broken: Mapping[Path, str]) -> None:
+    def take_refused(self, broken: Mapping[Path, quarantine.Broken]) -> None:
         """Stage the quarantine's new rows. They are of today: those that are there are looked for
         on all days of their IADs."""
         work, table = self._work, base.QUARANTINE

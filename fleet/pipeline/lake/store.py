@@ -13,7 +13,6 @@ may be gone when they open it, because its rows are in another one now. They rea
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from uuid import uuid4
 
 import msgspec
 
+from fleet import locks
 from fleet.exits import CommandError
 from fleet.lake.folder import Lake
 
@@ -58,15 +58,9 @@ class Change(msgspec.Struct, frozen=True):
 def writing(lake: Lake) -> Iterator[None]:
     """Be the lake's only writer. BusyError; OSError."""
     lake.root.mkdir(parents=True, exist_ok=True)
-    number = os.open(lake.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BusyError(f"another ingest or follow is at work in {lake.root}") from None
+    busy = BusyError(f"another ingest or follow is at work in {lake.root}")
+    with locks.alone(lake.root / LOCK, busy):
         yield
-    finally:
-        os.close(number)
 
 
 def new_staging(lake: Lake) -> Path:

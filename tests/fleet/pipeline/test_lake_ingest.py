@@ -4,6 +4,7 @@ import math
 import shutil
 from datetime import UTC, date, datetime
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -90,6 +91,9 @@ def ingested(spark, tmp_path_factory):
     write_rows(lake, "refused", "r.parquet", [refused()])
     broken = lake.groups / "iad=a1" / "node=n1" / "torn.parquet"
     broken.write_bytes((broken.with_name("g.parquet")).read_bytes()[:-100])
+    pq.write_table(
+        pa.table({"iad": ["a1"], "sequence": ["one"]}), broken.with_name("other.parquet")
+    )
     return lake, ingest(spark, lake, clock=lambda: NOW)
 
 
@@ -99,8 +103,8 @@ def test_what_was_ingested_is_counted(ingested):
         "queries": 3, "tasks": 1, "subtasks": 1, "events": 1, "groups": 3, "readings": 18,
         "nodes": 1, "pulls": 1,
     }  # fmt: skip
-    assert done.quarantined == sum(done.reasons.values()) == len(BAD) + 1 + len(WRONG) + 2 + 1 + 1
-    assert (done.files, done.batches, done.replaced) == (7, 1, 0)
+    assert done.quarantined == sum(done.reasons.values()) == len(BAD) + 1 + len(WRONG) + 2 + 2 + 1
+    assert (done.files, done.batches, done.replaced) == (8, 1, 0)
 
 
 def test_what_cannot_be_used_is_kept_with_the_reason(ingested):
@@ -115,6 +119,7 @@ def test_what_cannot_be_used_is_kept_with_the_reason(ingested):
             *(reason for _, reason in WRONG),
             "no text in UTF-8",
             "no Parquet file",
+            "columns of another type",
             "sensor is missing",
             "time is impossible",
             "it is torn",
@@ -123,7 +128,7 @@ def test_what_cannot_be_used_is_kept_with_the_reason(ingested):
     sources = {row[3] for row in rows(lake, base.QUARANTINE)}
     assert sources == {
         "records/iad=a1/1.jsonl", "records/iad=a1/2.jsonl", "groups/iad=a1/node=n1/g.parquet",
-        "groups/iad=a1/node=n1/torn.parquet", "a1/n1",
+        "groups/iad=a1/node=n1/torn.parquet", "groups/iad=a1/node=n1/other.parquet", "a1/n1",
     }  # fmt: skip
 
 
@@ -241,7 +246,7 @@ def test_without_checkpoints_nothing_is_ingested_twice(spark, ingested):
     shutil.rmtree(lake.checkpoints)
     # On another day, too: the quarantine's date is that of the ingest.
     again = ingest(spark, lake, clock=lambda: datetime(2026, 11, 25, tzinfo=UTC))
-    assert (again.changed, again.files) == (False, 7)
+    assert (again.changed, again.files) == (False, 8)
 
 
 def test_bins_leave_one_small_file_at_most(tmp_path):

@@ -1,0 +1,25 @@
+"""Locks between processes. A lock goes with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(path: Path, busy: Exception, mode: int = 0o666) -> Iterator[None]:
+    """Hold the lock of a folder, or of a file, which is made with `mode` where there is none;
+    `busy` if another process has it. OSError."""
+    kind = os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    number = os.open(path, kind | os.O_CLOEXEC, mode)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        yield
+    finally:
+        os.close(number)
