@@ -102,7 +102,7 @@ def test_init_adds_to_a_gitignore(tmp_path, capsys):
     assert run(capsys, "init", str(tmp_path))[0] == 0
     lines = (tmp_path / ".gitignore").read_text().splitlines()
     assert lines[:2] == ["*.pyc", "/keys/"]
-    assert len(lines) == len(set(lines)) == 6
+    assert len(lines) == len(set(lines)) == 7
 
 
 @pytest.mark.parametrize(
