@@ -12,12 +12,13 @@ predicate means:
 - ``in`` one of the operands is ``=``
 - ``present`` it is there, whatever it is
 
-Integers and floating-point numbers are one kind, compared as doubles. A conjunction without
-predicates holds for everything.
+Integers and floating-point numbers are one kind, compared as doubles; NaN, which no message can
+have, is only ``present``. A conjunction without predicates holds for everything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -48,3 +49,11 @@ class Predicate(Part, frozen=True, array_like=True):
 
 Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MOST_PREDICATES)]
 Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MOST_CONJUNCTIONS)]
+
+# What `_core.matching` takes a predicate as: attribute, operator, operands.
+Plain = tuple[str, str, tuple[bool | float | str, ...]]
+
+
+def plain(conjunction: Iterable[Predicate]) -> tuple[Plain, ...]:
+    """The conjunction as plain tuples; O(predicates)."""
+    return tuple((each.attribute, each.operator, each.operands) for each in conjunction)
