@@ -1,0 +1,1 @@
+"""The overlay of brokers in virtual time, and OctopiA's experiments on it."""

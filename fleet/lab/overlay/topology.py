@@ -1,0 +1,26 @@
+"""The overlays of the experiments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.overlay.scot import Scot
+
+CLUSTERS: Final = 5
+# OctopiA Fig. 10: 4 inner vertices and 10 at the edge. The text does not say which hangs on which:
+# a path of the inner ones, the others spread over it.
+INNER: Final = "FGHI"
+EDGES: Final = {"F": "ABC", "G": "DE", "H": "JK", "I": "LMN"}
+
+
+def paper() -> Scot:
+    """14 vertices times 5 clusters: 70 brokers."""
+    links = [*zip(INNER, INNER[1:], strict=False)]
+    links += [(inner, edge) for inner, edges in EDGES.items() for edge in edges]
+    return Scot(links, CLUSTERS)
+
+
+def spread(vertices: int, clusters: int, fanout: int = 4) -> Scot:
+    """A tree in which each vertex has up to `fanout` below it, times that many clusters."""
+    links = [(f"v{(number - 1) // fanout}", f"v{number}") for number in range(1, vertices)]
+    return Scot(links, clusters, [f"v{number}" for number in range(vertices)])

@@ -1,0 +1,325 @@
+"""Brokers in virtual time: the code of production, with an event heap for the world around it.
+
+A broker is a server that takes one event at a time, in the order of arrival: it decides at once,
+and what it wants sent leaves it when its time of service is over. Each direction of a link is a
+queue with a time of transmission for each message, and a delay on the way. Nothing else takes time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from agent.overlay.events import (
+    Deliver,
+    Instruction,
+    LinkMeasured,
+    LinkUp,
+    Received,
+    Send,
+    Settled,
+    Tick,
+    Undeliverable,
+)
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import Notification
+
+TICK: Final = Tick()
+
+
+class AnyBroker(Protocol):
+    """What every way of routing has."""
+
+    def handle(self, event: Any, now: float) -> list[Instruction]:
+        """Take an event in, give instructions out."""
+
+    @property
+    def next_tick(self) -> float | None:
+        """When it wants a tick, in seconds."""
+
+    @property
+    def srt_entries(self) -> int:
+        """Advertisements in its table."""
+
+    @property
+    def prt_entries(self) -> int:
+        """Subscriptions in its table."""
+
+
+# (broker, the event, what it wants done) → seconds that the broker is at work.
+Service = Callable[[AnyBroker, Any, Sequence[Instruction]], float]
+# (subscriptions, the notification, when in seconds): a notification has come to its subscribers.
+Delivered = Callable[[tuple[str, ...], Notification, float], None]
+# (when, where, what): comes in order of time.
+Happening = tuple[float, Broker, Any]
+
+
+class Costs(Struct, frozen=True):
+    """What takes time, in seconds.
+
+    `transmission_s` is that of a message by the name of its class, `other_s` that of all others,
+    `delay_s` the way from one end of a link to the other. With `one_sender` all links of a broker
+    share one transmission at a time, in the order of the messages: a broker that is short of time,
+    not of bandwidth.
+    """
+
+    service: Service
+    transmission_s: dict[str, float]
+    other_s: float = 0.0
+    delay_s: float = 0.0
+    one_sender: bool = False
+
+
+class Reach:
+    """What one event of a client has caused: how many messages by the name of their class, and when
+    (in seconds) the last broker that got one of `kinds` had handled its first."""
+
+    __slots__ = ("began_s", "brokers", "kinds", "last_s", "messages")
+
+    def __init__(self, kinds: frozenset[str]) -> None:
+        self.kinds = kinds
+        self.messages: Counter[str] = Counter()
+        self.brokers: set[Broker] = set()
+        self.began_s = self.last_s = math.nan
+
+    @property
+    def delay_s(self) -> float:
+        """From the event to the last of these brokers; 0 if it reached no other."""
+        return self.last_s - self.began_s
+
+
+class _Link:
+    """One direction of a link: from when on it is free, and when notifications leave its queue."""
+
+    __slots__ = ("busy", "entered", "free_s", "leave_s", "neighbour", "target")
+
+    def __init__(self, target: _Node) -> None:
+        self.target = target
+        self.neighbour = target.at
+        self.free_s = 0.0
+        self.leave_s: deque[float] = deque()
+        self.entered = 0
+        self.busy = False
+
+    def measure(self, now: float) -> LinkMeasured | None:
+        """The window that ends now; None if nothing happened in it, nor in the one before."""
+        left, waiting = 0, self.leave_s
+        while waiting and waiting[0] <= now:
+            waiting.popleft()
+            left += 1
+        entered, self.entered = self.entered, 0
+        was_busy, self.busy = self.busy, bool(entered or left or waiting)
+        if not (self.busy or was_busy):
+            return None
+        return LinkMeasured(self.neighbour, entered, left, len(waiting))
+
+
+class _Node:
+    """A broker, its inbox, and the links that it sends over."""
+
+    __slots__ = ("at", "broker", "free_s", "handle", "inbox", "links", "sender_s", "tick_s")
+
+    def __init__(self, at: Broker, broker: AnyBroker) -> None:
+        self.at = at
+        self.broker = broker
+        self.handle = broker.handle
+        self.inbox: deque[tuple[Reach | None, Any]] = deque()
+        self.links: dict[Broker, _Link] = {}
+        self.free_s = 0.0
+        self.sender_s = 0.0
+        self.tick_s = math.inf
+
+
+class World:
+    """An overlay in virtual time. Deterministic: the same events in the same order give the same.
+
+    `measured` are the names of the messages that a link's queue is measured by, every `window_s`
+    seconds: none without it. `messages` counts what was sent, by the name of its class.
+    """
+
+    def __init__(
+        self,
+        scot: Scot,
+        make: Callable[[Broker], AnyBroker],
+        costs: Costs,
+        *,
+        measured: Iterable[str] = (),
+        window_s: float | None = None,
+        delivered: Delivered | None = None,
+    ) -> None:
+        self.now = 0.0
+        self.messages: Counter[str] = Counter()
+        self.settled = 0
+        self.undeliverable: Counter[str] = Counter()
+        self._costs = costs
+        self._measured = frozenset(measured)
+        self._window_s = window_s
+        self._delivered = delivered
+        self._heap: list[tuple[float, int, _Node | None, Reach | None, Any]] = []
+        self._pushed = 0
+        self._work = 0  # entries of the heap that are no windows
+        self._sampling = False
+        self._nodes = {at: _Node(at, make(at)) for at in scot.brokers()}
+        for at, node in self._nodes.items():
+            for each in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
+                node.links[each] = _Link(self._nodes[each])
+
+    def broker(self, at: Broker) -> AnyBroker:
+        """The broker there."""
+        return self._nodes[at].broker
+
+    @property
+    def brokers(self) -> list[AnyBroker]:
+        """All of them, cluster by cluster."""
+        return [node.broker for node in self._nodes.values()]
+
+    def queued(self, at: Broker) -> dict[Broker, int]:
+        """Notifications in the queues to each neighbour, as of the last window."""
+        return {each: len(link.leave_s) for each, link in self._nodes[at].links.items()}
+
+    def connect(self) -> None:
+        """Tell all brokers that their links are up, and run until it is quiet; what that took is
+        not counted."""
+        for node in self._nodes.values():
+            for neighbour in node.links:
+                self._push(self.now, node, None, LinkUp(neighbour))
+        self.run()
+        self.messages.clear()
+
+    def happen(
+        self, at_s: float, broker: Broker, event: Any, kinds: frozenset[str] | None = None
+    ) -> Reach:
+        """A client's event there and then; what comes of it is known with the messages of `kinds`,
+        after a run. Without them, nothing is watched."""
+        reach = Reach(kinds or frozenset())
+        reach.began_s = reach.last_s = at_s
+        self._push(at_s, self._nodes[broker], None if kinds is None else reach, event)
+        return reach
+
+    def feed(self, events: Iterator[Happening]) -> None:
+        """Events of clients, made when their time has come."""
+        first = next(events, None)
+        if first is not None:
+            self._push(first[0], None, None, (first, events))
+
+    def run(self, until_s: float = math.inf) -> None:
+        """Go on until nothing is left to happen, or until then."""
+        heap, window_s = self._heap, self._window_s
+        if window_s is not None and not self._sampling:
+            self._sampling = True
+            for number, node in enumerate(self._nodes.values()):
+                # Not all at once: they are as many machines.
+                first_s = self.now + window_s * (1 + number / len(self._nodes))
+                self._push(first_s, node, None, None, work=0)
+        while heap and self._work and heap[0][0] <= until_s:
+            now, _, node, reach, event = heapq.heappop(heap)
+            self.now = now
+            if node is None:
+                self._work -= 1
+                self._fed(*event)
+            elif event is None:
+                self._window(node, now)
+            elif event is node:  # it is free again
+                self._work -= 1
+                self._serve(node, *node.inbox.popleft(), now)
+                if node.inbox:
+                    self._push(node.free_s, node, None, node)
+            elif event is TICK:
+                self._work -= 1
+                self._tick(node, now)
+            else:
+                self._work -= 1
+                self._arrive(node, reach, event, now)
+
+    def _push(
+        self, at_s: float, node: _Node | None, reach: Reach | None, event: Any, work: int = 1
+    ) -> None:
+        self._pushed += 1
+        self._work += work
+        heapq.heappush(self._heap, (at_s, self._pushed, node, reach, event))
+
+    def _fed(self, happening: Happening, events: Iterator[Happening]) -> None:
+        at_s, broker, event = happening
+        self._arrive(self._nodes[broker], None, event, at_s)
+        self.feed(events)
+
+    def _arrive(self, node: _Node, reach: Reach | None, event: Any, now: float) -> None:
+        if node.inbox:
+            node.inbox.append((reach, event))
+        elif node.free_s > now:
+            node.inbox.append((reach, event))
+            self._push(node.free_s, node, None, node)
+        else:
+            self._serve(node, reach, event, now)
+
+    def _serve(self, node: _Node, reach: Reach | None, event: Any, now: float) -> None:
+        instructions = node.handle(event, now)
+        node.free_s = end_s = now + self._costs.service(node.broker, event, instructions)
+        if reach is not None and isinstance(event, Received):
+            kind = type(event.message).__name__
+            if kind in reach.kinds and node.at not in reach.brokers:
+                reach.brokers.add(node.at)
+                reach.last_s = max(reach.last_s, end_s)
+        self._carry_out(node, reach, instructions, end_s)
+        self._schedule_tick(node, now)
+
+    def _tick(self, node: _Node, now: float) -> None:
+        if node.tick_s > now:
+            return  # one for an earlier wish
+        node.tick_s = math.inf
+        self._carry_out(node, None, node.handle(TICK, now), max(now, node.free_s))
+        self._schedule_tick(node, now)
+
+    def _schedule_tick(self, node: _Node, now: float) -> None:
+        wanted = node.broker.next_tick
+        if wanted is not None and wanted < node.tick_s:
+            node.tick_s = max(wanted, now)
+            self._push(node.tick_s, node, None, TICK)
+
+    def _window(self, node: _Node, now: float) -> None:
+        for link in node.links.values():
+            measured = link.measure(now)
+            if measured is not None:
+                instructions = node.handle(measured, now)
+                self._carry_out(node, None, instructions, max(now, node.free_s))
+        self._schedule_tick(node, now)
+        assert self._window_s is not None
+        self._push(now + self._window_s, node, None, None, work=0)
+
+    def _carry_out(
+        self, node: _Node, reach: Reach | None, instructions: Sequence[Instruction], now: float
+    ) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Send(neighbour=neighbour, message=message):
+                    self._send(node, node.links[neighbour], reach, message, now)
+                case Deliver(subscriptions=subscriptions, notification=notification):
+                    if self._delivered is not None:
+                        self._delivered(subscriptions, notification, now)
+                case Settled():
+                    self.settled += 1
+                case Undeliverable(reason=reason):
+                    self.undeliverable[reason] += 1
+
+    def _send(
+        self, node: _Node, link: _Link, reach: Reach | None, message: Any, now: float
+    ) -> None:
+        kind = type(message).__name__
+        costs = self._costs
+        self.messages[kind] += 1
+        if reach is not None:
+            reach.messages[kind] += 1
+        takes_s = costs.transmission_s.get(kind, costs.other_s)
+        if costs.one_sender:
+            leaves_s = node.sender_s = max(now, node.sender_s) + takes_s
+        else:
+            leaves_s = link.free_s = max(now, link.free_s) + takes_s
+        if self._window_s is not None and kind in self._measured:
+            link.entered += 1
+            link.leave_s.append(leaves_s)
+        self._push(leaves_s + costs.delay_s, link.target, reach, Received(node.at, message))
