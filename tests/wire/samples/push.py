@@ -1,0 +1,34 @@
+"""Subscriptions and notifications."""
+
+from agent.wire import push as p
+from agent.wire.base import Message
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import Predicate
+
+SAMPLES: dict[str, Message] = {
+    "subscribe": p.Subscribe("s1", 'metric = "temperature" and value > 30'),
+    "subscribe_durable": p.Subscribe(
+        "s2",
+        (
+            (Predicate("area", "under", ("b1/f4",)), Predicate("value", ">", (30.0,))),
+            (Predicate("kind", "in", ("raised", "cleared")), Predicate("trigger", "present")),
+        ),
+        durable=True,
+        after=17,
+    ),
+    "acknowledge_notifications": p.AcknowledgeNotifications("s1", 3),
+    "unsubscribe": p.Unsubscribe("s1"),
+    "subscribed": p.Subscribed("s1", "open", 17, 60_000.0),
+    "subscribed_refused": p.Subscribed("s1", "refused", message="100 subscriptions are yours"),
+    "notified": p.Notified(
+        "s1",
+        18,
+        Notification(
+            Origin("iad1", "4f1d2a", 7_340_033),
+            1_377_298_800_000,
+            {"metric": "temperature", "value": 31.5, "area": "b1/f4/r413", "cleared": False},
+        ),
+    ),
+    "gap": p.Gap("s1", 5, 9),
+    "gap_lost": p.Gap("s1", 19, 19, p.Lost("iad2", "9c0b77", 12, 480, 321)),
+}
