@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from agent.overlay.scot import Scot
@@ -15,7 +16,7 @@ EDGES: Final = {"F": "ABC", "G": "DE", "H": "JK", "I": "LMN"}
 
 def paper() -> Scot:
     """14 vertices times 5 clusters: 70 brokers."""
-    links = [*zip(INNER, INNER[1:], strict=False)]
+    links = [*itertools.pairwise(INNER)]
     links += [(inner, edge) for inner, edges in EDGES.items() for edge in edges]
     return Scot(links, CLUSTERS)
 

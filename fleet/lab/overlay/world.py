@@ -18,7 +18,6 @@ from msgspec import Struct
 from agent.overlay.events import (
     Deliver,
     Instruction,
-    LinkMeasured,
     LinkUp,
     Received,
     Send,
@@ -26,10 +25,12 @@ from agent.overlay.events import (
     Tick,
     Undeliverable,
 )
+from agent.overlay.links import LinkMonitor
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import Notification
 
 TICK: Final = Tick()
+SAMPLE: Final = object()
 
 
 class AnyBroker(Protocol):
@@ -96,40 +97,39 @@ class Reach:
 class _Link:
     """One direction of a link: from when on it is free, and when notifications leave its queue."""
 
-    __slots__ = ("busy", "entered", "free_s", "leave_s", "neighbour", "target")
+    __slots__ = ("free_s", "leave_s", "neighbour", "target")
 
     def __init__(self, target: _Node) -> None:
         self.target = target
         self.neighbour = target.at
         self.free_s = 0.0
         self.leave_s: deque[float] = deque()
-        self.entered = 0
-        self.busy = False
 
-    def measure(self, now: float) -> LinkMeasured | None:
-        """The window that ends now; None if nothing happened in it, nor in the one before."""
-        left, waiting = 0, self.leave_s
+    def left(self, now: float) -> int:
+        """How many notifications left the queue since the last call."""
+        count, waiting = 0, self.leave_s
         while waiting and waiting[0] <= now:
             waiting.popleft()
-            left += 1
-        entered, self.entered = self.entered, 0
-        was_busy, self.busy = self.busy, bool(entered or left or waiting)
-        if not (self.busy or was_busy):
-            return None
-        return LinkMeasured(self.neighbour, entered, left, len(waiting))
+            count += 1
+        return count
 
 
 class _Node:
-    """A broker, its inbox, and the links that it sends over."""
+    """A broker, its inbox, the links that it sends over, and the monitor of these."""
 
-    __slots__ = ("at", "broker", "free_s", "handle", "inbox", "links", "sender_s", "tick_s")
+    __slots__ = (
+        *("at", "broker", "free_s", "handle", "inbox", "links", "monitor"),
+        *("sampled", "sender_s", "tick_s"),
+    )
 
-    def __init__(self, at: Broker, broker: AnyBroker) -> None:
+    def __init__(self, at: Broker, broker: AnyBroker, window_s: float | None) -> None:
         self.at = at
         self.broker = broker
         self.handle = broker.handle
         self.inbox: deque[tuple[Reach | None, Any]] = deque()
         self.links: dict[Broker, _Link] = {}
+        self.monitor = LinkMonitor(window_s) if window_s is not None else None
+        self.sampled = False  # whether the end of a window is on the heap
         self.free_s = 0.0
         self.sender_s = 0.0
         self.tick_s = math.inf
@@ -138,8 +138,8 @@ class _Node:
 class World:
     """An overlay in virtual time. Deterministic: the same events in the same order give the same.
 
-    `measured` are the names of the messages that a link's queue is measured by, every `window_s`
-    seconds: none without it. `messages` counts what was sent, by the name of its class.
+    A link's queue is measured by its messages of the classes named `measured`, in windows of
+    `window_s` seconds; without that, not at all. `messages` counts what was sent, by class.
     """
 
     def __init__(
@@ -158,13 +158,10 @@ class World:
         self.undeliverable: Counter[str] = Counter()
         self._costs = costs
         self._measured = frozenset(measured)
-        self._window_s = window_s
         self._delivered = delivered
         self._heap: list[tuple[float, int, _Node | None, Reach | None, Any]] = []
         self._pushed = 0
-        self._work = 0  # entries of the heap that are no windows
-        self._sampling = False
-        self._nodes = {at: _Node(at, make(at)) for at in scot.brokers()}
+        self._nodes = {at: _Node(at, make(at), window_s) for at in scot.brokers()}
         for at, node in self._nodes.items():
             for each in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
                 node.links[each] = _Link(self._nodes[each])
@@ -177,10 +174,6 @@ class World:
     def brokers(self) -> list[AnyBroker]:
         """All of them, cluster by cluster."""
         return [node.broker for node in self._nodes.values()]
-
-    def queued(self, at: Broker) -> dict[Broker, int]:
-        """Notifications in the queues to each neighbour, as of the last window."""
-        return {each: len(link.leave_s) for each, link in self._nodes[at].links.items()}
 
     def connect(self) -> None:
         """Tell all brokers that their links are up, and run until it is quiet; what that took is
@@ -209,38 +202,25 @@ class World:
 
     def run(self, until_s: float = math.inf) -> None:
         """Go on until nothing is left to happen, or until then."""
-        heap, window_s = self._heap, self._window_s
-        if window_s is not None and not self._sampling:
-            self._sampling = True
-            for number, node in enumerate(self._nodes.values()):
-                # Not all at once: they are as many machines.
-                first_s = self.now + window_s * (1 + number / len(self._nodes))
-                self._push(first_s, node, None, None, work=0)
-        while heap and self._work and heap[0][0] <= until_s:
+        heap = self._heap
+        while heap and heap[0][0] <= until_s:
             now, _, node, reach, event = heapq.heappop(heap)
             self.now = now
             if node is None:
-                self._work -= 1
                 self._fed(*event)
-            elif event is None:
-                self._window(node, now)
             elif event is node:  # it is free again
-                self._work -= 1
                 self._serve(node, *node.inbox.popleft(), now)
                 if node.inbox:
                     self._push(node.free_s, node, None, node)
             elif event is TICK:
-                self._work -= 1
                 self._tick(node, now)
+            elif event is SAMPLE:
+                self._sample(node, now)
             else:
-                self._work -= 1
                 self._arrive(node, reach, event, now)
 
-    def _push(
-        self, at_s: float, node: _Node | None, reach: Reach | None, event: Any, work: int = 1
-    ) -> None:
+    def _push(self, at_s: float, node: _Node | None, reach: Reach | None, event: Any) -> None:
         self._pushed += 1
-        self._work += work
         heapq.heappush(self._heap, (at_s, self._pushed, node, reach, event))
 
     def _fed(self, happening: Happening, events: Iterator[Happening]) -> None:
@@ -281,15 +261,22 @@ class World:
             node.tick_s = max(wanted, now)
             self._push(node.tick_s, node, None, TICK)
 
-    def _window(self, node: _Node, now: float) -> None:
+    def _sample(self, node: _Node, now: float) -> None:
+        monitor = node.monitor
+        assert monitor is not None
         for link in node.links.values():
-            measured = link.measure(now)
-            if measured is not None:
-                instructions = node.handle(measured, now)
-                self._carry_out(node, None, instructions, max(now, node.free_s))
+            if link.leave_s:
+                monitor.left(link.neighbour, link.left(now), now)
+        for measured in monitor.sample(now):
+            self._carry_out(node, None, node.handle(measured, now), max(now, node.free_s))
+        node.sampled = False
+        self._schedule_sample(node)
         self._schedule_tick(node, now)
-        assert self._window_s is not None
-        self._push(now + self._window_s, node, None, None, work=0)
+
+    def _schedule_sample(self, node: _Node) -> None:
+        if node.monitor is not None and not node.sampled and node.monitor.next_sample is not None:
+            node.sampled = True
+            self._push(node.monitor.next_sample, node, None, SAMPLE)
 
     def _carry_out(
         self, node: _Node, reach: Reach | None, instructions: Sequence[Instruction], now: float
@@ -319,7 +306,8 @@ class World:
             leaves_s = node.sender_s = max(now, node.sender_s) + takes_s
         else:
             leaves_s = link.free_s = max(now, link.free_s) + takes_s
-        if self._window_s is not None and kind in self._measured:
-            link.entered += 1
+        if node.monitor is not None and kind in self._measured:
+            node.monitor.entered(link.neighbour, 1, now)
             link.leave_s.append(leaves_s)
+            self._schedule_sample(node)
         self._push(leaves_s + costs.delay_s, link.target, reach, Received(node.at, message))
