@@ -117,9 +117,9 @@ class LinkMonitor:
         return queue.length if queue is not None else 0
 
     def sample(self, now: float) -> list[LinkMeasured]:
-        """The window that has ended, in the order in which the queues were used first; empty before
-        `next_sample`. A late call makes a longer window. A queue in which nothing moves and waits is
-        told once. O(queues in use)."""
+        """The window that has ended, queue by queue in the order of their first use; empty before
+        `next_sample`. A late call makes a longer window. Of a queue in which nothing moves or waits
+        this is told once. O(queues in use)."""
         if self.next_sample is None or now < self.next_sample:
             return []
         windows = list(self._windows())

@@ -122,10 +122,10 @@ def test_a_queue_thrown_away_is_not_told() -> None:
 
 def test_no_more_can_leave_than_wait() -> None:
     monitor = LinkMonitor()
-    with pytest.raises(ValueError, match="1 cannot leave .* 0 wait"):
+    with pytest.raises(ValueError, match=r"1 cannot leave .* 0 wait"):
         monitor.left(A, 1, 0.0)
     monitor.entered(A, 2, 0.0)
-    with pytest.raises(ValueError, match="3 cannot leave .* 2 wait"):
+    with pytest.raises(ValueError, match=r"3 cannot leave .* 2 wait"):
         monitor.left(A, 3, 0.0)
 
 
