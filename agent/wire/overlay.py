@@ -1,9 +1,33 @@
-"""What the brokers of the overlay say to each other."""
+"""What the brokers of the overlay say to each other.
+
+Tables first, then notifications, then what goes round a link that is down. A set of subscriptions
+or advertisements is its home's alone to change: it has the home's `epoch`, which is higher after
+each restart, and a `version`, one higher after each change. An entry keeps its `number`, the version
+that brought it, through changes of its filter.
+"""
 
 from __future__ import annotations
 
-from agent.wire.base import Count, Identifier, Name, Part, WallMs
-from agent.wire.predicates import Attributes
+from typing import Annotated
+
+from msgspec import Meta
+
+from agent.wire.base import Count, Identifier, Message, Name, Part, WallMs
+from agent.wire.predicates import Attributes, Filter
+
+MOST_BROKERS = 1 << 20
+MOST_ENTRIES = 100_000  # of one home
+MOST_HOMES = 1 << 20
+MOST_PARTS = 1_024  # of one message of custody
+
+ClusterIndex = Annotated[int, Meta(ge=0, lt=1_024)]
+# A cluster index vector: bit i of the little-endian bytes is cluster i.
+Clusters = Annotated[bytes, Meta(max_length=128)]
+# A broker: vertex of the tree, index of the cluster.
+Hop = tuple[Name, ClusterIndex]
+Path = Annotated[tuple[Hop, ...], Meta(min_length=1, max_length=MOST_BROKERS)]
+# Of one broker, later ones are greater: its epoch, and how many it gave before.
+Stamp = tuple[Count, Count]
 
 
 class Origin(Part, frozen=True, array_like=True):
@@ -21,3 +45,169 @@ class Notification(Part, frozen=True):
     origin: Origin
     time_ms: WallMs
     attributes: Attributes
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+class Entry(Part, frozen=True, array_like=True):
+    """A subscription or an advertisement, without the name that it has at its home."""
+
+    number: Count
+    filter: Filter
+
+
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=MOST_ENTRIES)]
+
+
+class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_defaults=True):
+    """A subscription of the broker of vertex `home` in this cluster came, changed or, without a
+    `filter`, went; told on along the cluster's tree."""
+
+    home: Name
+    epoch: Count
+    version: Count
+    number: Count
+    filter: Filter | None = None
+
+
+class SubscriptionSet(Message, frozen=True, tag="subscription_set"):
+    """All subscriptions of that broker."""
+
+    home: Name
+    epoch: Count
+    version: Count
+    entries: Entries
+
+
+class HomeVersion(Part, frozen=True, array_like=True):
+    """Which set of that broker's subscriptions the sender has; 0, 0: none."""
+
+    home: Name
+    epoch: Count
+    version: Count
+
+
+class SubscriptionVersions(Message, frozen=True, tag="subscription_versions"):
+    """What the sender has; it wants newer ones of these homes, and if `whole` those of all others
+    too."""
+
+    homes: Annotated[tuple[HomeVersion, ...], Meta(max_length=MOST_HOMES)]
+    whole: bool
+
+
+class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit_defaults=True):
+    """An advertisement of the sender came, changed or, without a `filter`, went."""
+
+    epoch: Count
+    version: Count
+    number: Count
+    filter: Filter | None = None
+
+
+class AdvertisementSet(Message, frozen=True, tag="advertisement_set"):
+    """All advertisements of the sender."""
+
+    epoch: Count
+    version: Count
+    entries: Entries
+
+
+class AdvertisementVersion(Message, frozen=True, tag="advertisement_version"):
+    """Which set of the receiver's advertisements the sender has; 0, 0: none. It wants a newer
+    one."""
+
+    epoch: Count
+    version: Count
+
+
+class CibSet(Message, frozen=True, tag="cib_set"):
+    """The sender's cluster has a subscription that may want what the receiver's advertisement
+    `number` announces, and had none."""
+
+    epoch: Count
+    number: Count
+    stamp: Stamp
+
+
+class CibClear(Message, frozen=True, tag="cib_clear"):
+    """It has none any more."""
+
+    epoch: Count
+    number: Count
+    stamp: Stamp
+
+
+class CibState(Message, frozen=True, tag="cib_state"):
+    """Of all advertisements in the receiver's set `version`, the sender's cluster has subscriptions
+    that may want these."""
+
+    epoch: Count
+    version: Count
+    numbers: Annotated[tuple[Count, ...], Meta(max_length=MOST_ENTRIES)]
+    stamp: Stamp
+
+
+# --- notifications -------------------------------------------------------------------------------
+
+
+class Notify(Message, frozen=True, tag="notify"):
+    """A copy: for the subscribers of the receiver's cluster that lie behind it, and for the
+    `clusters`, which it has to serve too."""
+
+    notification: Notification
+    clusters: Clusters
+
+
+class Kept(Part, frozen=True, array_like=True):
+    """Of these `clusters`, as far as the receiver asked for it, every subscriber's home has it."""
+
+    origin: Origin
+    clusters: Clusters
+
+
+class Have(Message, frozen=True, tag="have"):
+    """The sender and all behind it have these: the receiver need not keep them for it."""
+
+    parts: Annotated[tuple[Kept, ...], Meta(max_length=MOST_PARTS)]
+
+
+Direct = (
+    SubscriptionChange
+    | SubscriptionSet
+    | SubscriptionVersions
+    | AdvertisementChange
+    | AdvertisementSet
+    | AdvertisementVersion
+    | CibSet
+    | CibClear
+    | CibState
+    | Notify
+    | Have
+)
+
+# --- round what is down --------------------------------------------------------------------------
+
+
+class Relay(Message, frozen=True, tag="relay"):
+    """To be handed on along `path`, which ends where `message` belongs; the receiver is hop `step`
+    of it. A path has no broker twice, so nothing goes in circles."""
+
+    source: Hop
+    path: Path
+    step: Count
+    message: Direct
+
+
+class NoWay(Message, frozen=True, tag="no_way"):
+    """A relay could not go on from hop `broken` of its path to the next; on its way back along the
+    brokers before it, now at hop `step`, -1 being its source."""
+
+    source: Hop
+    path: Path
+    broken: Count
+    step: Annotated[int, Meta(ge=-1)]
+    message: Direct
+
+
+OverlayMessage = Direct | Relay | NoWay
