@@ -93,7 +93,20 @@ class Connection(Generic[T]):
         self._forget_cuts()
         if self._keyed is not None:
             self._await_connection()
-        self.socket.send(encode(message))
+        else:
+            self._await_room()
+        try:
+            self.socket.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            raise NoReplyError(f"no connection to {self.address}; does it want a key?") from None
+
+    def _await_room(self) -> None:
+        """libzmq gives up for good an endpoint that shakes hands in another way, as a master that
+        wants keys does; nothing could ever be sent then."""
+        if not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
+            with suppress(zmq.ZMQError):
+                self.socket.disconnect(self.address)
+            self.socket.connect(self.address)
 
     def _await_connection(self) -> None:
         """Either end may be changing its key, or libzmq have given up: try all that may fit."""

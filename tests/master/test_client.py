@@ -6,10 +6,12 @@ import pytest
 import zmq
 
 from agent.client import Client, NoReplyError, Operator
+from agent.connection import Connection
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.operator import OperatorError
-from agent.wire.unions import PublicRequest
+from agent.wire.standing import Cancel
+from agent.wire.unions import ClientReply, PublicRequest
 from bench.processes import free_address
 
 
@@ -46,6 +48,20 @@ def test_a_late_answer_to_an_earlier_query_is_skipped(scripted):
     with Client(address) as client:
         assert client.query(["b1"], last_s=1).id == "q1"
         assert client.query(["b1"], last_s=1).id == "q2"
+
+
+def test_without_the_key_that_a_master_wants_nothing_waits_for_ever(context):
+    server = context.socket(zmq.ROUTER)
+    server.curve_secretkey = zmq.curve_keypair()[1]
+    server.curve_server = True
+    port = server.bind_to_random_port("tcp://127.0.0.1")
+    with Connection(f"tcp://127.0.0.1:{port}", ClientReply, None) as connection:
+        for _ in range(2):
+            connection.send_message(Cancel("w1"))
+            while connection.socket.poll(0, zmq.POLLOUT):  # until libzmq has given it up
+                connection.socket.poll(10)
+        with pytest.raises(NoReplyError):
+            connection.receive_message(10)
 
 
 def test_a_refusal_without_an_id_is_the_answer(scripted):
