@@ -18,6 +18,7 @@ have, is only ``present``. A conjunction without predicates holds for everything
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -36,6 +37,10 @@ MOST_CONJUNCTIONS = 64
 MOST_ATTRIBUTES = 32
 
 Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MOST_ATTRIBUTES)]
+
+
+class FilterError(ValueError):
+    """This is no filter: one line says why."""
 
 
 class Predicate(Part, frozen=True, array_like=True):
@@ -57,3 +62,30 @@ Plain = tuple[str, str, tuple[bool | float | str, ...]]
 def plain(conjunction: Iterable[Predicate]) -> tuple[Plain, ...]:
     """The conjunction as plain tuples; O(predicates)."""
     return tuple((each.attribute, each.operator, each.operands) for each in conjunction)
+
+
+def write_filter(disjunction: Filter) -> str:
+    """The filter in the language of `agent.wire.predicate_language`, on one line; O(length)."""
+    return " or ".join(write_conjunction(each) for each in disjunction)
+
+
+def write_conjunction(conjunction: Iterable[Predicate]) -> str:
+    """One conjunction of a filter; ``*`` is the one that holds for everything."""
+    return " and ".join(map(_written, conjunction)) or "*"
+
+
+def _written(predicate: Predicate) -> str:
+    values = ", ".join(map(_value, predicate.operands))
+    if predicate.operator == "in":
+        values = f"({values})"
+    return " ".join(filter(None, (predicate.attribute, predicate.operator, values)))
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        # On one line, and whatever a terminal would take for a command of its own in escapes.
+        return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(float(value)).removesuffix(".0")

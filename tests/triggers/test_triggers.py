@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.scheduling.standing_answers import aggregate_of
-from agent.triggers.language import MOST_NESTED, TriggerError, read_trigger
+from agent.triggers.language import TriggerError, read_trigger
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column
 from agent.wire.quality import BAD
+from agent.wire.tokens import MOST_NESTED
 
 CHANNELS = ("temperature", "humidity", "co2")
 OPERATORS = {

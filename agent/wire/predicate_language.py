@@ -1,0 +1,196 @@
+"""The language of filters: ``metric = "temperature" and (value > 30 or area under "b1/f4")``.
+
+    filter    = term {"or" term}
+    term      = factor {"and" factor}
+    factor    = "(" filter ")" | "*" | predicate
+    predicate = attribute ( ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+                          | "prefix" string | "under" string
+                          | "in" "(" value {"," value} ")"
+                          | "between" value "and" value
+                          | "present" )
+    value     = number | string | "true" | "false"
+
+Strings are JSON's. ``between`` includes both ends and becomes ``>=`` and ``<=``; ``*`` holds for
+everything. A predicate begins with its attribute, so every name can be one, ``in`` and ``or`` too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NoReturn
+
+from agent.wire.base import LONGEST_TEXT
+from agent.wire.predicate_logic import ORDER, Alternatives, Terms, contradiction, is_area, terms
+from agent.wire.predicates import (
+    MOST_CONJUNCTIONS,
+    MOST_OPERANDS,
+    MOST_PREDICATES,
+    Filter,
+    FilterError,
+    Operator,
+    Predicate,
+    Value,
+)
+from agent.wire.tokens import Token, TokenReader, token_pattern
+
+LARGEST_NUMBER: Final = 1e300
+OPERATORS: Final = ("=", "!=", *ORDER, "prefix", "under", "in", "between", "present")
+
+_TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\.)*"', sign=r">=|<=|!=|[=<>(),*]")
+
+
+def read_filter(text: str) -> Filter:
+    """What `text` says, as conjunctions without what repeats; `FilterError` if it says nothing, or
+    something that can never hold, or more than a filter has room for.
+
+    A part of an ``and`` may leave alternatives that can never hold, which are left out; but not
+    only such. Between O(length) and O(length · conjunctions²), for parentheses multiplied out.
+    """
+    return _Reader(text, _TOKEN, FilterError).whole()
+
+
+class _Reader(TokenReader):
+    def whole(self) -> Filter:
+        alternatives = self._filter()
+        if self.token.kind != "end":
+            self.fail("and, or or the end")
+        return alternatives.filter()
+
+    def fail(self, expected: str, token: Token | None = None) -> NoReturn:
+        found = token or self.token
+        if found.kind == "other" and found.text.startswith('"'):
+            expected = 'a " at the end of the string'
+        super().fail(expected, found)
+
+    def _filter(self) -> Alternatives:
+        found = self._term()
+        while self.is_word("or"):
+            word = self.take()
+            for each in self._term():
+                found.add(each)
+            self._limit("alternatives", len(found), MOST_CONJUNCTIONS, word)
+        return found
+
+    def _term(self) -> Alternatives:
+        found = self._factor()
+        while self.is_word("and"):
+            word = self.take()
+            found = self._both(found, self._factor(), word)
+        return found
+
+    def _both(self, some: Alternatives, more: Alternatives, word: Token) -> Alternatives:
+        multiplied = len(some) * len(more)
+        self._limit("alternatives, parentheses multiplied out", multiplied, MOST_CONJUNCTIONS, word)
+        found, reason = Alternatives(), ""
+        for one in some:
+            for other in more:
+                both = one | other
+                self._limit("predicates joined by and", len(both), MOST_PREDICATES, word)
+                new = len(both) > max(len(one), len(other))
+                if new and (why := contradiction(both.values())):
+                    reason = reason or why
+                else:
+                    found.add(both)
+        if not len(found):
+            self.refuse(reason, word)
+        return found
+
+    def _factor(self) -> Alternatives:
+        if self.token.text == "(":
+            return self.in_parentheses(self._filter)
+        found = Alternatives()
+        if self.token.text == "*":
+            self.take()
+            found.add({})
+        else:
+            found.add(self._predicate())
+        return found
+
+    def _predicate(self) -> Terms:
+        if self.token.kind != "name":
+            self.fail("an attribute, such as temperature, or (")
+        attribute = self.take()
+        if self.token.text not in OPERATORS:
+            # `a = 1 and or b = 2`: hardly an attribute named so.
+            if attribute.text in ("and", "or"):
+                self.fail("an attribute, such as temperature", attribute)
+            self.fail("one of " + " ".join(OPERATORS))
+        predicates = self._conditions(attribute.text, self.take().text)
+        if why := contradiction(predicates):
+            self.refuse(why, attribute)
+        return terms(predicates)
+
+    def _conditions(self, attribute: str, relation: str) -> tuple[Predicate, ...]:
+        if relation == "between":
+            low = self._comparable()
+            if not self.is_word("and"):
+                self.fail("and")
+            self.take()
+            high = self._comparable()
+            return Predicate(attribute, ">=", (low,)), Predicate(attribute, "<=", (high,))
+        operator: Operator = relation  # type: ignore[assignment]  # one of OPERATORS
+        return (Predicate(attribute, operator, self._operands(relation)),)
+
+    def _operands(self, relation: str) -> tuple[Value, ...]:
+        match relation:
+            case "present":
+                return ()
+            case "in":
+                return self.in_parentheses(self._values)
+            case "under":
+                if self.token.kind != "string" or not is_area(area := self._string(self.token)):
+                    self.fail('an area, such as "b1/f4"')
+                self.take()
+                return (area,)
+            case "prefix":
+                if self.token.kind != "string":
+                    self.fail("a string in double quotes")
+                return (self._value(),)
+            case "=" | "!=":
+                return (self._value(),)
+        return (self._comparable(),)
+
+    def _values(self) -> tuple[Value, ...]:
+        values = [self._value()]
+        while self.token.text == ",":
+            self.take()
+            if len(values) == MOST_OPERANDS:
+                self.fail(f"at most {MOST_OPERANDS} values")
+            values.append(self._value())
+        return tuple(values)
+
+    def _comparable(self) -> Value:
+        if self.token.kind not in ("number", "string"):
+            self.fail("a number or a string in double quotes")
+        return self._value()
+
+    def _value(self) -> Value:
+        token = self.token
+        if token.kind == "string":
+            value: Value = self._string(token)
+        elif token.kind == "number":
+            value = float(token.text)
+            if abs(value) > LARGEST_NUMBER:
+                self.fail("a number that is not so large")
+        elif token.text in ("true", "false"):
+            value = token.text == "true"
+        else:
+            self.fail("a number, true, false or a string in double quotes")
+        self.take()
+        return value
+
+    def _string(self, token: Token) -> str:
+        try:
+            text: str = json.loads(token.text, strict=False)
+            text.encode()
+        except ValueError:
+            self.fail(
+                'a string with no other escapes than \\" \\\\ \\/ \\b \\f \\n \\r \\t \\u00e9'
+            )
+        if len(text) > LONGEST_TEXT:
+            self.fail(f"a string of at most {LONGEST_TEXT} characters")
+        return text
+
+    def _limit(self, what: str, count: int, most: int, word: Token) -> None:
+        if count > most:
+            self.refuse(f"expected at most {most} {what}; got {count}", word)

@@ -1,0 +1,100 @@
+"""What the readers of triggers and of filters share: one token ahead, and errors that say where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
+
+from msgspec import Struct
+
+# Deeper than anybody writes, and far from the depth that Python's stack allows.
+MOST_NESTED: Final = 32
+LONGEST_SHOWN: Final = 20
+
+T = TypeVar("T")
+
+
+def token_pattern(**kinds: str) -> re.Pattern[str]:
+    """Finds the next token, after white space: a ``name`` such as a channel's, a ``number``, one of
+    `kinds` (a regular expression each), the ``end`` of the text, or ``other`` up to a space."""
+    known = {
+        "name": r"[a-z][a-z0-9_]{0,31}(?![A-Za-z0-9_])",
+        "number": r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?",
+        **kinds,
+        "end": "$",
+        "other": r"[^ \t\r\n]+",
+    }
+    each = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in known.items())
+    return re.compile(rf"[ \t\r\n]*(?:{each})", re.ASCII | re.DOTALL)
+
+
+class Token(Struct, frozen=True):
+    """A piece of the text: `kind` is the group of the pattern that found it."""
+
+    kind: str
+    text: str
+    position: int
+
+
+class TokenReader:
+    """Reads `text` from left to right.
+
+    `pattern` is a `token_pattern`. What the text should not be is told by `problem`, with a line
+    that says where, what was expected and what is there.
+    """
+
+    def __init__(
+        self, text: str, pattern: re.Pattern[str], problem: Callable[[str], Exception]
+    ) -> None:
+        self._text = text
+        self._pattern = pattern
+        self._problem = problem
+        self._at = 0
+        self._nested = 0
+        self.token = self._next()
+
+    def take(self) -> Token:
+        """The token; the one after it takes its place."""
+        taken, self.token = self.token, self._next()
+        return taken
+
+    def is_word(self, word: str) -> bool:
+        """Whether the token is this word."""
+        return self.token.kind == "name" and self.token.text == word
+
+    def sign(self, sign: str, expected: str = "") -> None:
+        """Take this sign."""
+        if self.token.text != sign:
+            self.fail(expected or sign)
+        self.take()
+
+    def in_parentheses(self, read: Callable[[], T]) -> T:
+        """What `read` makes of the tokens between two parentheses."""
+        if self._nested == MOST_NESTED:
+            self.fail(f"at most {MOST_NESTED} parentheses within one another")
+        self._nested += 1
+        self.sign("(")
+        inside = read()
+        self.sign(")")
+        self._nested -= 1
+        return inside
+
+    def fail(self, expected: str, token: Token | None = None) -> NoReturn:
+        """Something else was `expected` where the token is, or an earlier one."""
+        found = token or self.token
+        text = found.text if len(found.text) <= LONGEST_SHOWN else found.text[:LONGEST_SHOWN] + "…"
+        there = repr(text) if found.text else "the end"
+        self.refuse(f"expected {expected}; got {there}", found)
+
+    def refuse(self, sentence: str, token: Token) -> NoReturn:
+        """What begins at the token is wrong for this reason."""
+        raise self._problem(f"at character {token.position + 1}: {sentence}")
+
+    def _next(self) -> Token:
+        match = self._pattern.match(self._text, self._at)
+        assert match is not None
+        kind = match.lastgroup
+        assert kind is not None
+        self._at = match.end()
+        return Token(kind, match[kind], match.start(kind))
