@@ -1,6 +1,7 @@
 """The language of filters, and what is left out of them or refused."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -347,3 +348,25 @@ def test_checked_filters_are_those_that_can_be_written_and_read(disjunction):
         assert not possible(disjunction)
     else:
         assert possible(disjunction)
+
+
+# --- docs/subscriptions.md ------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs/subscriptions.md").read_text()
+
+
+@pytest.mark.parametrize("text", re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE))
+def test_the_examples_of_the_page_are_filters(text):
+    assert read_filter(text)
+
+
+@pytest.mark.parametrize("text", re.findall(r"^\| `([^`]+ [^`]+)`", PAGE, re.MULTILINE))
+def test_the_predicates_of_the_page_are_filters(text):
+    assert read_filter(text)
+
+
+def test_the_page_shows_what_is_on_the_wire():
+    (shown,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    text = re.search(r"read_filter\('(.*)'\)", PAGE)[1]
+    assert msgspec.json.encode(read_filter(text)) == shown.replace(" ", "").strip().encode()
+    assert write_filter(read_filter(text)) == re.search(r"\(wanted\)\)  # (.*)", PAGE)[1]
