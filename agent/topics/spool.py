@@ -1,0 +1,318 @@
+"""The spool of a publisher's home master: notifications that not everybody has yet.
+
+A notification is kept from before its node may forget it until the overlay says that everybody who
+wants it has it. Until then it is published again: after a restart, when the overlay says that
+somebody may not have it, and when it says nothing for long. The overlay and the masters of the
+subscribers drop what comes twice, by its origin.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from _core.edf import EdfQueue
+from agent.topics.ledger import Ledger
+from agent.topics.lifecycle import SPOOLED_TRANSITIONS, InvalidTransition
+from agent.topics.spool_events import (
+    Accepted,
+    Brought,
+    ForgetLost,
+    ForgetSpooled,
+    ForgetTaken,
+    LostTold,
+    OverlayLost,
+    OverlayReady,
+    PublishSpooled,
+    SavedSpool,
+    SaveLost,
+    SaveTaken,
+    Settled,
+    SpoolDue,
+    SpoolEvent,
+    SpoolInstruction,
+    StoreSpooled,
+    TellLost,
+    Undeliverable,
+)
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import Lost
+
+MOST = 10_000
+MOST_BYTES = 16 << 20
+# What was published once goes again at this rate: what is new overtakes it.
+BACKLOG_PER_S = 100.0
+BURST = 20
+# Published, and no word of it: the broker keeps what it could not pass on for longer than that.
+AGAIN_S = 300.0
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+# What is given up in one outage is told as one range.
+GATHER_LOST_S = 5.0
+MOST_LOST = 1_024
+# Of all nodes; theirs from before a card was flashed anew are among them.
+MOST_HISTORIES = 4_096
+
+
+class _Spooled:
+    __slots__ = ("bytes", "handle", "notification", "number", "refusals", "state")
+
+    def __init__(self, number: int, notification: Notification, size: int) -> None:
+        self.number = number
+        self.notification = notification
+        self.bytes = size
+        self.state = "new"
+        self.refusals = 0
+        self.handle = -1
+
+    def __repr__(self) -> str:
+        return f"<spooled {self.number} {self.notification.origin} {self.state}>"
+
+    def become(self, state: str) -> None:
+        if (self.state, state) not in SPOOLED_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+
+class Spool:
+    """Keeps at most `most` notifications with `most_bytes` in all, as MessagePack; with more, the
+    oldest are given up, counted, and told to subscribers as ranges. `now` is monotonic seconds.
+    Every event is O(log spooled) a notification, and what is remembered of its history."""
+
+    def __init__(
+        self,
+        *,
+        most: int = MOST,
+        most_bytes: int = MOST_BYTES,
+        backlog_per_s: float = BACKLOG_PER_S,
+        again_s: float = AGAIN_S,
+        most_histories: int = MOST_HISTORIES,
+    ) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._spacing_s = 1.0 / backlog_per_s
+        self._again_s = again_s
+        self._ledger = Ledger(most_histories)
+        self._spooled: dict[Origin, _Spooled] = {}  # the oldest first
+        self._due: EdfQueue[_Spooled] = EdfQueue()
+        self._bytes = 0
+        self._numbers = 0
+        self._ready = False
+        # The rate is kept when what was published again, evenly spaced, would end here.
+        self._paced_until_s = -math.inf
+        self._lost: dict[tuple[str, str], Lost] = {}
+        self._tell_s = math.inf
+        self.counters = {
+            "spooled": 0,
+            "spooled_repeated": 0,
+            "spooled_published_again": 0,
+            "spooled_settled": 0,
+            "spooled_undeliverable": 0,
+            "spooled_given_up": 0,
+        }
+
+    def __len__(self) -> int:
+        return len(self._spooled)
+
+    @property
+    def bytes(self) -> int:
+        """Of what is spooled, as MessagePack."""
+        return self._bytes
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `SpoolDue` is due; None: nothing waits for time to pass."""
+        if not self._ready:
+            return None
+        due_s = self._tell_s
+        if len(self._due):
+            due_s = min(due_s, max(self._due.peek_key(), self._next_turn_s))
+        return None if due_s == math.inf else due_s
+
+    def restore(self, saved: SavedSpool, now: float) -> None:
+        """Take in what was on disk, before any event; MsgspecError if this version cannot."""
+        decode = msgspec.msgpack.Decoder(Notification).decode
+        for number, body in saved.spooled:
+            entry = _Spooled(number, decode(body), len(body))
+            self._keep(entry)
+            self._wait(entry, now)
+            self._numbers = max(self._numbers, number)
+        for history, taken in saved.taken:
+            self._ledger.restore(history, taken)
+        self._lost = {(lost.publisher, lost.history): lost for lost in saved.lost}
+        if self._lost:
+            self._tell_s = now
+
+    def handle(self, event: SpoolEvent, now: float) -> list[SpoolInstruction]:
+        """Take one event; what to do follows, in order."""
+        match event:
+            case Brought():
+                return self._brought(event, now)
+            case Settled(origin):
+                return self._settled(origin)
+            case Undeliverable(origin):
+                return self._undeliverable(origin, now)
+            case OverlayReady():
+                self._ready = True
+                return self._turns(now)
+            case OverlayLost():
+                self._ready = False
+                return []
+            case LostTold(lost):
+                return self._told(lost, now)
+            case SpoolDue():
+                return self._turns(now)
+
+    # --- in ------------------------------------------------------------------------------------
+
+    def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
+        # By sequence: one message may hold an event twice.
+        new = {
+            each.origin.sequence: each
+            for each in event.notifications
+            if not self._ledger.knows(event.history, each.origin.sequence)
+        }
+        self.counters["spooled_repeated"] += len(event.notifications) - len(new)
+        forgotten = self._ledger.take(event.history, new, event.oldest)
+        if not new:
+            return [Accepted(event.token)]
+        instructions: list[SpoolInstruction] = []
+        for notification in new.values():
+            instructions += self._add(notification, now)
+        instructions += self._drop(now)
+        instructions.append(SaveTaken(event.history, self._ledger.of(event.history)))
+        instructions += [ForgetTaken(history) for history in forgotten]
+        instructions.append(Accepted(event.token))
+        return instructions
+
+    def _add(self, notification: Notification, now: float) -> list[SpoolInstruction]:
+        body = msgspec.msgpack.encode(notification)
+        self._numbers += 1
+        entry = _Spooled(self._numbers, notification, len(body))
+        self._keep(entry)
+        self.counters["spooled"] += 1
+        stored = StoreSpooled(entry.number, body)
+        if not self._ready:
+            self._wait(entry, now)
+            return [stored]
+        self._publish(entry, now)
+        return [stored, PublishSpooled(notification)]
+
+    def _keep(self, entry: _Spooled) -> None:
+        self._spooled[entry.notification.origin] = entry
+        self._bytes += entry.bytes
+
+    def _drop(self, now: float) -> list[SpoolInstruction]:
+        """The oldest go; the newest stays, however large it is."""
+        instructions: list[SpoolInstruction] = []
+        grown: dict[tuple[str, str], None] = {}
+        while len(self._spooled) > self._most or (
+            self._bytes > self._most_bytes and len(self._spooled) > 1
+        ):
+            oldest = next(iter(self._spooled.values()))
+            instructions.append(self._take_out(oldest, "given_up"))
+            self.counters["spooled_given_up"] += 1
+            grown[self._lose(oldest.notification.origin)] = None
+        if grown:
+            self._tell_s = min(self._tell_s, now + GATHER_LOST_S)
+        instructions += [SaveLost(self._lost[key]) for key in grown]
+        for key in list(self._lost)[: max(0, len(self._lost) - MOST_LOST)]:
+            del self._lost[key]
+            instructions.append(ForgetLost(*key))
+        return instructions
+
+    def _lose(self, origin: Origin) -> tuple[str, str]:
+        publisher, history, sequence = origin.publisher, origin.history, origin.sequence
+        key = (publisher, history)
+        before = self._lost.get(key)
+        self._lost[key] = (
+            Lost(publisher, history, sequence, sequence, 1)
+            if before is None
+            else Lost(
+                publisher,
+                history,
+                min(before.first, sequence),
+                max(before.last, sequence),
+                before.count + 1,
+            )
+        )
+        return key
+
+    # --- out -----------------------------------------------------------------------------------
+
+    @property
+    def _next_turn_s(self) -> float:
+        return self._paced_until_s - (BURST - 1) * self._spacing_s
+
+    def _turns(self, now: float) -> list[SpoolInstruction]:
+        """Publish again what is due, as fast as the pace allows, and tell what is lost."""
+        instructions: list[SpoolInstruction] = []
+        if not self._ready:
+            return instructions
+        while len(self._due) and self._due.peek_key() <= now and self._next_turn_s <= now:
+            entry = self._due.pop()
+            self._paced_until_s = max(self._paced_until_s, now) + self._spacing_s
+            self._publish(entry, now)
+            self.counters["spooled_published_again"] += 1
+            instructions.append(PublishSpooled(entry.notification))
+        if self._tell_s <= now:
+            self._tell_s = now + self._again_s
+            instructions += [TellLost(lost) for lost in self._lost.values()]
+        return instructions
+
+    def _publish(self, entry: _Spooled, now: float) -> None:
+        entry.become("published")
+        entry.handle = self._due.push(now + self._again_s, entry)
+
+    def _wait(self, entry: _Spooled, due_s: float) -> None:
+        entry.become("waiting")
+        entry.handle = self._due.push(due_s, entry)
+
+    def _settled(self, origin: Origin) -> list[SpoolInstruction]:
+        entry = self._spooled.get(origin)
+        if entry is None:
+            return []  # said twice, or given up
+        self.counters["spooled_settled"] += 1
+        return [self._take_out(entry, "settled")]
+
+    def _undeliverable(self, origin: Origin, now: float) -> list[SpoolInstruction]:
+        entry = self._spooled.get(origin)
+        if entry is None or entry.state == "waiting":
+            return []
+        self.counters["spooled_undeliverable"] += 1
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(entry.refusals, 20))
+        entry.refusals += 1
+        self._due.remove(entry.handle)
+        self._wait(entry, now + pause_s)
+        return []
+
+    def _take_out(self, entry: _Spooled, state: str) -> ForgetSpooled:
+        entry.become(state)
+        del self._spooled[entry.notification.origin]
+        self._bytes -= entry.bytes
+        self._due.remove(entry.handle)
+        return ForgetSpooled(entry.number)
+
+    def _told(self, lost: Lost, now: float) -> list[SpoolInstruction]:
+        key = (lost.publisher, lost.history)
+        if self._lost.get(key) != lost:
+            # It has grown: the whole is told again.
+            if key in self._lost:
+                self._tell_s = min(self._tell_s, now + GATHER_LOST_S)
+            return []
+        del self._lost[key]
+        if not self._lost:
+            self._tell_s = math.inf
+        return [ForgetLost(*key)]
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        assert len(self._due) == len(self._spooled) <= self._most
+        assert self._bytes == sum(entry.bytes for entry in self._spooled.values())
+        assert self._bytes <= self._most_bytes or len(self._spooled) == 1
+        assert bool(self._lost) == (self._tell_s < math.inf)
+        assert len(self._lost) <= MOST_LOST
+        numbers = [entry.number for entry in self._spooled.values()]
+        assert numbers == sorted(numbers)
+        assert {entry.state for entry in self._spooled.values()} <= {"waiting", "published"}

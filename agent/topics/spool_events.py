@@ -1,0 +1,130 @@
+"""What happens to the spool of a publisher (events), and what it wants done (instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from agent.topics.ledger import Taken
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import Lost
+
+
+class _Struct(Struct, frozen=True, gc=False):
+    """Immutable, and never part of a reference cycle."""
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Brought(_Struct, frozen=True):
+    """A node brings these, all of `history`, perhaps again; nothing below the sequence `oldest`
+    waits there any more. `Accepted` comes back with `token`, which is only passed on."""
+
+    token: Any
+    history: str
+    oldest: int
+    notifications: tuple[Notification, ...]
+
+
+class OverlayReady(_Struct, frozen=True):
+    """The broker knows its tables: what is published now reaches whoever wants it."""
+
+
+class OverlayLost(_Struct, frozen=True):
+    """It does not, or not any more: nothing is to be published."""
+
+
+class Settled(_Struct, frozen=True):
+    """Everybody who wants it has it."""
+
+    origin: Origin
+
+
+class Undeliverable(_Struct, frozen=True):
+    """Somebody may not have it: it is to be published again."""
+
+    origin: Origin
+
+
+class LostTold(_Struct, frozen=True):
+    """Everybody who may have wanted these was told that they are lost."""
+
+    lost: Lost
+
+
+class SpoolDue(_Struct, frozen=True):
+    """Time has passed: `Spool.next_tick` says when."""
+
+
+SpoolEvent = Brought | OverlayReady | OverlayLost | Settled | Undeliverable | LostTold | SpoolDue
+
+# --- instructions: to be on disk before those that follow ----------------------------------------
+
+
+class StoreSpooled(_Struct, frozen=True):
+    """Keep a notification; a `number` is never used again."""
+
+    number: int
+    body: bytes
+
+
+class ForgetSpooled(_Struct, frozen=True):
+    number: int
+
+
+class SaveTaken(_Struct, frozen=True):
+    """Keep what was taken of a history, in place of what was kept before."""
+
+    history: str
+    taken: Taken
+
+
+class ForgetTaken(_Struct, frozen=True):
+    history: str
+
+
+class SaveLost(_Struct, frozen=True):
+    """Keep what of a history was given up, in place of what was kept before."""
+
+    lost: Lost
+
+
+class ForgetLost(_Struct, frozen=True):
+    publisher: str
+    history: str
+
+
+SpoolChange = StoreSpooled | ForgetSpooled | SaveTaken | ForgetTaken | SaveLost | ForgetLost
+
+# --- instructions ---------------------------------------------------------------------------------
+
+
+class Accepted(_Struct, frozen=True):
+    """All of `Brought` is kept: its node may forget it."""
+
+    token: Any
+
+
+class PublishSpooled(_Struct, frozen=True):
+    """Give it to the broker; `Settled` or `Undeliverable` comes back."""
+
+    notification: Notification
+
+
+class TellLost(_Struct, frozen=True):
+    """Tell the subscribers of this publisher; `LostTold` comes back."""
+
+    lost: Lost
+
+
+SpoolInstruction = SpoolChange | Accepted | PublishSpooled | TellLost
+
+
+class SavedSpool(_Struct, frozen=True):
+    """What the disk kept, each in the order in which it was made."""
+
+    spooled: tuple[tuple[int, bytes], ...] = ()
+    taken: tuple[tuple[str, Taken], ...] = ()
+    lost: tuple[Lost, ...] = ()

@@ -1,0 +1,193 @@
+"""The spool, step by step."""
+
+import msgspec
+import pytest
+
+from agent.topics.ledger import Taken
+from agent.topics.lifecycle import InvalidTransition
+from agent.topics.spool import BURST, GATHER_LOST_S, MOST_LOST, Spool
+from agent.topics.spool_events import (
+    Accepted,
+    Brought,
+    ForgetLost,
+    ForgetSpooled,
+    ForgetTaken,
+    LostTold,
+    OverlayLost,
+    OverlayReady,
+    PublishSpooled,
+    SavedSpool,
+    SaveLost,
+    SaveTaken,
+    Settled,
+    SpoolDue,
+    StoreSpooled,
+    TellLost,
+    Undeliverable,
+)
+from agent.wire.push import Lost
+from tests.topics.samples import notification
+
+
+def brought(*sequences, history="h1", oldest=0, token="t", padding=0):
+    notifications = [notification(each, history, padding=padding) for each in sequences]
+    return Brought(token, history, oldest, tuple(notifications))
+
+
+def body(sequence, history="h1"):
+    return msgspec.msgpack.encode(notification(sequence, history))
+
+
+def ready(**settings):
+    spool = Spool(**settings)
+    assert spool.handle(OverlayReady(), 0.0) == []
+    return spool
+
+
+def published(instructions):
+    return [
+        each.notification.origin.sequence
+        for each in instructions
+        if isinstance(each, PublishSpooled)
+    ]
+
+
+def test_what_is_brought_is_stored_published_and_then_accepted():
+    spool = ready()
+    assert spool.handle(brought(7, 9, oldest=3), 1.0) == [
+        StoreSpooled(1, body(7)),
+        PublishSpooled(notification(7)),
+        StoreSpooled(2, body(9)),
+        PublishSpooled(notification(9)),
+        SaveTaken("h1", Taken(3, (7, 9))),
+        Accepted("t"),
+    ]
+    assert spool.handle(Settled(notification(7).origin), 2.0) == [ForgetSpooled(1)]
+    assert spool.handle(Settled(notification(7).origin), 2.0) == []
+    assert len(spool) == 1
+    assert spool.bytes == len(body(9))
+
+
+def test_what_comes_again_is_only_accepted():
+    spool = ready()
+    spool.handle(brought(7), 1.0)
+    spool.handle(Settled(notification(7).origin), 1.0)
+    assert spool.handle(brought(7), 2.0) == [Accepted("t")]
+    new = spool.handle(brought(7, 8, 8), 3.0)
+    assert published(new) == [8]
+    assert spool.counters["spooled"] == 2
+    assert spool.counters["spooled_repeated"] == 3
+
+
+def test_until_the_overlay_is_ready_everything_waits():
+    spool = Spool()
+    assert published(spool.handle(brought(1, 2), 1.0)) == []
+    assert spool.next_tick is None
+    assert published(spool.handle(OverlayReady(), 2.0)) == [1, 2]
+    spool.handle(OverlayLost(), 3.0)
+    assert published(spool.handle(brought(3), 4.0)) == []
+    assert spool.handle(SpoolDue(), 1e6) == []
+    assert published(spool.handle(OverlayReady(), 5.0)) == [3]
+
+
+def test_after_a_restart_it_publishes_again_what_it_kept_at_its_pace():
+    spool = Spool(backlog_per_s=10.0)
+    kept = tuple((n, body(n)) for n in range(1, BURST + 6))
+    spool.restore(SavedSpool(kept, (("h1", Taken(0, (1, 2))),)), 100.0)
+    assert published(spool.handle(OverlayReady(), 100.0)) == list(range(1, BURST + 1))
+    # What is new does not wait behind them.
+    assert published(spool.handle(brought(1, 500), 100.0)) == [500]
+    for n in range(BURST + 1, BURST + 6):
+        due = spool.next_tick
+        assert due == pytest.approx(100.0 + (n - BURST) / 10.0)
+        assert published(spool.handle(SpoolDue(), due)) == [n]
+    assert spool.next_tick == 100.0 + 300.0
+    assert spool.handle(brought(600), 200.0)[0].number == BURST + 7
+
+
+def test_what_somebody_did_not_get_goes_again_later_and_later():
+    spool = ready()
+    spool.handle(brought(1), 0.0)
+    now, pauses = 0.0, []
+    for _ in range(8):
+        assert spool.handle(Undeliverable(notification(1).origin), now) == []
+        assert spool.handle(Undeliverable(notification(1).origin), now) == []
+        pauses.append(spool.next_tick - now)
+        assert spool.handle(SpoolDue(), spool.next_tick - 0.001) == []
+        now = spool.next_tick
+        assert published(spool.handle(SpoolDue(), now)) == [1]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert spool.handle(Undeliverable(notification(2).origin), now) == []
+
+
+def test_without_a_word_it_is_published_again_and_late_words_count():
+    spool = ready(again_s=50.0)
+    spool.handle(brought(1), 0.0)
+    assert spool.next_tick == 50.0
+    assert published(spool.handle(SpoolDue(), 50.0)) == [1]
+    spool.handle(Undeliverable(notification(1).origin), 51.0)
+    assert spool.handle(Settled(notification(1).origin), 51.5) == [ForgetSpooled(1)]
+    assert spool.next_tick is None
+
+
+def test_of_too_many_the_oldest_go_counted_and_told_as_a_range():
+    spool = ready(most=2)
+    spool.handle(brought(5, 3), 0.0)
+    instructions = spool.handle(brought(8, 9, 11), 10.0)
+    first = Lost("iad1", "h1", 3, 5, 2)
+    assert [each for each in instructions if isinstance(each, ForgetSpooled)] == [
+        ForgetSpooled(1),
+        ForgetSpooled(2),
+        ForgetSpooled(3),
+    ]
+    whole = Lost("iad1", "h1", 3, 8, 3)
+    assert SaveLost(whole) in instructions
+    assert spool.counters["spooled_given_up"] == 3
+    # One range for what goes within a while.
+    assert spool.next_tick == 10.0 + GATHER_LOST_S
+    assert spool.handle(SpoolDue(), 15.0) == [TellLost(whole)]
+    assert spool.handle(LostTold(first), 16.0) == []
+    assert spool.handle(SpoolDue(), 21.0) == [TellLost(whole)]
+    assert spool.handle(LostTold(whole), 22.0) == [ForgetLost("iad1", "h1")]
+    assert spool.handle(LostTold(whole), 22.0) == []
+    assert spool.next_tick == 310.0  # nothing to tell any more; the two that are left go again
+
+
+def test_what_is_lost_is_told_after_a_restart():
+    spool = Spool()
+    lost = Lost("iad1", "h1", 3, 8, 3)
+    spool.restore(SavedSpool(lost=(lost,)), 5.0)
+    assert spool.handle(OverlayReady(), 6.0) == [TellLost(lost)]
+
+
+def test_bytes_are_bounded_and_what_came_last_stays():
+    size = len(msgspec.msgpack.encode(notification(1, padding=100)))
+    spool = ready(most_bytes=2 * size)
+    spool.handle(brought(1, 2, padding=100), 0.0)
+    assert spool.bytes == 2 * size
+    spool.handle(brought(3, padding=100), 0.0)
+    assert (len(spool), spool.bytes) == (2, 2 * size)
+    spool.handle(brought(4, padding=300), 0.0)
+    spool.check_invariants()
+    assert len(spool) == 1
+    assert spool.handle(Settled(notification(4).origin), 0.0) == [ForgetSpooled(4)]
+
+
+def test_histories_and_ranges_are_bounded():
+    spool = ready(most=1, most_histories=2)
+    spool.handle(brought(1, history="a"), 0.0)
+    spool.handle(brought(1, history="b"), 0.0)
+    assert ForgetTaken("a") in spool.handle(brought(1, history="c"), 0.0)
+    for n in range(MOST_LOST + 1):
+        instructions = spool.handle(brought(1, history=f"h{n}"), 0.0)
+    spool.check_invariants()
+    # Of 1,027 that were lost, a, b and c are not told any more.
+    assert ForgetLost("iad1", "c") in instructions
+
+
+def test_an_arrow_that_is_not_in_the_table_raises():
+    spool = ready()
+    spool.handle(brought(1), 0.0)
+    [entry] = spool._spooled.values()
+    with pytest.raises(InvalidTransition, match="published → new is not allowed for <spooled 1"):
+        entry.become("new")
