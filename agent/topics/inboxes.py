@@ -1,0 +1,379 @@
+"""The inboxes of a master's subscribers: what came for them, until their clients have it.
+
+A notification that comes for a durable subscription is on disk before its client gets it, in a
+position that it has for good; so whatever is killed, what a client has not acknowledged comes again
+in the same position, and nothing is in two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+
+from _core.edf import EdfQueue
+from agent.topics.inbox import Inbox
+from agent.topics.inbox_events import (
+    AcknowledgeArrived,
+    Content,
+    ContentArrived,
+    EndSubscription,
+    ForgetPositions,
+    ForgetSubscription,
+    InboxChange,
+    InboxesDue,
+    InboxEvent,
+    InboxInstruction,
+    Peer,
+    SaveCursor,
+    SavedInboxes,
+    SavedSubscription,
+    SaveSubscription,
+    SendPush,
+    StartSubscription,
+    StorePosition,
+    SubscribeArrived,
+    UnsubscribeArrived,
+)
+from agent.topics.items import Item, Items
+from agent.wire.predicates import Filter
+from agent.wire.push import Subscribe, Subscribed
+
+# Of one durable subscription.
+MOST = 1_000
+MOST_BYTES = 1 << 20
+# Of one that is not durable, a client that is slow included.
+MOST_QUEUED = 256
+# Items that a subscription remembers, to know what comes again. Beyond it, that is news.
+MOST_REMEMBERED = 2_048
+# Sent and not acknowledged.
+WINDOW = 64
+MOST_SUBSCRIPTIONS = 10_000
+# So long a client may say nothing before nothing is sent to it any more.
+LEASE_S = 60.0
+# So long what is durable is kept for a client that does not come back.
+EXPIRE_S = 7 * 86_400.0
+
+
+class Inboxes:
+    """Takes subscriptions, keeps what comes for them, and sends it.
+
+    `read_filter` reads the text form of a filter, or checks its parts; ValueError says what is
+    wrong. `most_owned` bounds the subscriptions of one client. `now` is monotonic seconds. A
+    notification is O(subscriptions that want it); everything else O(log subscriptions), and what it
+    sends.
+    """
+
+    def __init__(
+        self,
+        read_filter: Callable[[str | Filter], Filter],
+        *,
+        most: int = MOST,
+        most_bytes: int = MOST_BYTES,
+        most_queued: int = MOST_QUEUED,
+        most_remembered: int = MOST_REMEMBERED,
+        window: int = WINDOW,
+        most_owned: int = 100,
+        most_subscriptions: int = MOST_SUBSCRIPTIONS,
+        lease_s: float = LEASE_S,
+        expire_s: float = EXPIRE_S,
+    ) -> None:
+        self._read_filter = read_filter
+        self._most = {True: most, False: most_queued}  # by whether it is durable
+        self._most_bytes = most_bytes
+        self._most_remembered = most_remembered
+        self._window = window
+        self._most_owned = most_owned
+        self._most_subscriptions = most_subscriptions
+        self._lease_s = lease_s
+        self._expire_s = expire_s
+        self._by_key: dict[tuple[str, str], Inbox] = {}
+        self._by_name: dict[str, Inbox] = {}
+        self._owned: Counter[str] = Counter()
+        self._items = Items()
+        self._timers: EdfQueue[Inbox] = EdfQueue()
+        self._numbers = 0
+        self.counters = {
+            "notifications_sent": 0,
+            "notifications_repeated": 0,
+            "notifications_dropped": 0,
+            "subscriptions_expired": 0,
+        }
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def waiting(self) -> int:
+        """Positions that clients have not acknowledged and that are kept."""
+        return sum(len(inbox.kept) for inbox in self._by_key.values())
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `InboxesDue` is due; None: nothing waits for time to pass."""
+        return self._timers.peek_key() if len(self._timers) else None
+
+    def restore(self, saved: SavedInboxes, now: float) -> list[InboxInstruction]:
+        """Take in what was on disk, before any event; MsgspecError if this version cannot. Their
+        time to expire begins anew."""
+        items = {number: self._items.restore(number, k, body) for number, k, body in saved.items}
+        by_subscription = groupby(saved.positions, key=lambda row: row[0])
+        runs = {number: _last_run(rows, items) for number, rows in by_subscription}
+        instructions: list[InboxInstruction] = []
+        for number, kept, acknowledged in saved.subscriptions:
+            inbox = Inbox(number, kept.client, kept.id, kept.filter, durable=True)
+            last, run = runs.get(number, (acknowledged, []))
+            inbox.restore(
+                acknowledged, max(last, acknowledged), run, self._most[True], self._most_bytes
+            )
+            for item in inbox.known:
+                item.known += 1
+            for item in inbox.kept:
+                item.kept += 1
+            inbox.become("detached")
+            self._add(inbox, now)
+            self._numbers = max(self._numbers, number)
+            instructions.append(StartSubscription(inbox.name, inbox.filter))
+        return [*self._items.tidy(), *instructions]
+
+    def handle(self, event: InboxEvent, now: float) -> list[InboxInstruction]:
+        """Take one event; what to do follows, in order."""
+        match event:
+            case ContentArrived():
+                return self._content(event)
+            case AcknowledgeArrived():
+                return self._acknowledged(event, now)
+            case SubscribeArrived():
+                return self._subscribed(event, now)
+            case UnsubscribeArrived():
+                return self._unsubscribed(event)
+            case InboxesDue():
+                return self._due(now)
+
+    # --- from the broker -----------------------------------------------------------------------
+
+    def _content(self, event: ContentArrived) -> list[InboxInstruction]:
+        item = self._items.find(event.content)
+        at_once: list[InboxInstruction] = []
+        stored: list[InboxInstruction] = []
+        to_send: list[InboxInstruction] = []
+        for name in event.names:
+            inbox = self._by_name.get(name)
+            if inbox is None:
+                continue  # it ended while this was under way
+            if inbox.knows(item):
+                self.counters["notifications_repeated"] += 1
+            else:
+                stored += self._put(inbox, item, event.content)
+                sending = to_send if inbox.durable else at_once
+                sending += self._send(inbox)
+        self._items.drop_unheld(item)
+        # What needs no disk does not wait for it.
+        return [*at_once, *stored, *to_send]
+
+    def _put(self, inbox: Inbox, item: Item, content: Content) -> list[InboxChange]:
+        changes = self._items.hold(item, content, durable=inbox.durable)
+        inbox.put(item)
+        if inbox.durable:
+            changes.append(StorePosition(inbox.number, inbox.last, item.number))
+        dropped = inbox.overflow(self._most[inbox.durable], self._most_bytes)
+        self.counters["notifications_dropped"] += len(dropped)
+        changes += self._give_up(dropped)
+        position, forgotten = inbox.forget(self._most_remembered)
+        if forgotten:
+            changes += [change for each in forgotten for change in self._items.forget(each)]
+            if inbox.durable:
+                changes.append(ForgetPositions(inbox.number, position))
+        return changes
+
+    def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:
+        return [change for item in items for change in self._items.give_up(item)]
+
+    def _send(self, inbox: Inbox) -> list[InboxInstruction]:
+        if inbox.state != "attached":
+            return []
+        sent = [
+            SendPush(inbox.peer, message, inbox.durable) for message in inbox.messages(self._window)
+        ]
+        self.counters["notifications_sent"] += len(sent)
+        return [*sent]
+
+    # --- from clients --------------------------------------------------------------------------
+
+    def _subscribed(self, event: SubscribeArrived, now: float) -> list[InboxInstruction]:
+        message = event.message
+        try:
+            wanted = self._read_filter(message.filter)
+        except ValueError as error:
+            return _refuse(event.peer, message, f"filter: {error}")
+        inbox = self._by_key.get((event.client, message.id))
+        problem = (
+            self._why_not_new(event.client, message)
+            if inbox is None
+            else _why_not_again(inbox, message)
+        )
+        if problem:
+            return _refuse(event.peer, message, problem)
+        instructions: list[InboxInstruction] = []
+        if inbox is None:
+            self._numbers += 1
+            inbox = Inbox(self._numbers, event.client, message.id, wanted, message.durable)
+            self._add(inbox, now)
+            instructions = self._start(inbox)
+        elif inbox.filter != wanted:
+            inbox.filter = wanted
+            instructions = self._start(inbox)
+        inbox.become("attached")
+        self._timers.rekey(inbox.timer, now + self._lease_s)
+        inbox.peer = event.peer
+        after = inbox.acknowledged if message.after is None else message.after
+        instructions += self._had(inbox, after, now)
+        inbox.send_again(after)
+        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3)
+        instructions.append(SendPush(event.peer, reply, inbox.durable))
+        return instructions + self._send(inbox)
+
+    def _start(self, inbox: Inbox) -> list[InboxInstruction]:
+        starting = StartSubscription(inbox.name, inbox.filter)
+        if not inbox.durable:
+            return [starting]
+        saved = SavedSubscription(inbox.client, inbox.id, inbox.filter)
+        return [SaveSubscription(inbox.number, saved), starting]
+
+    def _why_not_new(self, client: str, message: Subscribe) -> str:
+        if message.after is not None:
+            return (
+                f"no subscription {message.id!r} is kept here: it was ended, its master lost it, "
+                "or nothing was heard of its client for too long; subscribe anew without 'after'"
+            )
+        if self._owned[client] >= self._most_owned:
+            return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
+        if len(self._by_key) >= self._most_subscriptions:
+            return f"{self._most_subscriptions} subscriptions are open here; try another master"
+        return ""
+
+    def _acknowledged(self, event: AcknowledgeArrived, now: float) -> list[InboxInstruction]:
+        message = event.message
+        inbox = self._by_key.get((event.client, message.id))
+        if inbox is None or inbox.state != "attached" or inbox.peer != event.peer:
+            return [SendPush(event.peer, Subscribed(message.id, "unknown"), waits=False)]
+        changes = self._had(inbox, min(message.position, inbox.sent), now)
+        return changes + self._send(inbox)
+
+    def _had(self, inbox: Inbox, position: int, now: float) -> list[InboxInstruction]:
+        """Its client is there, and has all up to `position`."""
+        inbox.seen_s = now
+        if position <= inbox.acknowledged:
+            return []
+        released = inbox.acknowledge(position)
+        changes: list[InboxInstruction] = [*self._give_up(released)]
+        if inbox.durable:
+            changes.append(SaveCursor(inbox.number, position))
+        return changes
+
+    def _unsubscribed(self, event: UnsubscribeArrived) -> list[InboxInstruction]:
+        reply = Subscribed(event.message.id, "cancelled")
+        inbox = self._by_key.get((event.client, event.message.id))
+        if inbox is None:
+            # Perhaps the reply to an earlier one was lost.
+            return [SendPush(event.peer, reply, waits=True)]
+        return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
+
+    # --- begin and end -------------------------------------------------------------------------
+
+    def _add(self, inbox: Inbox, now: float) -> None:
+        self._by_key[inbox.client, inbox.id] = inbox
+        self._by_name[inbox.name] = inbox
+        self._owned[inbox.client] += 1
+        inbox.seen_s = now
+        inbox.timer = self._timers.push(now + self._patience_s(inbox), inbox)
+
+    def _patience_s(self, inbox: Inbox) -> float:
+        """So long its client may say nothing."""
+        return self._expire_s if inbox.state == "detached" else self._lease_s
+
+    def _due(self, now: float) -> list[InboxInstruction]:
+        instructions: list[InboxInstruction] = []
+        while len(self._timers) and self._timers.peek_key() <= now:
+            inbox = self._timers.pop()
+            inbox.timer = -1
+            if inbox.seen_s + self._patience_s(inbox) <= now:
+                if not inbox.durable or inbox.state == "detached":
+                    self.counters["subscriptions_expired"] += 1
+                    instructions += self._end(inbox, "expired")
+                    continue
+                inbox.become("detached")
+                inbox.peer = None
+            # A client that is heard of moves no timer: it is set again when it runs out.
+            due_s = inbox.seen_s + self._patience_s(inbox)
+            inbox.timer = self._timers.push(due_s, inbox)
+        return instructions
+
+    def _end(self, inbox: Inbox, state: str) -> list[InboxInstruction]:
+        inbox.become(state)
+        del self._by_key[inbox.client, inbox.id]
+        del self._by_name[inbox.name]
+        self._owned[inbox.client] -= 1
+        if not self._owned[inbox.client]:
+            del self._owned[inbox.client]
+        if inbox.timer >= 0:
+            self._timers.remove(inbox.timer)
+            inbox.timer = -1
+        changes = self._give_up(inbox.kept)
+        for item in inbox.known:
+            changes += self._items.forget(item)
+        ending: list[InboxInstruction] = [EndSubscription(inbox.name), *changes]
+        return [*ending, ForgetSubscription(inbox.number)] if inbox.durable else ending
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        inboxes = list(self._by_key.values())
+        assert {inbox.name for inbox in inboxes} == self._by_name.keys()
+        assert len(self._timers) == len(inboxes) == sum(self._owned.values())
+        kept, known = Counter[Item](), Counter[Item]()
+        for inbox in inboxes:
+            most = self._most[inbox.durable]
+            inbox.check_invariants(most, self._most_bytes, self._window)
+            assert inbox.state == "attached" or (inbox.durable and inbox.state == "detached")
+            assert all(item.whole for item in inbox.kept if inbox.durable)
+            kept.update(inbox.kept)
+            known.update(inbox.known)
+        self._items.check_invariants()
+        assert len(known) == len(self._items)
+        assert all(item.kept == kept[item] and item.known == known[item] for item in known)
+
+
+def _last_run(
+    rows: Iterator[tuple[int, int, int]], items: dict[int, Item]
+) -> tuple[int, list[Item]]:
+    """The last position, and the items of those before it without a hole. A hole is damage that
+    the check of the file did not find."""
+    run: list[Item] = []
+    last = 0
+    for _, position, number in rows:
+        item = items.get(number)
+        if position != last + 1 or item is None:
+            run = []
+        if item is not None:
+            run.append(item)
+        last = position
+    return last, run
+
+
+def _why_not_again(inbox: Inbox, message: Subscribe) -> str:
+    if inbox.durable != message.durable:
+        return (
+            f"subscription {inbox.id!r} is open and {'' if inbox.durable else 'not '}durable; "
+            "unsubscribe it or take another id"
+        )
+    if message.after is not None and message.after > inbox.last:
+        return (
+            f"position {message.after} of subscription {inbox.id!r} is yet to come: its master "
+            "lost what it had, or the id was used before; unsubscribe it, and subscribe anew"
+        )
+    return ""
+
+
+def _refuse(peer: Peer, message: Subscribe, why: str) -> list[InboxInstruction]:
+    reply = Subscribed(message.id, "refused", message=why[:500])
+    return [SendPush(peer, reply, waits=False)]
