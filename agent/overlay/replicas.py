@@ -14,15 +14,16 @@ What a broker does with it:
   ``known``, ``waiting`` and ``refused`` need nothing.
 - To a question, or to its own `ahead_of(versions)`, it answers with `updates(home, since)`: the
   changes in between if they are still kept, else the whole set in parts.
-- When a link comes up both ends send `versions()`; each sends the other what it is `ahead_of`, and
-  a home that finds itself overtaken by its own past (`outbid`) sends its versions anew.
+- When a link comes up both ends send `versions()`, and each sends the other what it is `ahead_of`.
 
 A home that restarts has a higher epoch, and puts back all its items before its first link is up:
 the others then replace one set by the other in one step. A higher epoch counts more than any
-number; no epoch may come twice.
+number; no epoch may come twice. Should a home have lost its epoch, it meets its own past sooner or
+later, in the `versions` of somebody (ask `outbid`) or in an update (``outbid``). It then goes above
+it, and sends its set, `updates(own, NOTHING)`, to all its neighbours.
 
-Memory: at most `most_items` of each home, the last `KEPT_CHANGES` of each home, one set at most of
-each home that is still arriving, and a version for each home until it is forgotten.
+Memory, of each home until it is forgotten: its version, at most `most_items` items, its last
+`kept_changes` changes, and one set of at most `most_items` that is still arriving.
 """
 
 from __future__ import annotations
@@ -73,10 +74,11 @@ class Part(NamedTuple, Generic[Home, Name, Item]):
 class Effect(NamedTuple, Generic[Name, Item]):
     """What `take` did: ``news``, it brought the set to another version; ``known``, it is there
     already, or a later one; ``waiting`` for more parts; ``gap``, something before it is missing;
-    ``refused``, the set would be too large, or the part lies outside it. A changed item is both in
-    `removed` and in `added`."""
+    ``refused``, the set would be too large, or the part lies outside it; ``outbid``, it was a later
+    version of the own set than there can be, so that one has another version now. A changed item is
+    both in `removed` and in `added`."""
 
-    kind: Literal["news", "known", "waiting", "gap", "refused"]
+    kind: Literal["news", "known", "waiting", "gap", "refused", "outbid"]
     removed: Mapping[Name, Item]
     added: Mapping[Name, Item]
 
@@ -86,6 +88,7 @@ _KNOWN = Effect[Any, Any]("known", _NO_ITEMS, _NO_ITEMS)
 _WAITING = Effect[Any, Any]("waiting", _NO_ITEMS, _NO_ITEMS)
 _GAP = Effect[Any, Any]("gap", _NO_ITEMS, _NO_ITEMS)
 _REFUSED = Effect[Any, Any]("refused", _NO_ITEMS, _NO_ITEMS)
+_OUTBID = Effect[Any, Any]("outbid", _NO_ITEMS, _NO_ITEMS)
 
 
 class _Set(Generic[Home, Name, Item]):
@@ -93,10 +96,10 @@ class _Set(Generic[Home, Name, Item]):
 
     __slots__ = ("arrived", "arriving", "changes", "items", "version")
 
-    def __init__(self, version: Version = NOTHING) -> None:
+    def __init__(self, version: Version, kept_changes: int) -> None:
         self.version = version
         self.items: dict[Name, Item] = {}
-        self.changes: deque[Change[Home, Name, Item]] = deque(maxlen=KEPT_CHANGES)
+        self.changes: deque[Change[Home, Name, Item]] = deque(maxlen=kept_changes)
         self.arriving = NOTHING
         self.arrived: list[tuple[Name, Item]] = []
 
@@ -104,13 +107,22 @@ class _Set(Generic[Home, Name, Item]):
 class Replicas(Generic[Home, Name, Item]):
     """The sets of all homes, as one broker knows them; its own one is the original."""
 
-    def __init__(self, own: Home, epoch: int, most_items: int = MOST_ITEMS) -> None:
+    def __init__(
+        self,
+        own: Home,
+        epoch: int,
+        most_items: int = MOST_ITEMS,
+        kept_changes: int = KEPT_CHANGES,
+    ) -> None:
         """`epoch` is at least 1 and higher than at any earlier start of this home."""
         if epoch < 1:
             raise ValueError(f"epochs begin at 1, not {epoch}")
         self.own = own
         self._most_items = most_items
-        self._sets: dict[Home, _Set[Home, Name, Item]] = {own: _Set(Version(epoch, 0))}
+        self._kept_changes = kept_changes
+        self._sets: dict[Home, _Set[Home, Name, Item]] = {
+            own: _Set(Version(epoch, 0), kept_changes)
+        }
         self._count = 0
 
     def __len__(self) -> int:
@@ -155,13 +167,13 @@ class Replicas(Generic[Home, Name, Item]):
         return change
 
     def outbid(self, versions: Mapping[Home, Version]) -> bool:
-        """If somebody has a later version of the own set than is possible, the epoch of this start
-        was too low: go above it, with the items that are there, and tell so. O(1)."""
+        """If somebody has a later version of the own set than there can be, go above it, with the
+        items that are there; whether that was so. O(1)."""
         mine = self._sets[self.own]
         theirs = versions.get(self.own, NOTHING)
         if theirs <= mine.version:
             return False
-        # As if all had been put anew; the empty set alone has number 0.
+        # As if all had been put anew: number 0 is for the empty set alone.
         mine.version = Version(theirs.epoch + 1, len(mine.items))
         mine.changes.clear()
         return True
@@ -170,9 +182,12 @@ class Replicas(Generic[Home, Name, Item]):
 
     def take(self, update: Change[Home, Name, Item] | Part[Home, Name, Item]) -> Effect[Name, Item]:
         """What a neighbour sent. O(1) for a change, O(the set) for the last part."""
-        if update.home == self.own or update.version <= self.version(update.home):
+        if update.version <= self.version(update.home):
             return _KNOWN
-        known = self._sets.get(update.home) or _Set()
+        if update.home == self.own:
+            self.outbid({self.own: update.version})
+            return _OUTBID
+        known = self._sets.get(update.home) or _Set(NOTHING, self._kept_changes)
         effect = (
             self._take_change(known, update)
             if isinstance(update, Change)
