@@ -1,0 +1,85 @@
+"""What is known of a sensor's channels: the latest good values, and how fast they change.
+
+A value that is bad (`agent.wire.quality`) or no finite number does not count: the one before it
+stays the latest, until that is stale. Times are monotonic, in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from agent.wire.quality import BAD
+
+NEVER: Final = -math.inf
+
+
+class Window:
+    """The good readings of one channel within `window_s`, for their rate. 16 bytes a reading."""
+
+    __slots__ = ("_times", "_values", "window_s")
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self._times = array("d")
+        self._values = array("d")
+
+    def take(self, now: float, value: float) -> None:
+        """A good reading; those from before `now` - window_s go. O(log readings), and a
+        move in memory."""
+        if old := bisect_left(self._times, now - self.window_s):
+            del self._times[:old], self._values[:old]
+        self._times.append(now)
+        self._values.append(value)
+
+    @property
+    def rate(self) -> float:
+        """From the first to the last reading, the difference of their values by that of their
+        times, in units a second; NaN unless they are half a window apart at least."""
+        if not self._times:
+            return math.nan
+        elapsed_s = self._times[-1] - self._times[0]
+        if elapsed_s < self.window_s / 2:
+            return math.nan
+        return (self._values[-1] - self._values[0]) / elapsed_s
+
+
+class Latest:
+    """The latest good value of one channel, and since when; NEVER if there was none."""
+
+    __slots__ = ("at_s", "value", "windows")
+
+    def __init__(self) -> None:
+        self.at_s = NEVER
+        self.value = math.nan
+        self.windows: dict[float, Window] = {}
+
+    def window(self, window_s: float) -> Window:
+        """The channel's readings of so long, to be followed from now on."""
+        return self.windows.setdefault(window_s, Window(window_s))
+
+    def take(self, now: float, value: float) -> None:
+        """A good reading."""
+        self.at_s = now
+        self.value = value
+        for window in self.windows.values():
+            window.take(now, value)
+
+
+class Readings:
+    """One sensor's channels. A value counts for `stale_s` after it was read."""
+
+    def __init__(self, channels: Sequence[str], stale_s: float) -> None:
+        self.stale_s = stale_s
+        self.channels = {name: Latest() for name in channels}
+        self._in_order = tuple(self.channels.values())
+
+    def take(self, now: float, values: Sequence[float], quality: Sequence[int]) -> None:
+        """A reading, a value for each channel; `quality` has the flags of each, or () if all are
+        good. O(channels)."""
+        for i, channel in enumerate(self._in_order):
+            if not (quality and quality[i] & BAD) and math.isfinite(values[i]):
+                channel.take(now, values[i])
