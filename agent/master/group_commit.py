@@ -1,0 +1,99 @@
+"""Spool and inboxes to disk: all of one turn in one transaction, and then what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from agent.master.notification_store import STATEMENTS, Change, NotificationStore
+from agent.topics import inbox_events as i
+from agent.topics import spool_events as s
+
+# What a crash may undo: it is done again, and nobody is told before that it was done.
+LAZY: Final = frozenset(
+    {
+        s.ForgetSpooled,
+        s.ForgetLost,
+        i.SaveCursor,
+        i.ForgetBody,
+        i.ForgetItem,
+        i.ForgetPositions,
+    }
+)
+FLUSH_S: Final = 0.5
+RETRY_S: Final = 1.0
+
+
+class GroupCommit:
+    """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
+    disk: at once, or once what came before them is on stable storage.
+
+    A disk that refuses is tried again every second; meanwhile what waits stays undone, and
+    `refusing` says that nothing should be taken that makes more of it.
+    """
+
+    def __init__(
+        self,
+        store: NotificationStore,
+        perform: Callable[[list[Any]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._perform = perform
+        self._clock = clock
+        self._changes: list[Change] = []
+        self._urgent = False
+        self._held: list[Any] = []
+        self._due: float | None = None
+        self.refusing = False
+
+    @property
+    def next_due(self) -> float | None:
+        """When to write: at the end of this turn if anybody waits."""
+        return self._due
+
+    def take(self, instructions: Iterable[Any]) -> None:
+        """Take what one event gave, in order."""
+        at_once = []
+        for instruction in instructions:
+            kind = type(instruction)
+            if kind in STATEMENTS:
+                self._gather(instruction, urgent=kind not in LAZY)
+            elif self._urgent and _waits(instruction):
+                self._held.append(instruction)
+            else:
+                at_once.append(instruction)
+        self._perform(at_once)
+
+    def after_commit(self, instruction: Any) -> None:
+        """Perform it once all that was taken until now is on stable storage."""
+        if self._urgent:
+            self._held.append(instruction)
+        else:
+            self._perform([instruction])
+
+    def tick(self, now: float) -> None:
+        """Write what was gathered."""
+        changes, held, urgent = self._changes, self._held, self._urgent
+        self._changes, self._held, self._urgent, self._due = [], [], False, None
+        self.refusing = not self._store.write(changes)
+        if self.refusing:
+            self._changes, self._held, self._urgent = changes, held, urgent
+            self._due = now + RETRY_S
+            return
+        self._perform(held)
+
+    def _gather(self, change: Change, *, urgent: bool) -> None:
+        self._changes.append(change)
+        if urgent and not self._urgent:
+            self._urgent = True
+            if not self.refusing:
+                self._due = self._clock()
+        elif self._due is None:
+            self._due = self._clock() + FLUSH_S
+
+
+def _waits(instruction: Any) -> bool:
+    if isinstance(instruction, i.SendPush):
+        return instruction.waits
+    return isinstance(instruction, s.Accepted)

@@ -1,0 +1,263 @@
+"""What spool and inboxes keep: notifications, subscriptions and how far they are, in SQLite."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agent import database
+from agent.topics import inbox_events as i
+from agent.topics import spool_events as s
+from agent.topics.ledger import Taken
+from agent.wire.overlay import Notification
+from agent.wire.push import Lost
+
+SCHEMA_VERSION: Final = 1  # the schema names it again
+APPLICATION_ID: Final = 0x5341504E  # "SAPN"; the schema names it again
+# A row of `taken` or `lost` that is written again gets the next rowid: they are in order of time.
+SCHEMA: Final = """
+BEGIN IMMEDIATE;
+PRAGMA application_id = 0x5341504E;
+PRAGMA user_version = 1;
+CREATE TABLE spooled (number INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE taken (history TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT;
+CREATE TABLE lost (
+    publisher TEXT NOT NULL, history TEXT NOT NULL, body BLOB NOT NULL,
+    UNIQUE (publisher, history)
+) STRICT;
+CREATE TABLE subscription (
+    number INTEGER PRIMARY KEY, acknowledged INTEGER NOT NULL, body BLOB NOT NULL
+) STRICT;
+CREATE TABLE item (number INTEGER PRIMARY KEY, key BLOB NOT NULL, body BLOB) STRICT;
+CREATE TABLE position (
+    subscription INTEGER NOT NULL, position INTEGER NOT NULL, item INTEGER NOT NULL,
+    PRIMARY KEY (subscription, position)
+) STRICT, WITHOUT ROWID;
+COMMIT;
+"""
+# How far the client is stays.
+SAVE_SUBSCRIPTION: Final = (
+    "INSERT INTO subscription VALUES (?, 0, ?)"
+    " ON CONFLICT (number) DO UPDATE SET body = excluded.body"
+)
+DAMAGE: Final = (*database.DAMAGE, msgspec.MsgspecError, TypeError)
+
+Change = s.SpoolChange | i.InboxChange
+encode: Final = msgspec.msgpack.encode
+# The statements of each change, and what fills them.
+STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
+    s.StoreSpooled: [("INSERT INTO spooled VALUES (?, ?)", lambda c: (c.number, c.body))],
+    s.ForgetSpooled: [("DELETE FROM spooled WHERE number = ?", lambda c: (c.number,))],
+    s.SaveTaken: [
+        ("INSERT OR REPLACE INTO taken VALUES (?, ?)", lambda c: (c.history, encode(c.taken)))
+    ],
+    s.ForgetTaken: [("DELETE FROM taken WHERE history = ?", lambda c: (c.history,))],
+    s.SaveLost: [
+        (
+            "INSERT OR REPLACE INTO lost VALUES (?, ?, ?)",
+            lambda c: (c.lost.publisher, c.lost.history, encode(c.lost)),
+        )
+    ],
+    s.ForgetLost: [
+        (
+            "DELETE FROM lost WHERE publisher = ? AND history = ?",
+            lambda c: (c.publisher, c.history),
+        )
+    ],
+    i.SaveSubscription: [(SAVE_SUBSCRIPTION, lambda c: (c.number, encode(c.saved)))],
+    i.SaveCursor: [
+        (
+            "UPDATE subscription SET acknowledged = ? WHERE number = ?",
+            lambda c: (c.acknowledged, c.number),
+        )
+    ],
+    i.ForgetSubscription: [
+        ("DELETE FROM subscription WHERE number = ?", lambda c: (c.number,)),
+        ("DELETE FROM position WHERE subscription = ?", lambda c: (c.number,)),
+    ],
+    i.StoreItem: [
+        ("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", lambda c: (c.number, c.key, c.body))
+    ],
+    i.ForgetBody: [("UPDATE item SET body = NULL WHERE number = ?", lambda c: (c.number,))],
+    i.ForgetItem: [("DELETE FROM item WHERE number = ?", lambda c: (c.number,))],
+    i.StorePosition: [
+        (
+            "INSERT INTO position VALUES (?, ?, ?)",
+            lambda c: (c.subscription, c.position, c.item),
+        )
+    ],
+    i.ForgetPositions: [
+        (
+            "DELETE FROM position WHERE subscription = ? AND position <= ?",
+            lambda c: (c.subscription, c.position),
+        )
+    ],
+}
+
+
+class _Broken(Exception):
+    """The file is none that can be used; the text says why."""
+
+
+class NotificationStore:
+    """Keeps changes in the order in which they are written, each write whole or not at all.
+
+    A broken file is put aside, and one line says so. A path of None keeps nothing; OSError if the
+    file cannot be used.
+    """
+
+    def __init__(
+        self, path: Path | None, report: Callable[[str], object] = sys.stderr.write
+    ) -> None:
+        self._report = report
+        self._refusing = False
+        self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
+        self._holder: int | None = None
+        self._file = None if path is None else self._open(path)
+
+    def load(self) -> tuple[s.SavedSpool, i.SavedInboxes]:
+        """What the file held when it was opened; once."""
+        loaded = self._spool, self._inboxes
+        self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
+        return loaded
+
+    def write(self, changes: Sequence[Change]) -> bool:
+        """Put the changes on stable storage, in one transaction; False if the disk refuses."""
+        if self._file is None or not changes:
+            return True
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            for kind, run in groupby(changes, type):
+                same = list(run)
+                for statement, row in STATEMENTS[kind]:
+                    self._file.executemany(statement, [row(change) for change in same])
+            self._file.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            if not self._refusing:
+                self._report(
+                    f"notifications: {len(changes)} changes could not be written: {error}; "
+                    "nothing new is taken until they are\n"
+                )
+            self._refusing = True
+            return False
+        self._refusing = False
+        return True
+
+    def close(self) -> None:
+        """Close the file and let others have it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._holder is not None:
+            os.close(self._holder)
+            self._holder = None
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        try:
+            self._holder = database.hold(str(path))
+        except OSError as error:
+            raise OSError(f"cannot use {path}: {error.strerror}") from None
+        if self._holder is None:
+            raise OSError(f"{path} is in use by another process; is this master running twice?")
+        try:
+            return self._open_or_begin_anew(path)
+        except (OSError, _Broken, *DAMAGE) as error:
+            os.close(self._holder)
+            self._holder = None
+            raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+
+    def _open_or_begin_anew(self, path: Path) -> sqlite3.Connection:
+        try:
+            file, self._spool, self._inboxes = _opened(path)
+        except _Broken as error:
+            aside = Path(database.put_aside(str(path)))
+            self._report(
+                f"{path} is broken ({error}); it is kept as {aside.name}. Notifications that "
+                "waited are lost, and who has a durable subscription here must subscribe anew\n"
+            )
+            file, self._spool, self._inboxes = _opened(path)
+        return file
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, s.SavedSpool, i.SavedInboxes]:
+    """_Broken if something else than a new file will not do; sqlite3.Error and OSError if the file
+    cannot be reached, or is not ours to touch."""
+    file = sqlite3.connect(path, isolation_level=None)
+    try:
+        file.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
+        file.execute("PRAGMA synchronous = FULL")
+        if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            file.executescript(SCHEMA)
+        _check(file)
+        return file, _spool_in(file), _inboxes_in(file)
+    except DAMAGE as error:
+        file.close()
+        if isinstance(error, sqlite3.Error) and database.out_of_reach(error):
+            raise
+        raise _Broken(" ".join(str(error).split())) from None
+    except (_Broken, OSError):
+        file.close()
+        raise
+
+
+def _check(file: sqlite3.Connection) -> None:
+    if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise _Broken("it is no file of notifications")
+    (version,) = file.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise OSError(
+            f"written by a newer version of Sanderling (format {version}, this one reads "
+            f"{SCHEMA_VERSION}); it is left as it is"
+        )
+    (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise _Broken(" ".join(str(verdict).split()))
+
+
+def _spool_in(file: sqlite3.Connection) -> s.SavedSpool:
+    readable = msgspec.msgpack.Decoder(Notification).decode
+    spooled = file.execute("SELECT number, body FROM spooled ORDER BY number").fetchall()
+    for _, body in spooled:
+        readable(body)
+    taken = msgspec.msgpack.Decoder(Taken).decode
+    lost = msgspec.msgpack.Decoder(Lost).decode
+    return s.SavedSpool(
+        tuple(spooled),
+        tuple(
+            [
+                (history, taken(body))
+                for history, body in file.execute("SELECT history, body FROM taken ORDER BY rowid")
+            ]
+        ),
+        tuple([lost(body) for (body,) in file.execute("SELECT body FROM lost ORDER BY rowid")]),
+    )
+
+
+def _inboxes_in(file: sqlite3.Connection) -> i.SavedInboxes:
+    saved = msgspec.msgpack.Decoder(i.SavedSubscription).decode
+    return i.SavedInboxes(
+        tuple(
+            [
+                (number, saved(body), acknowledged)
+                for number, acknowledged, body in file.execute(
+                    "SELECT number, acknowledged, body FROM subscription ORDER BY number"
+                )
+            ]
+        ),
+        tuple(file.execute("SELECT number, key, body FROM item ORDER BY number").fetchall()),
+        tuple(
+            file.execute(
+                "SELECT subscription, position, item FROM position ORDER BY subscription, position"
+            ).fetchall()
+        ),
+    )
