@@ -19,26 +19,25 @@ class Matcher(Generic[Key]):
 
     def __init__(self) -> None:
         self._engine = Conjunctions()
-        self._ids: dict[Key, range] = {}
+        self._filters: dict[Key, tuple[range, Filter]] = {}
         self._keys: dict[int, Key] = {}
         self._next = 0
 
     def __len__(self) -> int:
         """Filters, not conjunctions."""
-        return len(self._ids)
+        return len(self._filters)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._ids
+        return key in self._filters
 
     def __iter__(self) -> Iterator[Key]:
         """The keys, in the order in which they came."""
-        return iter(self._ids)
+        return iter(self._filters)
 
-    def insert(self, key: Key, disjunction: Filter) -> None:
-        """From now on it matches. ValueError if the key is there, or for a predicate that makes no
-        sense: then nothing has changed. As `Conjunctions.insert`, for each conjunction."""
-        if key in self._ids:
-            raise ValueError(f"there is a filter of {key!r}: remove it first")
+    def put(self, key: Key, disjunction: Filter) -> Filter | None:
+        """From now on it matches, in the place of the one with this key, if there was one, which is
+        returned. ValueError for a predicate that makes no sense: then nothing has changed. As
+        `Conjunctions.insert` and `remove`, for each conjunction."""
         ids = range(self._next, self._next + len(disjunction))
         done = 0
         try:
@@ -49,15 +48,19 @@ class Matcher(Generic[Key]):
             for number in ids[:done]:
                 self._engine.remove(number)
             raise
+        before = self.remove(key) if key in self._filters else None
         self._next = ids.stop
-        self._ids[key] = ids
+        self._filters[key] = ids, disjunction
         self._keys.update(dict.fromkeys(ids, key))
+        return before
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: Key) -> Filter:
         """It matches no longer. KeyError. As `Conjunctions.remove`, for each conjunction."""
-        for number in self._ids.pop(key):
+        ids, disjunction = self._filters.pop(key)
+        for number in ids:
             self._engine.remove(number)
             del self._keys[number]
+        return disjunction
 
     def match(self, attributes: Attributes) -> list[Key]:
         """The keys of those that hold, each once, in the order in which they came. As

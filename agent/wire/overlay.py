@@ -2,8 +2,8 @@
 
 Tables first, then notifications, then what goes round a link that is down. A set of subscriptions
 or advertisements is its home's alone to change: it has the home's `epoch`, which is higher after
-each restart, and a `version`, one higher after each change. An entry keeps its `number`, the version
-that brought it, through changes of its filter.
+each restart, and a `version`, one higher after each change (`agent.overlay.replicas`). An entry's
+`key` is a number that stays through changes of its filter, and is not given again in an epoch.
 """
 
 from __future__ import annotations
@@ -49,15 +49,9 @@ class Notification(Part, frozen=True):
 
 # --- tables --------------------------------------------------------------------------------------
 
-
-class Entry(Part, frozen=True, array_like=True):
-    """A subscription or an advertisement, without the name that it has at its home."""
-
-    number: Count
-    filter: Filter
-
-
-Entries = Annotated[tuple[Entry, ...], Meta(max_length=MOST_ENTRIES)]
+# Of a subscription or an advertisement, between brokers; what its home calls it stays there.
+Key = Count
+Entries = Annotated[tuple[tuple[Key, Filter], ...], Meta(max_length=MOST_ENTRIES)]
 
 
 class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_defaults=True):
@@ -67,16 +61,18 @@ class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_d
     home: Name
     epoch: Count
     version: Count
-    number: Count
+    key: Key
     filter: Filter | None = None
 
 
-class SubscriptionSet(Message, frozen=True, tag="subscription_set"):
-    """All subscriptions of that broker."""
+class SubscriptionPart(Message, frozen=True, tag="subscription_part"):
+    """Of all `total` subscriptions of that broker, those from position `start` on."""
 
     home: Name
     epoch: Count
     version: Count
+    start: Count
+    total: Count
     entries: Entries
 
 
@@ -89,11 +85,11 @@ class HomeVersion(Part, frozen=True, array_like=True):
 
 
 class SubscriptionVersions(Message, frozen=True, tag="subscription_versions"):
-    """What the sender has; it wants newer ones of these homes, and if `whole` those of all others
+    """What the sender has; it wants what is newer of these homes, and if `all_homes` of all others
     too."""
 
     homes: Annotated[tuple[HomeVersion, ...], Meta(max_length=MOST_HOMES)]
-    whole: bool
+    all_homes: bool
 
 
 class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit_defaults=True):
@@ -101,15 +97,17 @@ class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit
 
     epoch: Count
     version: Count
-    number: Count
+    key: Key
     filter: Filter | None = None
 
 
-class AdvertisementSet(Message, frozen=True, tag="advertisement_set"):
-    """All advertisements of the sender."""
+class AdvertisementPart(Message, frozen=True, tag="advertisement_part"):
+    """Of all `total` advertisements of the sender, those from position `start` on."""
 
     epoch: Count
     version: Count
+    start: Count
+    total: Count
     entries: Entries
 
 
@@ -122,11 +120,11 @@ class AdvertisementVersion(Message, frozen=True, tag="advertisement_version"):
 
 
 class CibSet(Message, frozen=True, tag="cib_set"):
-    """The sender's cluster has a subscription that may want what the receiver's advertisement
-    `number` announces, and had none."""
+    """The sender's cluster has a subscription that may want what this advertisement of the receiver
+    announces, and had none."""
 
     epoch: Count
-    number: Count
+    key: Key
     stamp: Stamp
 
 
@@ -134,17 +132,17 @@ class CibClear(Message, frozen=True, tag="cib_clear"):
     """It has none any more."""
 
     epoch: Count
-    number: Count
+    key: Key
     stamp: Stamp
 
 
 class CibState(Message, frozen=True, tag="cib_state"):
-    """Of all advertisements in the receiver's set `version`, the sender's cluster has subscriptions
-    that may want these."""
+    """Of the receiver's advertisements that the sender knows, which may be wanted in its cluster,
+    and which are not."""
 
     epoch: Count
-    version: Count
-    numbers: Annotated[tuple[Count, ...], Meta(max_length=MOST_ENTRIES)]
+    wanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
+    unwanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
     stamp: Stamp
 
 
@@ -174,10 +172,10 @@ class Have(Message, frozen=True, tag="have"):
 
 Direct = (
     SubscriptionChange
-    | SubscriptionSet
+    | SubscriptionPart
     | SubscriptionVersions
     | AdvertisementChange
-    | AdvertisementSet
+    | AdvertisementPart
     | AdvertisementVersion
     | CibSet
     | CibClear

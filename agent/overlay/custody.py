@@ -1,0 +1,220 @@
+"""Which notifications a broker has to keep, because somebody behind it may not have them yet.
+
+Custody is handed on hop by hop: who was asked for something tells the asker when it is done, and
+not before. What is asked for, and done, is a **part** of a notification: a neighbour, and a cluster
+that it vouches for. A primary neighbour vouches for the brokers behind it in the tree, a secondary
+one for all of its own cluster, and either for any other cluster whose bit it took.
+
+A part of the own cluster depends on parts farther along the tree only, whoever asks for it and
+however often: so a notification may come in at several places, as it does after failures, and
+nothing waits for itself. For the same reason nobody waits for a part that he has to do himself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import Notification, Origin
+
+# Beyond it the one kept longest is given up, and comes again from whoever has it before.
+MOST_HELD: Final = 10_000
+# Of those that are done, some 300 bytes each; beyond it a repeat of the oldest would count as new.
+MOST_REMEMBERED: Final = 65_536
+
+Part = tuple[Broker, int]
+# Of a cluster's tree: the neighbour in whose direction something was not served; there may be none.
+Direction = str | None
+
+
+class Memory:
+    """Of a notification that is done: in which direction nobody asked for it, if it is one alone,
+    and the clusters that were served. `nothing`: only its subscribers here have it."""
+
+    __slots__ = ("clusters", "nothing", "uncovered")
+
+    def __init__(self, uncovered: Direction, clusters: frozenset[int], nothing: bool) -> None:
+        self.uncovered = uncovered
+        self.clusters = clusters
+        self.nothing = nothing
+
+
+class Held:
+    """A notification in custody."""
+
+    __slots__ = ("asked", "before", "notification", "parts", "since", "told_stuck", "waiting")
+
+    def __init__(self, notification: Notification, before: Memory | None, now: float) -> None:
+        self.notification = notification
+        self.before = before
+        # All ever made, and those not settled, in the order in which they were.
+        self.parts: set[Part] = set()
+        self.waiting: dict[Part, None] = {}
+        # Who wants to be told of which clusters; None is the publisher here.
+        self.asked: dict[Broker | None, set[int]] = {}
+        self.since = now
+        self.told_stuck = False
+
+
+class Custody:
+    """The notifications that one broker keeps, and the memory of those that it need not.
+
+    Memory: `most_held` notifications with a part for each neighbour, `most_remembered` origins.
+    """
+
+    def __init__(self, own: Broker, scot: Scot, most_held: int, most_remembered: int) -> None:
+        self._own = own
+        self._scot = scot
+        self._most_held = most_held
+        self._most_remembered = most_remembered
+        # The one sent (again) longest ago stands first.
+        self._held: dict[Origin, Held] = {}
+        self._memory: dict[Origin, Memory] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def get(self, origin: Origin) -> Held | None:
+        """O(1)."""
+        return self._held.get(origin)
+
+    def is_new(self, origin: Origin) -> bool:
+        """Whether this broker never handled it, as far as it remembers. O(1)."""
+        return origin not in self._held and origin not in self._memory
+
+    def take(self, notification: Notification, now: float) -> Held:
+        """In custody from now on, if it was not. O(1)."""
+        origin = notification.origin
+        held = self._held.get(origin)
+        if held is None:
+            held = Held(notification, self._memory.pop(origin, None), now)
+            self._held[origin] = held
+        return held
+
+    def direction(self, other: Broker) -> Direction:
+        """Where in the tree it is, seen from here: the next vertex; None for the same one."""
+        if other.vertex == self._own.vertex:
+            return None
+        return self._scot.next_vertex(self._own.vertex, other.vertex)
+
+    def covers(self, held: Held, neighbour: Broker, cluster: int) -> bool:
+        """Whether that part was made before, or done and remembered. O(1)."""
+        if (neighbour, cluster) in held.parts:
+            return True
+        before = held.before
+        if before is None or before.nothing:
+            return False
+        if cluster != self._own.cluster:
+            return cluster in before.clusters
+        return before.uncovered is None or self.direction(neighbour) != before.uncovered
+
+    def serves(self, held: Held, cluster: int, asker: Broker | None) -> bool:
+        """Whether another cluster is served, by anyone but the one who asks. O(parts)."""
+        before = held.before
+        if before is not None and not before.nothing and cluster in before.clusters:
+            return True
+        return any(bit == cluster and to != asker for to, bit in held.parts)
+
+    def add(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
+        """These parts are the neighbour's to settle."""
+        for cluster in clusters:
+            part = neighbour, cluster
+            if part not in held.parts:
+                held.parts.add(part)
+                held.waiting[part] = None
+
+    def ask(self, held: Held, asker: Broker | None, clusters: Iterable[int]) -> None:
+        """It is to be told when these are done."""
+        held.asked.setdefault(asker, set()).update(clusters)
+
+    def settle(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
+        """The neighbour has these; what lies behind it, and was asked of others while there was no
+        way to it, is done with it. O(clusters · waiting)."""
+        waiting = held.waiting
+        for cluster in clusters:
+            waiting.pop((neighbour, cluster), None)
+            if not waiting:
+                return
+            if cluster == self._own.cluster:
+                toward = self.direction(neighbour)
+                behind = [p for p in waiting if p[1] == cluster and self.direction(p[0]) == toward]
+            elif neighbour == (self._own.vertex, cluster):
+                behind = [part for part in waiting if part[1] == cluster]
+            else:
+                continue
+            for part in behind:
+                del waiting[part]
+
+    def done(self, held: Held) -> list[tuple[Broker | None, list[int]]]:
+        """Who is to be told of which clusters now, each once; then, if nothing waits, the
+        notification is kept no longer. O(askers · clusters · waiting)."""
+        told = []
+        for asker, clusters in held.asked.items():
+            ready = sorted(c for c in clusters if not self._waits(held, asker, c))
+            if ready and (asker is not None or len(ready) == len(clusters)):
+                clusters.difference_update(ready)
+                told.append((asker, ready))
+        if not held.waiting:
+            self._forget(held, nothing=False)
+        return told
+
+    def _waits(self, held: Held, asker: Broker | None, cluster: int) -> bool:
+        if asker is None:
+            return bool(held.waiting)
+        if cluster != self._own.cluster:
+            return any(bit == cluster and to != asker for to, bit in held.waiting)
+        excluded = self.direction(asker)
+        return any(bit == cluster and self.direction(to) != excluded for to, bit in held.waiting)
+
+    def again(self, held: Held, now: float) -> None:
+        """It was sent again just now."""
+        held.since = now
+        self._held[held.notification.origin] = self._held.pop(held.notification.origin)
+
+    def sent_before(self, time: float) -> list[Held]:
+        """Those that were sent last before that time. O(results)."""
+        found = []
+        for held in self._held.values():
+            if held.since > time:
+                break
+            found.append(held)
+        return found
+
+    @property
+    def oldest(self) -> float | None:
+        """When the one that was sent longest ago was sent."""
+        for held in self._held.values():
+            return held.since
+        return None
+
+    def overflowing(self) -> Held | None:
+        """What has to be given up, if there are too many: taken out. O(1)."""
+        if len(self._held) <= self._most_held:
+            return None
+        held = next(iter(self._held.values()))
+        self._forget(held, nothing=True)
+        return held
+
+    def _forget(self, held: Held, *, nothing: bool) -> None:
+        origin = held.notification.origin
+        del self._held[origin]
+        self._memory[origin] = self._remembered(held, nothing)
+        if len(self._memory) > self._most_remembered:
+            del self._memory[next(iter(self._memory))]
+
+    def _remembered(self, held: Held, nothing: bool) -> Memory:
+        before = held.before
+        if nothing:
+            return Memory(None, frozenset(), nothing=True)
+        clusters = {bit for _, bit in held.parts if bit != self._own.cluster}
+        # Nobody asked for what lies in the direction of the only one who did.
+        directions = {None if each is None else self.direction(each) for each in held.asked}
+        if before is not None and not before.nothing:
+            clusters |= before.clusters
+            directions.add(before.uncovered)
+        uncovered = directions.pop() if len(directions) == 1 else None
+        return Memory(uncovered, frozenset(clusters), nothing=False)

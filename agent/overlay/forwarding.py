@@ -1,0 +1,242 @@
+"""Notifications on their way through one broker: where the copies go, and who is told.
+
+Matched once at each broker; a copy goes to the next broker on the way to each home that wants it,
+never back to where it came from, and into other clusters as `agent.overlay.routing` decides. Where
+a neighbour cannot be reached, not even by a detour, those behind it are served round it, and its
+own part waits in custody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from _core.civ import Civ
+from agent.overlay.custody import Custody, Held
+from agent.overlay.events import Deliver, Instruction, Settled, Undeliverable
+from agent.overlay.limits import Limits
+from agent.overlay.links import LinkStatus
+from agent.overlay.routing import Copy, dynamic_copies, static_copies
+from agent.overlay.scot import Broker, Scot
+from agent.overlay.subscriptions import Subscriptions
+from agent.overlay.ways import Ways
+from agent.wire.overlay import MOST_PARTS, Have, Kept, Notification, Notify, Origin
+from agent.wire.predicates import Attributes
+
+Routing = Literal["snr", "idr"]
+
+
+class Forwarding:
+    """What one broker does with notifications. Instructions go to `out`."""
+
+    def __init__(
+        self,
+        own: Broker,
+        scot: Scot,
+        routing: Routing,
+        limits: Limits,
+        subscriptions: Subscriptions,
+        ways: Ways,
+        out: list[Instruction],
+    ) -> None:
+        self._own = own
+        self._scot = scot
+        self._dynamic = routing == "idr"
+        self._limits = limits
+        self._subscriptions = subscriptions
+        self._ways = ways
+        self._out = out
+        self.status = LinkStatus()
+        self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
+        # To be told at the end: by asker and origin, the clusters that are done.
+        self._kept: dict[Broker, dict[Origin, set[int]]] = {}
+        # With a part whose neighbour has no link.
+        self._restless: dict[Origin, None] = {}
+        self._restless_due: float | None = None
+        self.delivered = 0
+        self.repeated = 0
+        self.resent = 0
+        self.given_up = 0
+        self.without_way = 0
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def take(
+        self, asker: Broker | None, notification: Notification, clusters: Iterable[int], now: float
+    ) -> None:
+        """Serve what lies behind this broker, seen from the asker (None: a publisher here), and
+        these other clusters. As `Matcher.match`, and O(targets · log degree)."""
+        custody = self.custody
+        origin = notification.origin
+        others = [each for each in clusters if each != self._own.cluster]
+        first = custody.is_new(origin)
+        self.repeated += not first
+        held = custody.take(notification, now)
+        homes, names = self._subscriptions.interested(notification.attributes)
+        if first and names:
+            self.delivered += 1
+            self._out.append(Deliver(tuple(names), notification))
+        came_from = None if asker is None else custody.direction(asker)
+        a_targets = [
+            each
+            for each in self._next_brokers(homes)
+            if each.vertex != came_from and not custody.covers(held, each, each.cluster)
+        ]
+        wanted = [each for each in others if not custody.serves(held, each, asker)]
+        for copy in self._copies(a_targets, wanted, dynamic=self._dynamic and first):
+            custody.add(held, copy.neighbour, (copy.neighbour.cluster, *copy.clusters))
+            self._send(held, copy.neighbour, now)
+        custody.ask(held, asker, (self._own.cluster, *others))
+        self._tell(held)
+        self._make_room()
+
+    def _next_brokers(self, homes: Iterable[str]) -> list[Broker]:
+        at = self._own.vertex
+        vertices = dict.fromkeys(self._scot.next_vertex(at, home) for home in homes)
+        return [Broker(vertex, self._own.cluster) for vertex in vertices]
+
+    def _copies(
+        self, a_targets: Sequence[Broker], clusters: Sequence[int], *, dynamic: bool
+    ) -> list[Copy]:
+        # A repeat is routed statically: what other brokers decided before is not known here.
+        targets = Civ(self._scot.clusters, clusters)
+        if dynamic:
+            return dynamic_copies(self._own, a_targets, targets, self.status)
+        return static_copies(self._own, a_targets, targets)
+
+    def _make_room(self) -> None:
+        held = self.custody.overflowing()
+        if held is not None:
+            self.given_up += 1
+            if None in held.asked:
+                most = f"{self._limits.most_held:,}"
+                reason = f"more than {most} notifications wait at {_name(self._own)}"
+                self._out.append(Undeliverable(held.notification.origin, reason))
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def _send(self, held: Held, to: Broker, now: float) -> None:
+        """All that the neighbour has not settled yet, in one copy."""
+        bits = [bit for each, bit in held.waiting if each == to and bit != to.cluster]
+        clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
+        sent = self._ways.send(to, Notify(held.notification, clusters), now)
+        if not self._ways.is_up(to):
+            self._restless[held.notification.origin] = None
+            if self._restless_due is None:
+                self._restless_due = now + self._limits.detour_s
+        if not sent:
+            self._go_round(held, to, bits, now)
+
+    def _go_round(self, held: Held, lost: Broker, bits: Iterable[int], now: float) -> None:
+        """There is no way to that broker: to those behind it, and its bits are for others."""
+        custody = self.custody
+        self.without_way += 1
+        if None in held.asked and not held.told_stuck:
+            held.told_stuck = True
+            reason = f"no way from {_name(self._own)} to {_name(lost)} at the moment"
+            self._out.append(Undeliverable(held.notification.origin, reason))
+        others = self._behind(lost, held.notification.attributes)
+        others += [Broker(self._own.vertex, bit) for bit in bits]
+        for each in others:
+            if not custody.covers(held, each, each.cluster):
+                custody.add(held, each, (each.cluster,))
+                self._send(held, each, now)
+
+    def _behind(self, lost: Broker, attributes: Attributes) -> list[Broker]:
+        """Its neighbours in its cluster, away from here; in the own one, those that lie on the way
+        to a home that wants it."""
+        if lost.cluster != self._own.cluster:
+            vertices = self._scot.tree.neighbours(lost.vertex)
+        else:
+            homes, _ = self._subscriptions.interested(attributes)
+            toward = self.custody.direction(lost)
+            there = [
+                home
+                for home in homes
+                if home != lost.vertex and self._scot.next_vertex(self._own.vertex, home) == toward
+            ]
+            nexts = (self._scot.next_vertex(lost.vertex, home) for home in there)
+            vertices = tuple(dict.fromkeys(nexts))
+        if lost.vertex != self._own.vertex:
+            back = self._scot.next_vertex(lost.vertex, self._own.vertex)
+            vertices = tuple(each for each in vertices if each != back)
+        return [Broker(vertex, lost.cluster) for vertex in vertices]
+
+    # --- custody ---------------------------------------------------------------------------------
+
+    def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]]) -> None:
+        """It has these. O(parts · waiting)."""
+        for origin, clusters in parts:
+            held = self.custody.get(origin)
+            if held is not None:
+                self.custody.settle(held, by, clusters)
+                self._tell(held)
+
+    def _tell(self, held: Held) -> None:
+        origin = held.notification.origin
+        for asker, clusters in self.custody.done(held):
+            if asker is None:
+                self._out.append(Settled(origin))
+            else:
+                self._kept.setdefault(asker, {}).setdefault(origin, set()).update(clusters)
+
+    def flush(self, now: float) -> None:
+        """Tell each asker, in as few messages as there can be."""
+        for asker, by_origin in self._kept.items():
+            parts = [
+                Kept(origin, Civ(self._scot.clusters, clusters).to_bytes())
+                for origin, clusters in by_origin.items()
+            ]
+            for start in range(0, len(parts), MOST_PARTS):
+                # Without a way it is told when it asks again.
+                self._ways.send(asker, Have(tuple(parts[start : start + MOST_PARTS])), now)
+        self._kept.clear()
+
+    def send_again(self, to: Broker, now: float) -> None:
+        """The link to it is another one, or gone: whatever it has not settled. O(held)."""
+        for held in self.custody:
+            if any(each == to for each, _ in held.waiting):
+                self.resent += 1
+                self._send(held, to, now)
+
+    def returned(self, origin: Origin, to: Broker, now: float) -> None:
+        """A copy that found no way; another one is tried."""
+        held = self.custody.get(origin)
+        if held is not None and any(each == to for each, _ in held.waiting):
+            self._send(held, to, now)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    @property
+    def next_tick(self) -> float | None:
+        """When something has to be sent again; None if nothing is kept."""
+        oldest = self.custody.oldest
+        due = None if oldest is None else oldest + self._limits.resend_s
+        if due is None or self._restless_due is None:
+            return due if self._restless_due is None else self._restless_due
+        return min(due, self._restless_due)
+
+    def tick(self, now: float) -> None:
+        """Send again what is due, some at a time."""
+        most = self._limits.most_retried
+        for held in self.custody.sent_before(now - self._limits.resend_s)[:most]:
+            self._retry(held, now)
+        if self._restless_due is not None and now >= self._restless_due:
+            self._restless_due = now + self._limits.detour_s
+            for origin in list(self._restless)[:most]:
+                del self._restless[origin]
+                held_again = self.custody.get(origin)
+                if held_again is not None:
+                    self._retry(held_again, now)
+            if not self._restless:
+                self._restless_due = None
+
+    def _retry(self, held: Held, now: float) -> None:
+        self.custody.again(held, now)
+        self.resent += 1
+        for to in dict.fromkeys(each for each, _ in held.waiting):
+            self._send(held, to, now)
+
+
+def _name(broker: Broker) -> str:
+    return f"{broker.vertex}/{broker.cluster}"

@@ -1,0 +1,19 @@
+"""How much a broker keeps, and how long it waits."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True):
+    """Notifications in custody, and origins remembered when they are done; after how many seconds
+    one that is not settled is sent again, over a link and by a detour, and how many at a time; and
+    how long after its start a broker takes one that it never heard of for one that may want
+    everything."""
+
+    most_held: int = 10_000
+    most_remembered: int = 65_536
+    resend_s: float = 30.0
+    detour_s: float = 1.0
+    most_retried: int = 64
+    unknown_s: float = 60.0

@@ -1,0 +1,188 @@
+"""The subscriptions of a cluster, as one of its brokers knows them (OctopiA's PRT).
+
+Each is kept by its home, not by the last hop: all know the tree, so the way to a home is found when
+it is needed, and a broker that fails changes no table. A home that was never heard of since this
+broker started may want anything: it counts as wanting everything, until it is heard of or given up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agent.overlay.matcher import Matcher
+from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import (
+    HomeVersion,
+    SubscriptionChange,
+    SubscriptionPart,
+    SubscriptionVersions,
+)
+from agent.wire.predicates import Attributes, Filter
+
+Update = SubscriptionChange | SubscriptionPart
+_Replica = Change[str, int, Filter] | Part[str, int, Filter]
+
+
+class Changed(NamedTuple):
+    """What became of the table: the messages that tell the neighbours, and the filters that came
+    and went."""
+
+    updates: list[Update]
+    added: list[Filter]
+    removed: list[Filter]
+
+
+class Subscriptions:
+    """The table of one broker. Memory: that of all subscriptions of the cluster."""
+
+    def __init__(self, own: Broker, scot: Scot, epoch: int) -> None:
+        self._own = own.vertex
+        self._scot = scot
+        self._replicas: Replicas[str, int, Filter] = Replicas(own.vertex, epoch)
+        self._matcher: Matcher[tuple[str, int]] = Matcher()
+        # By name here, and back.
+        self._keys: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._given = 0
+        self._unknown = dict.fromkeys(each for each in scot.vertices if each != own.vertex)
+        self.unusable = 0
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every home was heard of, or given up."""
+        return not self._unknown
+
+    def give_up_unknown(self) -> None:
+        """Who was not heard of until now has no subscriptions."""
+        self._unknown.clear()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def subscribe(self, name: str, wanted: Filter) -> Changed | None:
+        """Here, new or changed; None if it is there. ValueError for a filter that makes no sense,
+        or one too many; then nothing has changed."""
+        key = self._keys.get(name, self._given + 1)
+        if self._replicas.items(self._own).get(key) == wanted:
+            return None
+        before = self._matcher.put((self._own, key), wanted)
+        try:
+            change = self._replicas.put(key, wanted)
+        except ValueError:
+            self._matcher.remove((self._own, key))
+            raise
+        assert change is not None
+        if name not in self._keys:
+            self._given += 1
+            self._keys[name] = key
+            self._names[key] = name
+        return Changed([_message(change)], [wanted], [] if before is None else [before])
+
+    def unsubscribe(self, name: str) -> Changed | None:
+        """Gone; None if it is not there."""
+        key = self._keys.pop(name, None)
+        change = self._replicas.withdraw(key) if key is not None else None
+        if key is None or change is None:
+            return None
+        del self._names[key]
+        return Changed([_message(change)], [], [self._matcher.remove((self._own, key))])
+
+    def take(self, update: Update) -> Changed | None:
+        """A neighbour told this; None if something before it is missing, which has to be asked for.
+        ValueError for a home that the overlay does not have. O(1), or O(the set) for its last part;
+        beside the matcher."""
+        home = update.home
+        if home not in self._scot.tree:
+            raise ValueError(f"the overlay has no vertex {home!r}")
+        before = self._replicas.version(home)
+        effect = self._replicas.take(_replica(update))
+        if effect.kind == "gap":
+            return None
+        if effect.kind == "refused":
+            self.unusable += 1
+        if effect.kind != "news":
+            return Changed([], [], [])
+        self._unknown.pop(home, None)
+        gone = [key for key in effect.removed if (home, key) in self._matcher]
+        removed = [self._matcher.remove((home, key)) for key in gone]
+        added = []
+        for key, wanted in effect.added.items():
+            try:
+                self._matcher.put((home, key), wanted)
+            except ValueError:
+                self.unusable += 1  # of a newer version than this one, perhaps
+            else:
+                added.append(wanted)
+        updates: list[Update] = [update]
+        if isinstance(update, SubscriptionPart):
+            updates = [_message(each) for each in self._replicas.updates(home, before)]
+        return Changed(updates, added, removed)
+
+    # --- comparing -------------------------------------------------------------------------------
+
+    def versions(self, home: str | None = None) -> SubscriptionVersions:
+        """What is here, of all homes or of one. O(homes)."""
+        if home is not None:
+            return SubscriptionVersions((HomeVersion(home, *self._replicas.version(home)),), False)
+        known = self._replicas.versions().items()
+        return SubscriptionVersions(
+            tuple(HomeVersion(each, *version) for each, version in known), True
+        )
+
+    def newer(self, asked: SubscriptionVersions) -> list[Update]:
+        """What one with these versions misses. O(homes + results)."""
+        theirs = {each.home: Version(each.epoch, each.version) for each in asked.homes}
+        ahead = self._replicas.ahead_of(theirs)
+        return [
+            _message(update)
+            for home in ahead
+            if asked.all_homes or home in theirs
+            for update in self._replicas.updates(home, theirs.get(home, NOTHING))
+        ]
+
+    def outbid(self, asked: SubscriptionVersions) -> bool:
+        """Whether somebody knows a later set of this broker than it ever had: then it has begun a
+        new epoch, and all have to hear of it."""
+        own = {e.home: Version(e.epoch, e.version) for e in asked.homes if e.home == self._own}
+        return self._replicas.outbid(own)
+
+    def own_set(self) -> list[Update]:
+        """The whole set of this broker."""
+        return [_message(each) for each in self._replicas.updates(self._own, NOTHING)]
+
+    # --- matching --------------------------------------------------------------------------------
+
+    def interested(self, attributes: Attributes) -> tuple[list[str], list[str]]:
+        """Which homes may want it, this one left out, each once, and the names of the subscriptions
+        here that do. As `Matcher.match`, and O(homes that are unknown)."""
+        homes = dict.fromkeys(self._unknown)
+        names = []
+        for home, key in self._matcher.match(attributes):
+            if home == self._own:
+                names.append(self._names[key])
+            else:
+                homes[home] = None
+        return list(homes), names
+
+    def wants(self, announced: Filter) -> bool:
+        """Whether some subscription of the cluster may want what is announced."""
+        return bool(self._matcher.intersecting(announced))
+
+
+def _replica(update: Update) -> _Replica:
+    version = Version(update.epoch, update.version)
+    if isinstance(update, SubscriptionChange):
+        return Change(update.home, version, update.key, update.filter)
+    return Part(update.home, version, update.start, update.total, update.entries)
+
+
+def _message(replica: _Replica) -> Update:
+    epoch, version = replica.version
+    if isinstance(replica, Change):
+        return SubscriptionChange(replica.home, epoch, version, replica.name, replica.item)
+    return SubscriptionPart(
+        replica.home, epoch, version, replica.start, replica.total, replica.items
+    )

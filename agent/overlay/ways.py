@@ -1,0 +1,154 @@
+"""How a message gets to another broker: over the link, or round it while it is down.
+
+A way round is a path of a few hops through another cluster or another region, and the message
+carries the whole of it, so that nothing goes in circles. A broker knows only its own links; where a
+path is found broken the message comes back, and the next path avoids that spot for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from agent.overlay.events import Instruction, Send
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import Direct, NoWay, Relay
+
+# How long a broken spot elsewhere is avoided; then a message is risked again.
+AVOIDED_S: Final = 5.0
+# Beyond it the one found first is forgotten.
+MOST_AVOIDED: Final = 1_024
+
+Spot = tuple[Broker, Broker]
+
+
+def detours(scot: Scot, start: Broker, end: Broker) -> Iterator[tuple[Broker, ...]]:
+    """Paths from one broker to another, each without its start, the link between them left out.
+
+    In a cluster: through each other one, along the tree. Into another cluster: along the tree
+    before or after the step, in two steps through each third cluster, and if there is nothing to
+    walk, through a neighbouring region. At most two more clusters than regions of them, each as
+    long as the tree's path and two steps.
+    """
+    walk = scot.path(start.vertex, end.vertex)[1:]
+    others = ((start.cluster + i) % scot.clusters for i in range(1, scot.clusters))
+    if start.cluster != end.cluster:
+        if walk:
+            yield _along(walk, start.cluster, end)
+            yield (Broker(start.vertex, end.cluster), *_along(walk, end.cluster))
+        for each in others:
+            if each != end.cluster:
+                yield (Broker(start.vertex, each), *_along(walk, each, end))
+        if not walk:
+            for near in scot.cluster_neighbours(start):
+                yield near, Broker(near.vertex, end.cluster), end
+    elif walk:
+        for each in others:
+            yield (Broker(start.vertex, each), *_along(walk, each, end))
+
+
+def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...]:
+    return (*(Broker(vertex, cluster) for vertex in walk), *end)
+
+
+class Ways:
+    """The links of one broker that are up, and the ways round those that are not.
+
+    Instructions go to `out`. Memory: the neighbours, and at most 1,024 broken spots.
+    """
+
+    def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:
+        self._own = own
+        self._scot = scot
+        self._out = out
+        self._up: set[Broker] = set()
+        self._avoided: dict[Spot, float] = {}
+        self.relayed = 0
+        self.returned = 0
+        self.lost = 0
+
+    def is_up(self, neighbour: Broker) -> bool:
+        """O(1)."""
+        return neighbour in self._up
+
+    def link_up(self, neighbour: Broker) -> None:
+        """And what was broken there may be whole. O(spots avoided)."""
+        self._up.add(neighbour)
+        for spot in [spot for spot in self._avoided if neighbour in spot]:
+            del self._avoided[spot]
+
+    def link_down(self, neighbour: Broker) -> None:
+        """O(1)."""
+        self._up.discard(neighbour)
+
+    def send(self, to: Broker, message: Direct, now: float) -> bool:
+        """Over the link, or round it; False if no way is known, and nothing is sent. O(1), or
+        O(paths · their length) if there is no link."""
+        if to in self._up:
+            self._out.append(Send(to, message))
+            return True
+        path = next((path for path in self._detours(to) if self._open(path, now)), None)
+        if path is None:
+            return False
+        self.relayed += 1
+        self._out.append(Send(path[0], Relay(self._own, path, 0, message)))
+        return True
+
+    def _detours(self, to: Broker) -> Iterator[tuple[Broker, ...]]:
+        return (path for path in detours(self._scot, self._own, to) if path[0] in self._up)
+
+    def _open(self, path: tuple[Broker, ...], now: float) -> bool:
+        avoided = self._avoided
+        if not avoided:
+            return True
+        return all(avoided.get(spot, now) <= now for spot in pairwise(path))
+
+    def relay(self, relay: Relay) -> Direct | None:
+        """What came to this broker along its path; None if it was handed on, or back. O(path)."""
+        path = [Broker(*hop) for hop in relay.path]
+        step = relay.step
+        if step >= len(path) or path[step] != self._own:
+            self.lost += 1
+            return None
+        if step + 1 == len(path):
+            return relay.message
+        if path[step + 1] in self._up:
+            self.relayed += 1
+            self._out.append(
+                Send(path[step + 1], Relay(relay.source, relay.path, step + 1, relay.message))
+            )
+        else:
+            self._back(NoWay(relay.source, relay.path, step, step, relay.message))
+        return None
+
+    def no_way(self, back: NoWay, now: float) -> Direct | None:
+        """What this broker had sent along a path that is broken, which is avoided from now on; None
+        if it was handed on. O(path)."""
+        if Broker(*back.source) != self._own or back.step != -1:
+            if 0 <= back.step < len(back.path) and Broker(*back.path[back.step]) == self._own:
+                self._back(back)
+            else:
+                self.lost += 1
+            return None
+        if back.broken + 1 >= len(back.path):
+            self.lost += 1
+            return None
+        self.returned += 1
+        spot = Broker(*back.path[back.broken]), Broker(*back.path[back.broken + 1])
+        self._avoided.pop(spot, None)
+        self._avoided[spot] = now + AVOIDED_S
+        if len(self._avoided) > MOST_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        return back.message
+
+    def _back(self, back: NoWay) -> None:
+        """One hop nearer to the source, if it is there: else its sender tries again some time."""
+        step = back.step - 1
+        to = Broker(*(back.path[step] if step >= 0 else back.source))
+        if to in self._up:
+            self._out.append(
+                Send(to, NoWay(back.source, back.path, back.broken, step, back.message))
+            )
+        else:
+            self.lost += 1

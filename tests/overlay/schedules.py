@@ -1,0 +1,223 @@
+"""Random schedules of a small overlay, held against what users are owed.
+
+A schedule is some phases: users subscribe, advertise, publish and change their minds while messages
+are under way in a random order; then all comes to rest. Owed is what was published under an
+advertisement that stood unchanged since the rest before, to each subscription that stood unchanged
+from then until the rest after.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from agent.overlay.events import LinkMeasured
+from agent.overlay.scot import Broker as At
+from agent.overlay.scot import Scot
+from agent.wire.overlay import Origin
+from tests.overlay.world import EVENTS, FILTERS, World, scot_of
+
+
+class Schedule:
+    """One run. `check` and `withdraw` raise if something is not as it has to be."""
+
+    def __init__(self, seed: int, scot: Scot | None = None, routing: str | None = None) -> None:
+        self.rng = Random(seed)
+        self.scot = scot or scot_of(self.rng, *_size(self.rng))
+        self.ats = list(self.scot.brokers())
+        self.world = World(self.scot, self.rng, routing=routing or self.rng.choice(["snr", "idr"]))
+        # By broker and name, the events that it holds for, as bits.
+        self.subscriptions: dict[tuple[At, str], int] = {}
+        self.advertisements: dict[tuple[At, str], int] = {}
+        # Unchanged since the last rest.
+        self.stable_subscriptions: dict[tuple[At, str], int] = {}
+        self.stable_advertisements: dict[tuple[At, str], int] = {}
+        # By notification, its event, and whether it was announced by a stable advertisement.
+        self.published: dict[Origin, tuple[int, bool]] = {}
+        # Of this phase: every subscription that there was, with all that it ever held for.
+        self.ever: dict[tuple[At, str], int] = {}
+        self.names = 0
+        self.world.start_all()
+        self.rest()
+
+    # --- what users do ---------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """One random thing, then some messages."""
+        kind = self.rng.choices(
+            ["subscribe", "unsubscribe", "advertise", "unadvertise", "publish", "congest"],
+            [4, 2, 3, 1, 6, 2],
+        )[0]
+        getattr(self, kind)()
+        self.world.run(self.rng.randrange(12))
+
+    def _some_broker(self) -> At:
+        alive = [at for at in self.ats if self.world.shells[at].alive]
+        return self.rng.choice(alive)
+
+    def _some(self, table: dict[tuple[At, str], int]) -> tuple[At, str] | None:
+        alive = [each for each in table if self.world.shells[each[0]].alive]
+        return self.rng.choice(alive) if alive else None
+
+    def subscribe(self) -> None:
+        filter_, bits = self.rng.choice(FILTERS)
+        known = self._some(self.subscriptions) if self.rng.random() < 0.2 else None
+        at, name = known or (self._some_broker(), self._name("s"))
+        self.world.subscribe(at, name, filter_)
+        self.subscriptions[at, name] = bits
+        self.ever[at, name] = self.ever.get((at, name), 0) | bits
+        self.stable_subscriptions.pop((at, name), None)
+
+    def unsubscribe(self) -> None:
+        known = self._some(self.subscriptions)
+        if known is not None:
+            self.world.unsubscribe(*known)
+            del self.subscriptions[known]
+            self.stable_subscriptions.pop(known, None)
+
+    def advertise(self) -> None:
+        filter_, bits = self.rng.choice(FILTERS)
+        known = self._some(self.advertisements) if self.rng.random() < 0.2 else None
+        at, name = known or (self._some_broker(), self._name("a"))
+        self.world.advertise(at, name, filter_)
+        self.advertisements[at, name] = bits
+        self.stable_advertisements.pop((at, name), None)
+
+    def unadvertise(self) -> None:
+        known = self._some(self.advertisements)
+        if known is not None:
+            self.world.unadvertise(*known)
+            del self.advertisements[known]
+            self.stable_advertisements.pop(known, None)
+
+    def publish(self) -> None:
+        known = self._some(self.advertisements)
+        if known is None:
+            return
+        at = known[0]
+        event = self.rng.choice(_events(self.advertisements[known]))
+        stable = any(
+            here == at and bits >> event & 1
+            for (here, _), bits in self.stable_advertisements.items()
+        )
+        origin = self.world.publish(at, EVENTS[event])
+        self.published[origin] = event, stable
+
+    def congest(self) -> None:
+        at = self._some_broker()
+        neighbours = self.scot.cluster_neighbours(at) + self.scot.region_neighbours(at)
+        for neighbour in neighbours:
+            length = self.rng.choice([0, 0, 5, 50])
+            self.world.do(at, LinkMeasured(neighbour, length, self.rng.randrange(3), length))
+
+    def _name(self, letter: str) -> str:
+        self.names += 1
+        return f"{letter}{self.names}"
+
+    # --- rest ------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Until nothing is under way, then everything is checked."""
+        self.world.rest()
+        self.check()
+        self.stable_subscriptions = dict(self.subscriptions)
+        self.stable_advertisements = dict(self.advertisements)
+        self.ever = dict(self.subscriptions)
+        self.published.clear()
+        self.world.deliveries.clear()
+        self.world.settled.clear()
+        self.world.undeliverable.clear()
+        self.world.entered.clear()
+
+    def check(self) -> None:
+        self.check_deliveries()
+        self.check_clusters()
+        self.check_bits()
+
+    def crashed(self, at: At) -> bool:
+        return self.world.shells[at].crashes > 0
+
+    def check_deliveries(self) -> None:
+        """Each once, all that are owed, none that nobody wants, and all is settled."""
+        world = self.world
+        for (at, name, origin), times in world.deliveries.items():
+            event, _ = self.published[origin]
+            assert times == 1 or self.crashed(at), f"{name} at {at} has {origin} {times} times"
+            assert self.ever[at, name] >> event & 1, f"{name} at {at} has {origin}, unwanted"
+        for origin, (event, announced) in self.published.items():
+            assert world.settled[origin] >= 1, f"{origin} is not settled"
+            if not announced:
+                continue
+            for (at, name), bits in self.stable_subscriptions.items():
+                if bits >> event & 1:
+                    assert world.deliveries[at, name, origin], f"{name} at {at} misses {origin}"
+        assert not world.held()
+
+    def check_clusters(self) -> None:
+        """No notification enters a cluster twice, or its own again."""
+        for (origin, cluster), times in self.world.entered.items():
+            assert times == 1, f"{origin} entered cluster {cluster} {times} times"
+            assert not origin.publisher.endswith(f"-{cluster}"), f"{origin} came back"
+
+    def check_bits(self) -> None:
+        """A bit is set if and only if some subscription of that cluster may want it."""
+        for (at, name), announced in self.advertisements.items():
+            wanted = {
+                home.cluster
+                for (home, _), bits in self.subscriptions.items()
+                if bits & announced and home.cluster != at.cluster
+            }
+            assert self.world.brokers[at].targets_of(name) == sorted(wanted), (at, name)
+
+    def withdraw(self) -> None:
+        """Everything; then all tables are empty."""
+        for table, withdraw in (
+            (self.subscriptions, self.world.unsubscribe),
+            (self.advertisements, self.world.unadvertise),
+        ):
+            for at, name in self.world.shuffled(table):
+                withdraw(at, name)
+                self.world.run(self.rng.randrange(6))
+            table.clear()
+        self.rest()
+        for at, broker in self.world.brokers.items():
+            assert (broker.srt_entries, broker.prt_entries, broker.held) == (0, 0, 0), at
+
+
+def _size(rng: Random) -> tuple[int, int]:
+    """Most are small; a few are as large as 8 vertices and 4 clusters."""
+    if rng.random() < 0.02:
+        return rng.randint(1, 8), rng.randint(1, 4)
+    return rng.randint(1, 4), rng.randint(1, 3)
+
+
+def _events(bits: int) -> list[int]:
+    return [i for i in range(len(EVENTS)) if bits >> i & 1]
+
+
+def without_failures(seed: int) -> World:
+    """One schedule in which no link and no broker fails."""
+    schedule = Schedule(seed)
+    world = schedule.world
+    for _ in range(schedule.rng.randint(1, 3)):
+        before = world.sent.copy()
+        for _ in range(schedule.rng.randint(5, 30)):
+            schedule.act()
+        schedule.rest()
+        sent = world.sent - before
+        assert sent.keys() <= _NORMAL, sent
+    schedule.withdraw()
+    assert world.subscription_hops <= schedule.scot.tree.diameter
+    clusters = schedule.scot.clusters
+    deepest = schedule.scot.tree.diameter * clusters + clusters - 1
+    assert world.notification_hops <= deepest
+    return world
+
+
+_NORMAL = {
+    "SubscriptionChange",
+    "AdvertisementChange",
+    "CibSet",
+    "CibClear",
+    "Notify",
+    "Have",
+}

@@ -1,0 +1,27 @@
+"""The invariants of the overlay under random schedules; SANDERLING_SCHEDULES says how many."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests.overlay.schedules import without_failures
+from tests.overlay.world import World
+
+SCHEDULES = int(os.environ.get("SANDERLING_SCHEDULES", "10000"))
+PIECES = 20
+
+
+def _run(schedule: Callable[[int], World], first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        try:
+            schedule(seed)
+        except Exception as error:
+            error.add_note(f"{schedule.__name__}({seed})")
+            raise
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_schedules_without_failures(piece: int) -> None:
+    count = SCHEDULES // PIECES
+    _run(without_failures, piece * count, count)
