@@ -19,16 +19,18 @@ WINDOW_S: Final = 0.05
 THRESHOLD: Final = 10.0
 
 Load = tuple[float, int]
-"""The left side of Eq. 10, and the length of the queue: lower is less loaded."""
+"""The left side of Eq. 10, and what waits: lower is less loaded."""
 
-_NO_LOAD: Final[Load] = (0.0, 0)
+# Congestion element, length of the queue.
+_EMPTY: Final = (1.0, 0)
 
 
 class LinkStatus:
     """The link status table of a broker: the last window of each link (the paper's LST).
 
-    A link of which nothing is known is free. Memory: one entry for each neighbour that was not
-    empty when it was measured last.
+    A link of which nothing is known is free. Within a window, whoever was given a share of the work
+    counts as more loaded by that: else all of a window's would go the same way. Memory: an entry
+    for each neighbour whose queue was not empty when it was measured last, or that was given some.
     """
 
     def __init__(self, threshold: float = THRESHOLD) -> None:
@@ -36,27 +38,43 @@ class LinkStatus:
         if not threshold > 0.0:
             raise ValueError(f"the threshold of congestion is above 0, not {threshold!r}")
         self.threshold: Final = threshold
-        self._loads: dict[Broker, Load] = {}
+        self._windows: dict[Broker, tuple[float, int]] = {}
+        self._congested: set[Broker] = set()
+        self._given: dict[Broker, int] = {}
 
     def measured(self, window: LinkMeasured) -> None:
         """What was measured takes the place of the window before. O(1)."""
+        self.forget(window.neighbour)
         if window.length > 0:
             element = (1 + window.entered) / (1 + window.left)
-            self._loads[window.neighbour] = (element * window.length, window.length)
-        else:
-            self._loads.pop(window.neighbour, None)
+            self._windows[window.neighbour] = element, window.length
+            if element * window.length > self.threshold:
+                self._congested.add(window.neighbour)
 
     def forget(self, neighbour: Broker) -> None:
         """The link is new, or gone. O(1)."""
-        self._loads.pop(neighbour, None)
+        self._windows.pop(neighbour, None)
+        self._congested.discard(neighbour)
+        self._given.pop(neighbour, None)
+
+    def give(self, neighbour: Broker, count: int) -> None:
+        """So many clusters are left to that neighbour, until its link is measured again. O(1)."""
+        self._given[neighbour] = self._given.get(neighbour, 0) + count
 
     def load(self, neighbour: Broker) -> Load:
         """To be compared: the least is the least loaded, or least congested, link. O(1)."""
-        return self._loads.get(neighbour, _NO_LOAD)
+        element, length = self._windows.get(neighbour, _EMPTY)
+        length += self._given.get(neighbour, 0)
+        return element * length, length
 
     def congested(self, neighbour: Broker) -> bool:
-        """Whether Eq. 10 holds. O(1)."""
-        return self._loads.get(neighbour, _NO_LOAD)[0] > self.threshold
+        """Whether Eq. 10 held in the last window. O(1)."""
+        return neighbour in self._congested
+
+    @property
+    def any_congested(self) -> bool:
+        """Whether some link is. O(1)."""
+        return bool(self._congested)
 
 
 class _Queue:

@@ -66,13 +66,14 @@ def dynamic_copies(
     A receiver of bits applies this again, which is the paper's case (iii): a last congested iLink
     is used if nothing else is left. Arguments and order are those of `static_copies`; of equally
     loaded iLinks the first after the own cluster is taken, going round, and of aLinks the first
-    given. O(targets).
+    given. `status` is told what was left to whom. O(targets).
     """
+    if not status.any_congested:
+        return static_copies(own, a_targets, clusters)
     i_links = _i_links(own, clusters)
-    free = [link for link in i_links if not status.congested(link)]
+    used = free = [link for link in i_links if not status.congested(link)]
     if len(free) == len(i_links):
         return static_copies(own, a_targets, clusters)
-    used = free
     if free:
         carrier = _least_loaded_i_link(own, free, clusters.width, status)
     elif free_a := [target for target in a_targets if not status.congested(target)]:
@@ -80,6 +81,7 @@ def dynamic_copies(
     else:
         carrier = _least_loaded_i_link(own, i_links, clusters.width, status)
         used = [carrier]
+    status.give(carrier, len(i_links) - len(free))
     carried = clusters.copy()
     for link in used:
         carried.clear(link.cluster)

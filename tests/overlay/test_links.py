@@ -40,6 +40,7 @@ def test_congested_when_the_element_times_the_length_is_above_ten(
     status = LinkStatus()
     status.measured(LinkMeasured(A, entered, left, length))
     assert status.congested(A) == congested
+    assert status.any_congested == congested
     assert status.load(A) == (element * length, length)
     assert not status.congested(B)
 
@@ -63,8 +64,12 @@ def test_the_last_window_counts_until_the_link_is_forgotten() -> None:
     status.measured(LinkMeasured(A, 0, 0, 50))
     status.measured(LinkMeasured(B, 0, 0, 50))
     status.measured(LinkMeasured(A, 0, 50, 0))
+    status.give(A, 3)
+    assert status.any_congested
+    status.measured(LinkMeasured(A, 0, 0, 0))
     status.forget(B)
     status.forget(C)
+    assert not status.any_congested
     assert [status.load(each) for each in (A, B, C)] == [(0.0, 0)] * 3
 
 
@@ -74,6 +79,23 @@ def test_less_loaded_is_less_waiting_times_growth() -> None:
     status.measured(LinkMeasured(B, 1, 3, 8))
     assert min((A, B), key=status.load) == B
     assert min((A, B, C), key=status.load) == C
+
+
+def test_what_was_given_counts_until_the_next_window() -> None:
+    status = LinkStatus()
+    status.measured(LinkMeasured(A, 9, 4, 2))
+    status.give(A, 3)
+    status.give(B, 1)
+    status.give(B, 2)
+    assert (status.load(A), status.load(B)) == ((10.0, 5), (3.0, 3))
+    # It is no queue: Eq. 10 speaks of what was measured.
+    status.give(A, 100)
+    status.give(B, 100)
+    assert not status.any_congested
+    status.measured(LinkMeasured(A, 9, 4, 2))
+    assert (status.load(A), status.load(B)) == ((4.0, 2), (103.0, 103))
+    status.forget(B)
+    assert status.load(B) == (0.0, 0)
 
 
 # --- windows ---

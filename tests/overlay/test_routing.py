@@ -104,6 +104,21 @@ def test_of_equals_the_next_cluster_going_round_and_the_first_a_link_is_taken() 
     ]
 
 
+def test_within_a_window_the_work_goes_round() -> None:
+    table = status(c0=11, c1=12)
+
+    def carriers(a_targets: list[Broker], *clusters: int) -> list[Broker]:
+        decisions = [dynamic_copies(HERE, a_targets, civ(*clusters), table) for _ in range(3)]
+        return [each.neighbour for copies in decisions for each in copies if each.clusters]
+
+    three, four = Broker("m", 3), Broker("m", 4)
+    assert carriers([], 0, 3, 4) == [three, four, three]
+    assert carriers([UP, DOWN], 0, 1) == [UP, DOWN, UP]
+    # Of congested ones too, by how congested they were.
+    table.measured(LinkMeasured(Broker("m", 0), 0, 0, 11))
+    assert carriers([], 0, 1) == [Broker("m", 0), Broker("m", 1), Broker("m", 0)]
+
+
 def test_the_clusters_given_are_left_as_they_are() -> None:
     targets = civ(0, 1)
     dynamic_copies(HERE, [], targets, status(c0=11))
@@ -130,7 +145,7 @@ def test_every_target_is_served_once_and_congested_links_alone_are_bypassed(
     a_targets: list[Broker], targets: set[int], lengths: dict[str, int]
 ) -> None:
     table = status(**lengths)
-    copies = dynamic_copies(HERE, a_targets, civ(*targets), table)
+    copies = dynamic_copies(HERE, a_targets, civ(*targets), status(**lengths))
 
     neighbours = [each.neighbour for each in copies]
     assert neighbours[: len(a_targets)] == a_targets
