@@ -4,6 +4,7 @@ For hypothesis as strategies of plain tuples and of structs; for long campaigns 
 `random.Random`, some hundred times as fast.
 """
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from agent.wire.predicates import Predicate
@@ -16,6 +17,9 @@ BOOLEANS = (True, False)
 VALUES = NUMBERS + STRINGS + BOOLEANS
 ORDER = ("<", "<=", ">", ">=")
 OPERATORS = ("=", "!=", *ORDER, "prefix", "under", "in", "present")
+
+# A busy machine is no reason to fail.
+unhurried = settings(deadline=None)
 
 # Mostly from the pool, so that things meet.
 numbers = st.sampled_from(NUMBERS) | st.integers(-3, 3) | st.floats(-4, 4)
@@ -39,6 +43,10 @@ predicates = st.sampled_from(OPERATORS).flatmap(
     lambda operator: st.tuples(attributes, st.just(operator), operands(operator))
 )
 conjunctions = st.lists(predicates, max_size=5).map(tuple)
+# All on one attribute: what covers, intersects and contradicts is decided there.
+on_one_attribute = st.lists(predicates, max_size=6).map(
+    lambda many: tuple(("x", operator, operands) for _, operator, operands in many)
+)
 events = st.dictionaries(attributes, values, max_size=len(ATTRIBUTES))
 
 # The same as structs, as decoded from a message.

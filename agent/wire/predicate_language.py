@@ -36,7 +36,7 @@ from agent.wire.tokens import Token, TokenReader, token_pattern
 LARGEST_NUMBER: Final = 1e300
 OPERATORS: Final = ("=", "!=", *ORDER, "prefix", "under", "in", "between", "present")
 
-_TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\.)*"', sign=r">=|<=|!=|[=<>(),*]")
+_TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\(?s:.))*"', sign=r">=|<=|!=|[=<>(),*]")
 
 
 def read_filter(text: str) -> Filter:

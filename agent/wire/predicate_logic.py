@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from agent.wire.areas import AREA_PATTERN
-from agent.wire.base import LONGEST_TEXT
 from agent.wire.predicate_values import key, some_value
 from agent.wire.predicates import (
     Conjunction,
@@ -49,7 +48,7 @@ def check(disjunction: Filter) -> None:
 
 def is_area(text: str) -> bool:
     """Whether the text is the path of an area."""
-    return len(text) <= LONGEST_TEXT and _AREA.match(text) is not None
+    return _AREA.match(text) is not None
 
 
 def simplified(disjunction: Filter) -> Filter:

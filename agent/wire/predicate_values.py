@@ -34,8 +34,8 @@ def some_value(predicates: Sequence[Predicate]) -> bool:
 
     Exact, where a value may be any string, however long, and any double but NaN: what predicates
     allow is booleans, and intervals without some points. An interval of strings or doubles has a
-    least value, and each value a next one; so it is enough to go up from the least value as many
-    steps as there may be points to leave out. O(operands + predicates²).
+    least value, and each value a next one; so it is enough to go up from there as many steps as
+    there may be points to leave out, an open end among them. O(operands + predicates²).
     """
     conditions = [_condition(each) for each in predicates]
     return any(all(holds(value) for holds in conditions) for value in _candidates(predicates))
@@ -55,8 +55,7 @@ def _candidates(predicates: Sequence[Predicate]) -> Iterator[Value]:
             if each.operator == "under":
                 yield operand
         elif each.operator in (">", ">=") and operand is not None:
-            least = float(operand)
-            number = max(number, math.nextafter(least, math.inf) if each.operator == ">" else least)
+            number = max(number, float(operand))
     for _ in range(len(predicates) + 1):
         yield number
         yield string
@@ -65,8 +64,8 @@ def _candidates(predicates: Sequence[Predicate]) -> Iterator[Value]:
 
 
 def _least_string(relation: str, operand: str) -> str:
-    # Of those that fulfil the predicate; `under` allows its operand beside.
-    least = {">": operand + "\0", ">=": operand, "prefix": operand, "under": operand + "/"}
+    # None below it fulfils the predicate, but for the operand of `under`.
+    least = {">": operand, ">=": operand, "prefix": operand, "under": operand + "/"}
     return least.get(relation, "")
 
 

@@ -26,7 +26,7 @@ def token_pattern(**kinds: str) -> re.Pattern[str]:
         "other": r"[^ \t\r\n]+",
     }
     each = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in known.items())
-    return re.compile(rf"[ \t\r\n]*(?:{each})", re.ASCII | re.DOTALL)
+    return re.compile(rf"[ \t\r\n]*(?:{each})", re.ASCII)
 
 
 class Token(Struct, frozen=True):
