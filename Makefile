@@ -19,7 +19,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes test-systemd test-hosts test-image test-pipeline torture lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -41,8 +41,8 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest tests/kubernetes
 
-test-pipeline: $(DONE)/dev $(DONE)/core ## Kill the streaming job, join big lakes, look at the report (10 minutes)
-	@SANDERLING_PIPELINE=$(or $(KILLS),20) $(BIN)/pytest tests/fleet/pipeline tests/fleet/report tests/fleet/spark
+test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big lakes, hours of failures (10 minutes)
+	@SANDERLING_KILLS=$(or $(KILLS),20) $(BIN)/pytest -m long
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)

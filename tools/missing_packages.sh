@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the Debian packages that are missing here, in one line; nothing if none is.
-# Usage: tools/missing_packages.sh hosts|image|pipeline …
+# Usage: tools/missing_packages.sh hosts|image|long …
 PATH=$PATH:/usr/sbin:/sbin
 for target in "$@"; do
     while read -r program package targets; do

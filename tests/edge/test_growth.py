@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
+import pytest
+
 from bench.edge_week import Node
 
 HOUR_S = 3_600
@@ -15,6 +17,7 @@ def allocated():
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.long
 def test_python_holds_no_more_after_hours(tmp_path):
     tracemalloc.start()
     node = Node(str(tmp_path))

@@ -54,6 +54,7 @@ def withheld(line):
     return int(line.partition(" (and ")[2].split()[0]) if " (and " in line else 0
 
 
+@pytest.mark.long
 def test_a_month_of_failures_is_kilobytes():
     log = Log()
     for second in range(MONTH_S):

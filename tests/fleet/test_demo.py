@@ -57,12 +57,8 @@ def read_until(process: subprocess.Popen[str], words: str) -> list[str]:
     raise AssertionError(f"no {words!r} in: {''.join(lines)}")
 
 
-def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with demo(run, *BRIEF) as process:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, err) == (0, "")
-    assert of_run(run) == []
+def require_whole(out: str, run: Path) -> None:
+    """Everything was shown, and the files say the same."""
     for words in (
         "4 masters and 32 edge nodes are up",
         "4 IADs offer temperature",
@@ -92,7 +88,23 @@ def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
     assert {"warm-up", "fifo 1.2", "edfq 1.2", "Everything"} <= labels
 
 
-@pytest.mark.parametrize("moment", ["Starting a registration service", "1 s under EDFQ"])
+@pytest.mark.long
+def test_the_demo_from_start_to_end(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with demo(run, *BRIEF) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (0, "")
+    assert of_run(run) == []
+    require_whole(out, run)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "Starting a registration service",
+        pytest.param("1 s under EDFQ", marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     run = tmp_path / "run"
     with demo(run, *BRIEF) as process:
@@ -107,7 +119,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
 def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with demo(run, *BRIEF, "--keep") as process:
-        read_until(process, "Ctrl-C stops it")
+        require_whole("".join(read_until(process, "Ctrl-C stops it")), run)
         printed = read_until(process, "service show")
         commands = [line.strip() for line in printed if line.startswith("  ")]
         assert len(commands) == 9

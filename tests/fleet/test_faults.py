@@ -3,6 +3,7 @@
 import io
 import itertools
 
+import pytest
 from rich.console import Console
 
 from fleet import screen
@@ -74,6 +75,7 @@ def test_faults_come_one_after_the_other():
         assert before.kill_s < before.start_s < after.kill_s
 
 
+@pytest.mark.long
 def test_a_real_run_line_by_line(tmp_path):
     """How fast this machine answers is not tested: what is answered is."""
     options = fault_run.Options(tmp_path, unit_s=2.0, rate_per_s=6.0, seed=1)

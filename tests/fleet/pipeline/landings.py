@@ -95,6 +95,7 @@ def event(iad="a1", node="n1", sequence=1, wall_ms=1_795_000_000_000, **more):
         "record": "node_event", "iad": iad, "wall_ms": wall_ms, "start_s": 3.0, "node": node,
         "history": "h1", "sequence": sequence, "kind": "fault_began", "time_ms": wall_ms - 500,
         "synchronised": True, "sensor": "desk", "channel": "temperature", "text": "no_response",
+        "trigger": "", "value": None, "areas": [],
     } | more  # fmt: skip
 
 

@@ -13,10 +13,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.pipeline.health import sensor_health
-from tests.fleet.long import only_when_long
 from tests.fleet.pipeline.readings import nodes
 
-pytestmark = only_when_long
+pytestmark = pytest.mark.long
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SHIPPED = CHECKOUT / "sensors" / "replay" / "data"

@@ -13,15 +13,17 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from fleet.lake.folder import Lake
 from fleet.pipeline.lake.ingest import ingest
-from tests.fleet.long import KILLS, only_when_long
 from tests.fleet.pipeline import landings
 from tests.fleet.pipeline.lake_oracle import expected
 from tests.fleet.pipeline.lake_tables import everything
 from tests.fleet.pipeline.test_lake_random import NOON_MS, told
 
-pytestmark = only_when_long
+pytestmark = pytest.mark.long
+KILLS = int(os.environ.get("SANDERLING_KILLS", "20"))
 SEED = 7
 # About what a start and its first batches make.
 MOST_FILES = 70

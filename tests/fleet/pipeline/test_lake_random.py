@@ -10,7 +10,6 @@ from fleet.lake.folder import Lake
 from fleet.lake.tables import base
 from fleet.pipeline.lake.compaction import compact
 from fleet.pipeline.lake.ingest import ingest
-from tests.fleet.long import only_when_long
 from tests.fleet.pipeline import landings
 from tests.fleet.pipeline.lake_oracle import expected
 from tests.fleet.pipeline.lake_tables import everything
@@ -114,7 +113,7 @@ def told(tables):
     return tables | {"quarantine": sorted(quarantine)}
 
 
-@only_when_long
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_any_split_in_any_order_gives_the_same_tables(spark, tmp_path, seed):
     draw = random.Random(seed)

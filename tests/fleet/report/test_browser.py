@@ -3,14 +3,13 @@
 import pytest
 
 from fleet.pipeline.report.page import PAGE
-from tests.fleet.long import only_when_long
 from tests.fleet.report.browser import browser, program
 
 pytestmark = [
-    only_when_long,
+    pytest.mark.long,
     pytest.mark.skipif(
         program() is None,
-        reason="no Chromium here; tools/missing_packages.sh pipeline names its package",
+        reason="no Chromium here; tools/missing_packages.sh long names its package",
     ),
 ]
 TOO_WIDE = """

@@ -9,11 +9,10 @@ from itertools import pairwise
 import pytest
 
 from fleet.pipeline.report.page import PAGE, PICTURES
-from tests.fleet.long import only_when_long
 from tests.fleet.report.reading import Page
 from tests.fleet.report.samples import write_sample
 
-pytestmark = only_when_long
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

