@@ -46,7 +46,6 @@ def _candidates(predicates: Sequence[Predicate]) -> Iterator[Value]:
     if finite:
         yield from min(finite, key=len)
         return
-    yield from (True, False)
     number, string = -math.inf, ""
     for each in predicates:
         operand = each.operands[0] if each.operands else None
