@@ -51,6 +51,22 @@ class Predicate(Part, frozen=True, array_like=True):
     operator: Operator
     operands: Annotated[tuple[Value, ...], Meta(max_length=MOST_OPERANDS)] = ()
 
+    def __eq__(self, other: object) -> bool:
+        # To Python 1 and true are equal; a filter that changed from one to the other has changed.
+        return (
+            isinstance(other, Predicate)
+            and self.attribute == other.attribute
+            and self.operator == other.operator
+            and self.operands == other.operands
+            and self._booleans() == other._booleans()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.attribute, self.operator, self.operands))
+
+    def _booleans(self) -> list[bool]:
+        return [isinstance(each, bool) for each in self.operands]
+
 
 Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MOST_PREDICATES)]
 Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MOST_CONJUNCTIONS)]

@@ -313,7 +313,10 @@ def test_simplified_means_the_same(disjunction, event):
 
 def test_true_and_1_are_not_taken_for_the_same():
     one, true = Predicate("a", "=", (1.0,)), Predicate("a", "=", (True,))
-    assert one == true
+    assert one != true
+    assert one == Predicate("a", "=", (1,))
+    assert hash(one) == hash(Predicate("a", "=", (1,)))
+    assert one != ("a", "=", (1.0,))
     assert len(simplified(((one,), (true,)))) == 2
     assert write_filter(simplified(((Predicate("a", "in", (1, True, 1.0)),),))) == "a in (1, true)"
 
