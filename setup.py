@@ -32,6 +32,8 @@ MODULES = (
     "balance",
     "trace",
     "civ",
+    "spans",
+    "span_index",
     "matching",
     "service_times",
     "simulation_run",

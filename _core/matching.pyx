@@ -1,1 +1,621 @@
-"""Matching notifications against many conjunctions."""
+"""Matching of events against many conjunctions of predicates: which of them hold?
+
+After Fabret et al. (SIGMOD 2001) equality is decided first, for all attributes at once, by a dict:
+one look-up for each shape of conjunctions. What remains, ranges and everything else, is decided in
+the group found: one bit vector from each attribute's column, ANDed, as bitmap indexes do
+(Whang et al., Indexing Boolean Expressions; Roaring's blocks were tried and are not needed here).
+
+A result holds the very int objects that were inserted: a list of them costs a pointer each.
+"""
+
+from cpython.dict cimport PyDict_Check, PyDict_GetItemWithError, PyDict_Next
+from cpython.list cimport PyList_New
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from _core.span_index cimport (
+    column_add,
+    column_at,
+    column_free,
+    column_init,
+    column_meeting,
+    column_remove,
+    column_reserve,
+)
+from _core.spans cimport Allowed, Point, hashed, hashed_point, point_of, read_conjunction, spans_contain
+from _core.spans import covers, holds, intersects
+
+cdef extern from "check.h":
+    void CHECK(bint condition) noexcept nogil
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long bits) noexcept nogil
+
+cdef extern from *:
+    """
+    #define LAST_BIT 0x8000000000000000ULL
+    """
+    const uint64_t LAST_BIT
+
+cdef extern from "Python.h":
+    # On pointers: a cast to object would count each reference twice more.
+    void Py_INCREF_POINTER "Py_INCREF"(PyObject *of) noexcept
+    PyObject **PySequence_Fast_ITEMS(PyObject *of) noexcept
+
+__all__ = ["Conjunctions", "covers", "holds", "intersects"]
+
+cdef enum:
+    FIRST_IDS = 4
+    MOST_SLOTS = 0x40000000
+    SPARSE = 4                # slots for each one in use, from where a group is made anew …
+    WORTH = 256               # … if it has as many slots at least
+    STRIDE = 8                # words looked at together
+
+NEVER = -1
+cdef object _NEVER = NEVER
+
+
+cdef class Attribute:
+    def __cinit__(self, str name):
+        self.name = name
+        self.shapes = []
+
+    cdef int place(self) except -1:
+        if not self.placed:
+            point_of(<object>self.value, &self.point)
+            self.placed = True
+        return 0
+
+
+cdef class Shape:
+    def __cinit__(self, tuple name, tuple equal, tuple others):
+        self.name = name
+        self.equal = equal
+        self.others = others
+        self.groups = {}
+
+
+cdef class Group:
+    def __cinit__(self, Shape shape, object key, uint32_t number):
+        cdef uint32_t i
+        self.shape = shape
+        self.key = key
+        self.number = number
+        self.free = []
+        if shape.others:
+            self.columns = <Column *>calloc(len(shape.others), sizeof(Column))
+            if self.columns == NULL:
+                raise MemoryError
+            for i in range(<uint32_t>len(shape.others)):
+                if column_init(&self.columns[i]) != 0:
+                    raise MemoryError
+                self.width += 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.width):
+            column_free(&self.columns[i])
+        free(self.columns)
+        for i in range(self.slots):
+            if self.ids[i] != NULL:
+                Py_DECREF(<object>self.ids[i])
+        free(self.ids)
+
+    cdef int reserve(self) except -1:
+        """Room for one slot more."""
+        cdef uint32_t capacity, i
+        cdef void *memory
+        if self.slots == self.capacity:
+            capacity = self.capacity + max(self.capacity >> 2, FIRST_IDS)
+            if capacity > MOST_SLOTS:
+                raise MemoryError
+            memory = realloc(self.ids, capacity * sizeof(PyObject *))
+            if memory == NULL:
+                raise MemoryError
+            self.ids = <PyObject **>memory
+            self.capacity = capacity
+        for i in range(self.width):
+            if column_reserve(&self.columns[i], self.slots + 1) != 0:
+                raise MemoryError
+        return 0
+
+    cdef uint32_t add(self, object number, list allowed) except? 0xFFFFFFFF:
+        """The slot of a new conjunction; takes the spans, as many as columns."""
+        cdef uint32_t slot, i
+        cdef Allowed taken
+        if self.free:
+            slot = self.free[len(self.free) - 1]
+        else:
+            self.reserve()
+            slot = self.slots
+        for i in range(self.width):
+            taken = allowed[i]
+            if column_add(&self.columns[i], slot, taken.spans) != 0:
+                while i > 0:
+                    i -= 1
+                    column_remove(&self.columns[i], slot)
+                raise MemoryError
+            taken.spans.points = NULL
+            taken.spans.count = 0
+        if slot == self.slots:
+            self.slots += 1
+        else:
+            self.free.pop()
+        Py_INCREF(number)
+        self.ids[slot] = <PyObject *>number
+        self.live += 1
+        return slot
+
+    cdef object remove(self, uint32_t slot):
+        """Frees a slot. Without columns the last one moves there: its id, else None."""
+        cdef object moved = None
+        cdef uint32_t i
+        CHECK(slot < self.slots)
+        for i in range(self.width):
+            column_remove(&self.columns[i], slot)
+        Py_DECREF(<object>self.ids[slot])
+        self.ids[slot] = NULL
+        self.live -= 1
+        if self.width:
+            self.free.append(slot)
+            return None
+        self.slots -= 1
+        if slot != self.slots:
+            self.ids[slot] = self.ids[self.slots]
+            moved = <object>self.ids[slot]
+        return moved
+
+    cdef bint compact(self) except -1:
+        """Give all in use the first slots, if few are; whether they have others now."""
+        cdef Column *columns
+        cdef uint32_t i, slot, to
+        if not self.width or self.slots < WORTH or self.live > self.slots // SPARSE:
+            return False
+        columns = <Column *>calloc(self.width, sizeof(Column))
+        if columns == NULL:
+            return False
+        for i in range(self.width):
+            if not self.copied(&self.columns[i], &columns[i]):
+                # Their spans still belong to the old ones.
+                for to in range(i + 1):
+                    _free_borrowing(&columns[to])
+                free(columns)
+                return False
+        for i in range(self.width):
+            self.columns[i].capacity = 0  # the new one has the spans
+            column_free(&self.columns[i])
+        free(self.columns)
+        self.columns = columns
+        to = 0
+        for slot in range(self.slots):
+            if self.ids[slot] != NULL:
+                self.ids[to] = self.ids[slot]
+                to += 1
+        self.slots = to
+        self.free.clear()
+        return True
+
+    cdef bint copied(self, Column *column, Column *to) noexcept:
+        """The same spans in the first slots of a new column; False if memory ran out."""
+        cdef uint32_t slot, next = 0
+        if column_init(to) != 0 or column_reserve(to, self.live) != 0:
+            return False
+        for slot in range(self.slots):
+            if self.ids[slot] != NULL:
+                if column_add(to, next, column.spans[slot]) != 0:
+                    return False
+                next += 1
+        return True
+
+
+cdef void _free_borrowing(Column *column) noexcept:
+    column.capacity = 0
+    column_free(column)
+
+
+cdef class Conjunctions:
+    """A set of conjunctions, each under an id, from 0 to 2**63 - 1. Not for several threads at a time.
+
+    A conjunction is a sequence of predicates (attribute, operator, operands); an event maps
+    attributes to values: bool, int, float or str. `agent.wire.predicates` says what they mean.
+    """
+
+    def __cinit__(self):
+        self.where = {}
+        self.attributes = {}
+        self.shapes = {}
+        self.groups = []
+        self.free = []
+
+    def __dealloc__(self):
+        free(self.found)
+        free(self.present)
+        free(self.scratch)
+
+    def __len__(self):
+        return len(self.where)
+
+    def __contains__(self, number):
+        return number in self.where
+
+    def insert(self, number, conjunction):
+        """Add a conjunction.
+
+        ValueError for a predicate that makes no sense, or an id that is there or out of range.
+        O(rows + bounds of a bucket) for each attribute, both bounded but for the latter, a 256th of
+        the group; a rebuild is O(group), amortised.
+        """
+        cdef dict allowed
+        cdef Allowed one
+        cdef Group group
+        cdef uint32_t slot
+        number = _checked_id(number)
+        if number in self.where:
+            raise ValueError(f"id {number} is there already")
+        allowed = read_conjunction(conjunction)
+        # Taking ids without a branch writes one more than there are.
+        _make_room(&self.found, &self.found_capacity, len(self.where) + 2)
+        for one in allowed.values():
+            if one.spans.count == 0:
+                self.where[number] = _NEVER
+                return
+        equal = [name for name in sorted(allowed) if (<Allowed>allowed[name]).is_value()]
+        others = [name for name in sorted(allowed) if name not in equal]
+        group = self._group_for(equal, others, allowed)
+        slot = 0
+        try:
+            self._make_scratch(group.slots // 64 + 1)
+            slot = group.add(number, [allowed[name] for name in others])
+            self.where[number] = <uint64_t>group.number << 32 | slot
+        finally:
+            if group.live == 0:
+                self._forget(group)
+
+    def remove(self, number):
+        """Take a conjunction out. KeyError if there is none under this id. As `insert`."""
+        cdef Group group
+        cdef uint64_t place
+        cdef uint32_t slot
+        known = self.where.pop(number)
+        if known == _NEVER:
+            return
+        place = known
+        group = self.groups[place >> 32]
+        moved = group.remove(<uint32_t>place)
+        if moved is not None:
+            self.where[moved] = known
+        if group.live == 0:
+            self._forget(group)
+        elif group.compact():
+            for slot in range(group.slots):
+                self.where[<object>group.ids[slot]] = <uint64_t>group.number << 32 | slot
+
+    def match(self, event):
+        """The ids of the conjunctions that an event fulfils, each once, in no particular order.
+
+        ValueError for a value that is no bool, number or str, if it is looked at. O(shapes that
+        share an attribute with the event) look-ups; for each attribute of a group found O(its
+        conjunctions / 64 + bounds of a bucket); O(result).
+        """
+        cdef dict values = event if PyDict_Check(event) else dict(event)
+        cdef size_t i
+        cdef Shape shape
+        self.count = 0
+        self.event += 1
+        self._take(values)
+        if self.unfiled is not None:
+            self._match_shape(self.unfiled)
+        for i in range(self.present_count):
+            for shape in (<Attribute>self.present[i]).shapes:
+                self._match_shape(shape)
+        return self._result()
+
+    def intersecting(self, conjunction):
+        """The ids of the conjunctions that share some event with this one, exactly, for events with
+        any double or string; each once, in no particular order.
+
+        ValueError for a predicate that makes no sense. O(groups + conjunctions of those that can
+        meet it / 64 + bounds between its ends).
+        """
+        cdef dict allowed = read_conjunction(conjunction)
+        cdef Allowed one
+        cdef Shape shape
+        self.count = 0
+        for one in allowed.values():
+            if one.spans.count == 0:
+                return []
+        for shape in self.shapes.values():
+            for group in _groups_meeting(shape, allowed):
+                self._meet_group(group, allowed)
+        return self._result()
+
+    # Keeping groups.
+
+    cdef Group _group_for(self, list equal, list others, dict allowed):
+        """The group of a conjunction, made if there is none."""
+        cdef tuple name = (tuple(equal), tuple(others))
+        cdef Shape shape = self.shapes.get(name)
+        cdef Group group
+        if shape is None:
+            shape = self._new_shape(name)
+        if len(equal) == 1:
+            key = (<Allowed>allowed[equal[0]]).value()
+        else:
+            key = tuple([(<Allowed>allowed[one]).value() for one in equal])
+        group = shape.groups.get(key)
+        if group is None:
+            if not self.free:
+                self.free.append(len(self.groups))
+                self.groups.append(None)
+            group = Group(shape, key, self.free[len(self.free) - 1])
+            shape.groups[key] = group
+            self.groups[self.free.pop()] = group
+        return group
+
+    cdef Shape _new_shape(self, tuple name):
+        cdef Attribute attribute
+        cdef Attribute home = None
+        equal = tuple([self._attribute(one) for one in name[0]])
+        others = tuple([self._attribute(one) for one in name[1]])
+        cdef Shape shape = Shape(name, equal, others)
+        # Under the one where fewest are: attributes that only some events have sort shapes best.
+        for attribute in (*equal, *others):
+            attribute.users += 1
+            if home is None or len(attribute.shapes) < len(home.shapes):
+                home = attribute
+        shape.home = home
+        if home is None:
+            self.unfiled = shape
+        else:
+            home.shapes.append(shape)
+        self.shapes[name] = shape
+        return shape
+
+    cdef Attribute _attribute(self, str name):
+        cdef Attribute attribute = self.attributes.get(name)
+        if attribute is None:
+            attribute = Attribute(name)
+            _make_room(&self.present, &self.present_capacity, len(self.attributes) + 1)
+            self.attributes[name] = attribute
+        return attribute
+
+    cdef int _forget(self, Group group) except -1:
+        """Take out an empty group, and what it leaves empty."""
+        cdef Shape shape = group.shape
+        cdef Attribute attribute
+        del shape.groups[group.key]
+        self.groups[group.number] = None
+        self.free.append(group.number)
+        if shape.groups:
+            return 0
+        del self.shapes[shape.name]
+        if shape.home is None:
+            self.unfiled = None
+        else:
+            shape.home.shapes.remove(shape)
+        for attribute in (*shape.equal, *shape.others):
+            attribute.users -= 1
+            if attribute.users == 0:
+                del self.attributes[attribute.name]
+        return 0
+
+    cdef int _make_scratch(self, uint32_t words) except -1:
+        cdef uint32_t capacity = words + (words >> 2)
+        cdef void *memory
+        if self.scratch_words >= words:
+            return 0
+        memory = realloc(self.scratch, 3 * <size_t>capacity * sizeof(uint64_t))
+        if memory == NULL:
+            raise MemoryError
+        self.scratch = <uint64_t *>memory
+        self.scratch_words = capacity
+        return 0
+
+    # Matching.
+
+    cdef int _take(self, dict event) except -1:
+        """Note an event's values at the attributes that somebody asks for."""
+        cdef PyObject *attribute
+        cdef PyObject *value
+        cdef PyObject *name
+        cdef Py_ssize_t position = 0
+        self.present_count = 0
+        if len(self.attributes) <= 2 * len(event):
+            while PyDict_Next(self.attributes, &position, &name, &attribute):
+                value = PyDict_GetItemWithError(event, <object>name)
+                if value != NULL:
+                    self._note(<Attribute>attribute, value)
+        else:
+            while PyDict_Next(event, &position, &name, &value):
+                attribute = PyDict_GetItemWithError(self.attributes, <object>name)
+                if attribute != NULL:
+                    self._note(<Attribute>attribute, value)
+        return 0
+
+    cdef void _note(self, Attribute attribute, PyObject *value) noexcept:
+        attribute.value = value
+        attribute.event = self.event
+        attribute.placed = False
+        attribute.keyed = False
+        self.present[self.present_count] = <PyObject *>attribute
+        self.present_count += 1
+
+    cdef int _match_shape(self, Shape shape) except -1:
+        cdef Attribute attribute
+        cdef PyObject *group
+        for attribute in shape.others:
+            if attribute.event != self.event:
+                return 0
+        for attribute in shape.equal:
+            if attribute.event != self.event:
+                return 0
+            if not attribute.keyed:
+                attribute.key = hashed(<object>attribute.value)
+                attribute.keyed = True
+        if len(shape.equal) == 1:
+            key = attribute.key
+        elif len(shape.equal) == 0:
+            key = ()
+        else:
+            key = tuple([(<Attribute>one).key for one in shape.equal])
+        group = PyDict_GetItemWithError(shape.groups, key)
+        if group != NULL:
+            self._match_group(<Group>group, shape)
+        return 0
+
+    cdef int _match_group(self, Group group, Shape shape) except -1:
+        cdef uint32_t words = (group.slots + 63) >> 6
+        cdef uint64_t *all = self.scratch
+        cdef uint64_t *one = self.scratch + words
+        cdef uint32_t i, w
+        cdef Attribute attribute
+        for i in range(group.width):
+            attribute = <Attribute>shape.others[i]
+            attribute.place()
+            column_at(&group.columns[i], &attribute.point, one if i else all, words)
+            if i:
+                for w in range(words):
+                    all[w] &= one[w]
+        if group.width:
+            self._collect(group, all)
+        else:
+            self._collect_all(group)
+        return 0
+
+    cdef void _collect_all(self, Group group) noexcept:
+        memcpy(self.found + self.count, group.ids, group.slots * sizeof(PyObject *))
+        self.count += group.slots
+
+    cdef void _collect(self, Group group, const uint64_t *bits) noexcept:
+        """The ids of the slots whose bits are set.
+
+        Where a word has a bit or two, leaving a loop at the right time is guessed wrong every time:
+        three are taken without a branch, and words are passed over only where eight are empty.
+        """
+        cdef PyObject **found = self.found + self.count
+        cdef PyObject **ids = group.ids
+        cdef uint32_t whole = group.slots >> 6
+        cdef uint32_t w = 0, stop
+        while w < whole:
+            stop = min(w + STRIDE, whole)
+            if _any(bits + w, stop - w):
+                while w < stop:
+                    found = _collect_word(bits[w], ids + 64 * <size_t>w, found)
+                    w += 1
+            w = stop
+        if group.slots & 63:
+            found = _collect_rest(bits[whole], ids + 64 * <size_t>whole, found)
+        self.count = found - self.found
+        CHECK(self.count <= self.found_capacity)
+
+    cdef list _result(self):
+        cdef list ids = PyList_New(self.count)
+        cdef PyObject **items = PySequence_Fast_ITEMS(<PyObject *>ids)
+        cdef size_t i
+        for i in range(self.count):
+            items[i] = self.found[i]
+            Py_INCREF_POINTER(items[i])
+        return ids
+
+    cdef int _meet_group(self, Group group, dict allowed) except -1:
+        """Collect those whose spans meet the ones given, at each attribute that both constrain."""
+        cdef uint32_t words = (group.slots + 63) >> 6
+        cdef uint64_t *all = self.scratch
+        cdef uint64_t *one = self.scratch + words
+        cdef uint32_t i, w
+        cdef Allowed other
+        cdef bint any = False
+        for i in range(group.width):
+            other = allowed.get((<Attribute>group.shape.others[i]).name)
+            if other is None:
+                continue
+            column_meeting(&group.columns[i], &other.spans, one, words)
+            for w in range(words):
+                all[w] = all[w] & one[w] if any else one[w]
+            any = True
+        if any:
+            self._collect(group, all)
+            return 0
+        for i in range(group.slots):
+            if group.ids[i] != NULL:
+                self.found[self.count] = group.ids[i]
+                self.count += 1
+        return 0
+
+
+cdef int _make_room(PyObject ***array, size_t *capacity, size_t count) except -1:
+    cdef size_t more = capacity[0] + max(capacity[0] >> 2, <size_t>FIRST_IDS)
+    cdef void *memory
+    if capacity[0] >= count:
+        return 0
+    memory = realloc(array[0], more * sizeof(PyObject *))
+    if memory == NULL:
+        raise MemoryError
+    array[0] = <PyObject **>memory
+    capacity[0] = more
+    return 0
+
+
+cdef inline bint _any(const uint64_t *bits, uint32_t words) noexcept:
+    cdef uint64_t all = 0
+    cdef uint32_t w
+    for w in range(words):
+        all |= bits[w]
+    return all != 0
+
+
+cdef inline PyObject **_collect_word(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
+    """The 64 ids must all be there to be read, even if no bit is set."""
+    cdef int i
+    for i in range(3):
+        found[0] = ids[__builtin_ctzll(bits | LAST_BIT)]
+        found += bits != 0
+        bits &= bits - 1
+    return _collect_rest(bits, ids, found)
+
+
+cdef inline PyObject **_collect_rest(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
+    while bits:
+        found[0] = ids[__builtin_ctzll(bits)]
+        found += 1
+        bits &= bits - 1
+    return found
+
+
+cdef list _groups_meeting(Shape shape, dict allowed):
+    """The groups of a shape whose values are among those allowed."""
+    cdef Allowed one
+    cdef Attribute attribute
+    cdef Point point
+    cdef list asked = [allowed.get((<Attribute>attribute).name) for attribute in shape.equal]
+    if None not in asked and all([(<Allowed>one).is_value() for one in asked]):
+        values = [(<Allowed>one).value() for one in asked]
+        group = shape.groups.get(values[0] if len(values) == 1 else tuple(values))
+        return [] if group is None else [group]
+    return [
+        group for key, group in shape.groups.items() if _meets(shape, key, asked)
+    ]
+
+
+cdef bint _meets(Shape shape, object key, list asked) except -1:
+    """Whether what is asked allows a group's values; None asks nothing."""
+    cdef Allowed one
+    cdef Point point
+    values = (key,) if len(shape.equal) == 1 else key
+    for one, value in zip(asked, values):
+        if one is not None:
+            hashed_point(value, &point)
+            if not spans_contain(&one.spans, &point):
+                return False
+    return True
+
+
+cdef object _checked_id(object number):
+    if not isinstance(number, int):
+        raise TypeError(f"an id is an int, not {type(number).__name__}")
+    number = int(number)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"an id is from 0 to 2**63 - 1, not {number}")
+    return number

@@ -1,0 +1,66 @@
+"""Which of many conjunctions hold for a value of one attribute: an index of their spans.
+
+The line of values is cut into buckets. A bucket has a row, the bit vector of the conjunctions that
+hold at its first point, and the bounds of spans after that point, in order. Who holds at a point is
+the row of its bucket, with the bit of every bound up to the point turned over: exactly, and for
+every operator alike.
+
+Rows lie in blocks of so many conjunctions, so that more of them append a block and move nothing.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from _core.spans cimport Point, Spans
+
+cdef enum:
+    MOST_ROWS = 256           # so a conjunction costs at most this many bits
+    BLOCK_WORDS = 64          # of a row in one block: 4,096 conjunctions
+
+cdef struct Bound:            # the first point of a span, or its end; by point, then slot
+    uint64_t key              # of its point
+    uint32_t slot             # whose span
+    uint32_t nth              # which of its points: leads to the text
+
+cdef struct Bucket:
+    Point first               # its text is owned
+    Bound *bounds             # [count] ascending, after `first` and before that of the next bucket
+    uint32_t count
+    uint32_t capacity
+    uint32_t at_first         # so many more are at `first` itself: the row has taken them in
+
+cdef struct Column:
+    Bucket *buckets           # [rows]
+    uint64_t *keys            # [rows] of their first points
+    uint32_t rows             # at least 1, from the start of the line
+    uint32_t block_words      # 1 .. BLOCK_WORDS, a power of two; less only in a single block
+    uint32_t blocks
+    uint64_t **bits           # [blocks][rows · block_words]
+    Spans *spans              # [capacity] of each slot, count 0 where free; owned
+    uint32_t capacity         # slots; at most blocks · block_words · 64
+    uint64_t bounds           # in all buckets
+    uint64_t built            # so many when the buckets were last cut
+    uint64_t changes          # bounds added and removed since then
+
+# 0, or -1 if memory ran out.
+cdef int column_init(Column *c) noexcept nogil
+cdef void column_free(Column *c) noexcept nogil
+
+# Makes room for slots below `slots`. 0, or -1 if memory ran out, nothing lost. O(1) amortised.
+cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil
+
+# Gives a free slot its spans, which become the column's. 0, or -1 if memory ran out, the spans
+# still the caller's. O(rows + bounds of a bucket).
+cdef int column_add(Column *c, uint32_t slot, Spans spans) noexcept nogil
+
+# Takes a slot's spans out. As much.
+cdef void column_remove(Column *c, uint32_t slot) noexcept nogil
+
+# Writes a bit for each slot: whether its spans contain the point. `words` tell all slots that were
+# ever reserved. O(words + bounds of a bucket).
+cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t words) noexcept nogil
+
+# The same: whether its spans and those given have a point in common; `out` has room for twice as
+# many words. O(words + bounds between) for each of the given spans.
+cdef void column_meeting(
+    const Column *c, const Spans *spans, uint64_t *out, uint32_t words
+) noexcept nogil

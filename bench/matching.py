@@ -1,0 +1,251 @@
+"""The matching engine on real stock quotes, against a vectorised NumPy scan and a plain dict.
+
+python -m bench.matching [memory KIND COUNT]: `memory` prints the resident bytes a conjunction costs.
+
+Two populations at 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to a range of
+two attributes. Both sides get quotes as dicts, one at a time, and give the ids of all that hold:
+the engine a list of int, NumPy an array. The scan compares the bounds (or one-byte codes of symbols)
+of all subscriptions, each operation into memory that it has, which is the best that it can do
+without an index.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from _core.matching import Conjunctions
+from bench.report import Result, interleaved, report, result
+
+Quote = dict[str, str | float]
+Conjunction = list[tuple[str, str, tuple[str | float, ...]]]
+
+QUOTES = Path(__file__).resolve().parent / "data/stock_quotes.csv.gz"
+NUMBERS = ("open", "high", "low", "close", "volume")
+KINDS = ("symbol", "ranges")
+SELECTIVITY = 0.02
+SUBSCRIPTIONS = 5_000
+MANY = 100_000
+MOST = 1_000_000
+CHANGES = 2_000
+ROUNDS = 9
+
+
+def quotes() -> list[Quote]:
+    """All quotes of half the symbols, in random order: 2 % is one of 50."""
+    with gzip.open(QUOTES, "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    symbols = sorted({row["symbol"] for row in rows})[::2]
+    made: list[Quote] = [
+        {"class": "STOCK", "symbol": row["symbol"], "date": row["date"]}
+        | {name: float(row[name]) for name in NUMBERS}
+        for row in rows
+        if row["symbol"] in symbols
+    ]
+    random.Random(1).shuffle(made)
+    return made
+
+
+def subscriptions(kind: str, events: list[Quote]) -> Iterator[Conjunction]:
+    """As many as one likes."""
+    draw = random.Random(2)
+    if kind == "symbol":
+        for symbol in itertools.cycle(sorted({event["symbol"] for event in events})):
+            yield [("symbol", "=", (symbol,))]
+    columns = {name: sorted(float(event[name]) for event in events) for name in ("close", "volume")}
+    # Both attributes are nearly independent; a range takes this share of an attribute's quotes.
+    share = SELECTIVITY**0.5
+    while True:
+        conjunction: Conjunction = []
+        for name, column in columns.items():
+            first = draw.uniform(0, 1 - share) * (len(column) - 1)
+            low, high = column[int(first)], column[int(first + share * len(column))]
+            conjunction += [(name, ">=", (low,)), (name, "<=", (high,))]
+        yield conjunction
+
+
+def engine_of(conjunctions: list[Conjunction]) -> Conjunctions:
+    """With ids from 0."""
+    engine = Conjunctions()
+    for number, conjunction in enumerate(conjunctions):
+        engine.insert(number, conjunction)
+    return engine
+
+
+def symbol_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray]:
+    """One byte a subscription."""
+    symbols = [conjunction[0][2][0] for conjunction in conjunctions]
+    codes = {symbol: np.uint8(i) for i, symbol in enumerate(sorted(set(symbols)))}
+    column = np.array([codes[symbol] for symbol in symbols])
+    same = np.empty(len(column), bool)
+    equal = np.equal
+
+    def scan(event: Quote) -> np.ndarray:
+        return equal(column, codes[event["symbol"]], out=same).nonzero()[0]
+
+    return scan
+
+
+def ranges_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray]:
+    """Four bounds a subscription, as doubles."""
+    low, high, least, most = (
+        np.array([conjunction[i][2][0] for conjunction in conjunctions]) for i in range(4)
+    )
+    all_hold, holds = np.empty((2, len(low)), bool)
+    at_most, at_least, both = np.less_equal, np.greater_equal, np.bitwise_and
+
+    def scan(event: Quote) -> np.ndarray:
+        close, volume = event["close"], event["volume"]
+        at_most(low, close, out=all_hold)
+        for compare, column, value in (
+            (at_least, high, close),
+            (at_most, least, volume),
+            (at_least, most, volume),
+        ):
+            both(all_hold, compare(column, value, out=holds), out=all_hold)
+        return all_hold.nonzero()[0]
+
+    return scan
+
+
+SCANS = {"symbol": symbol_scan, "ranges": ranges_scan}
+
+
+def time_matching(match: Callable[[Quote], object], events: list[Quote]) -> float:
+    """Seconds an event."""
+    started = time.perf_counter()
+    for event in events:
+        match(event)
+    return (time.perf_counter() - started) / len(events)
+
+
+def matching(kind: str, events: list[Quote], count: int) -> Result:
+    """Both sides on the same events; a result says how selective the population was."""
+    conjunctions = list(itertools.islice(subscriptions(kind, events), count))
+    engine = engine_of(conjunctions)
+    scan = SCANS[kind](conjunctions)
+    events = events[: max(len(events) * SUBSCRIPTIONS // count, 50)]
+    matched = 0
+    for event in events[:50]:
+        found = engine.match(event)
+        assert sorted(found) == scan(event).tolist()
+        matched += len(found)
+    engine_s, scan_s = interleaved(
+        ROUNDS,
+        lambda: time_matching(engine.match, events),
+        lambda: time_matching(scan, events),
+    )
+    return result(
+        f"matching-{kind}-{count}",
+        engine_s,
+        "us",
+        "NumPy scan",
+        scan_s,
+        events_s=round(1 / engine_s),
+        selectivity=round(matched / count / 50, 4),
+    )
+
+
+def time_changes(engine: Conjunctions, fresh: list[Conjunction], draw: random.Random) -> float:
+    """Seconds for an insertion and the removal of any that is there."""
+    size = len(engine)
+    gone = draw.sample(range(size), len(fresh))
+    insert, remove = engine.insert, engine.remove
+    kept = []
+    started = time.perf_counter()
+    for number, conjunction in zip(gone, fresh, strict=True):
+        remove(number)
+        insert(number, conjunction)
+    took = time.perf_counter() - started
+    kept.clear()
+    return took / len(fresh)
+
+
+def time_dict(
+    known: dict[int, Conjunction], fresh: list[Conjunction], draw: random.Random
+) -> float:
+    """The same of a dict."""
+    gone = draw.sample(range(len(known)), len(fresh))
+    started = time.perf_counter()
+    for number, conjunction in zip(gone, fresh, strict=True):
+        del known[number]
+        known[number] = conjunction
+    return (time.perf_counter() - started) / len(fresh)
+
+
+def changes(kind: str, events: list[Quote]) -> list[Result]:
+    """At both sizes, in turn; `growth` of the larger is over the smaller."""
+    draw = random.Random(3)
+    source = subscriptions(kind, events)
+    measures: list[Callable[[], float]] = []
+    for count in (SUBSCRIPTIONS, MANY):
+        conjunctions = list(itertools.islice(source, count))
+        engine, known = engine_of(conjunctions), dict(enumerate(conjunctions))
+        fresh = list(itertools.islice(source, CHANGES))
+        measures.append(lambda engine=engine, fresh=fresh: time_changes(engine, fresh, draw))
+        measures.append(lambda known=known, fresh=fresh: time_dict(known, fresh, draw))
+    few_s, few_dict_s, many_s, many_dict_s = interleaved(ROUNDS, *measures)
+    return [
+        result(f"matching-change-{kind}-{SUBSCRIPTIONS}", few_s, "us", "dict", few_dict_s),
+        result(
+            f"matching-change-{kind}-{MANY}",
+            many_s,
+            "us",
+            "dict",
+            many_dict_s,
+            growth=round(many_s / few_s, 2),
+            growth_of_dict=round(many_dict_s / few_dict_s, 2),
+        ),
+    ]
+
+
+def resident_bytes() -> int:
+    """Of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def memory_of(kind: str, count: int) -> float:
+    """Bytes a subscription, its id included; in a process that has done nothing else."""
+    source = subscriptions(kind, quotes())
+    engine = Conjunctions()
+    engine.insert(2**40, next(source))
+    before = resident_bytes()
+    for number in range(count):
+        engine.insert(2**41 + number, next(source))
+    return (resident_bytes() - before) / count
+
+
+def memory(kind: str, count: int) -> Result:
+    """In a process of its own."""
+    command = [sys.executable, "-m", "bench.matching", "memory", kind, str(count)]
+    answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    return result(f"matching-memory-{kind}-{count}", float(answer), "bytes")
+
+
+def run() -> Iterator[Result]:
+    """Goals: matching-…-5000 at least 5 times the scan; `growth` of changes at most 4; memory about
+    the same a subscription at every size."""
+    events = quotes()
+    for count, kind in itertools.product((SUBSCRIPTIONS, MANY, MOST), KINDS):
+        yield matching(kind, events, count)
+    for kind in KINDS:
+        yield from changes(kind, events)
+    for kind, count in itertools.product(KINDS, (SUBSCRIPTIONS, MANY, MOST)):
+        yield memory(kind, count)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["memory"]:
+        print(memory_of(sys.argv[2], int(sys.argv[3])))
+    else:
+        report(run())
