@@ -11,6 +11,7 @@ Nothing is stored for each broker: memory is that of the tree, whatever the numb
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from agent.overlay.tree import Tree, TreeError
@@ -132,6 +133,14 @@ class Scot:
             for a in range(self.clusters):
                 for b in range(a + 1, self.clusters):
                     yield Broker(vertex, a), Broker(vertex, b)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits, the same for the same overlay in whatever order it is written: by
+        it two brokers see whether they believe in the same one. O(|V_a| log |V_a|)."""
+        links = sorted(" ".join(sorted(link)) for link in self.tree.links)
+        text = "\n".join([str(self.clusters), *sorted(self.vertices), *links])
+        return sha256(text.encode()).hexdigest()[:16]
 
     # --- ways ------------------------------------------------------------------------------------
 

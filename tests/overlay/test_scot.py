@@ -135,6 +135,20 @@ def test_ten_thousand_vertices_in_a_row():
     assert star.next_vertex("n777", "n778") == "hub"
 
 
+def test_the_fingerprint_is_that_of_the_overlay_not_of_how_it_is_written():
+    fingerprint = Scot(SIX, 3).fingerprint
+    assert fingerprint == "5e59e6b9476d995f"
+    assert Scot([link[::-1] for link in reversed(SIX)], 3).fingerprint == fingerprint
+    others = [
+        Scot(SIX, 4),
+        Scot(SIX[:-1], 3),
+        Scot([*SIX[:-1], ("b", "f")], 3),
+        Scot([*SIX[:-1], ("d", "g")], 3),
+    ]
+    assert len({fingerprint, *(each.fingerprint for each in others)}) == 5
+    assert Scot([], 1, ["a"]).fingerprint != Scot([], 1, ["b"]).fingerprint
+
+
 @pytest.mark.parametrize(
     ("links", "vertices", "clusters", "words"),
     [
