@@ -28,8 +28,9 @@ class GroupCommit:
     """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
     disk: at once, or once what came before them is on stable storage.
 
-    A disk that refuses is tried again every second; meanwhile what waits stays undone, and
-    `refusing` says that nothing should be taken that makes more of it.
+    A disk that refuses is tried again every second, and what waits stays undone. As long as it is
+    `refusing`, spool and inboxes are to get no event and no tick: there is no end to what they
+    would gather here.
     """
 
     def __init__(
