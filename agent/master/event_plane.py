@@ -102,6 +102,9 @@ class EventPlane:
                 sensor=event.sensor,
                 channel=event.channel,
                 text=event.text,
+                trigger=event.trigger,
+                value=event.value,
+                areas=event.areas,
             )
         self._to_answer.append(arrived)
         if self._due is None:

@@ -12,6 +12,10 @@ MAX_AREAS = 1_024
 MAX_CHANNELS = 64
 LONGEST_TEXT = 512
 MOST_EVENTS = 128  # in one message
+MOST_EVENT_AREAS = 16
+# Kinds of events that both ends know.
+TRIGGER_RAISED: Final = "trigger_raised"
+TRIGGER_CLEARED: Final = "trigger_cleared"
 LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
 # Of the SLO's latency: the answer timeout of a query that names none.

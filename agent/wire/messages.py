@@ -15,6 +15,7 @@ from msgspec import Meta, field
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
+    MOST_EVENT_AREAS,
     MOST_EVENTS,
     Area,
     Areas,
@@ -346,7 +347,8 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
 class NodeEvent(Part, frozen=True, omit_defaults=True):
     """Something that happened at a node, such as a sensor's fault that began. It is known
     everywhere as (node, history, `sequence`): sent again, it is the same event. Events are numbered
-    apart from readings."""
+    apart from readings. Those of a `trigger` name it, and the `areas` that they are about; `value`
+    is the channel's that did it, if it is known."""
 
     sequence: SubtaskId
     kind: Name
@@ -355,6 +357,9 @@ class NodeEvent(Part, frozen=True, omit_defaults=True):
     sensor: Annotated[str, Meta(max_length=64)] = ""
     channel: Annotated[str, Meta(max_length=32)] = ""
     text: Text = ""
+    trigger: Annotated[str, Meta(max_length=64)] = ""
+    value: Finite | None = None
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_EVENT_AREAS)] = ()
 
 
 class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):

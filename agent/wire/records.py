@@ -105,7 +105,8 @@ class NodeEventRecord(Record, frozen=True, tag="node_event"):
     however often the node sends it (docs/events.md).
 
     The event is (`node`, `history`, `sequence`). `time_ms` is when it happened, by the node's wall
-    clock, which was `synchronised` or not; the record's own start is when it was received.
+    clock, which was `synchronised` or not; the record's own start is when it was received. Events
+    of a `trigger` name it, its `areas`, and the `value` of the channel that did it.
     """
 
     node: str
@@ -117,6 +118,9 @@ class NodeEventRecord(Record, frozen=True, tag="node_event"):
     sensor: str
     channel: str
     text: str
+    trigger: str = ""
+    value: float | None = None
+    areas: tuple[str, ...] = ()
 
 
 AnyRecord = QueryRecord | TaskRecord | SubtaskRecord | NodeEventRecord

@@ -118,6 +118,10 @@ EVENTS: Final = Table(
         Column("sensor", "string", "", "sensor, or empty"),
         Column("channel", "string", "", "channel, or empty"),
         Column("text", "string", "", "in words"),
+        # Rows that were ingested before there were triggers have none of these.
+        Column("trigger", "string", "", "trigger that was raised or cleared", nullable=True),
+        Column("value", "double", "", "the channel's, which did that", nullable=True),
+        Column("areas", "array<string>", "", "what that is about", nullable=True),
     ),
     BY_DAY,
 )

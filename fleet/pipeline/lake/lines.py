@@ -55,7 +55,8 @@ class Kind(NamedTuple):
 def _kind(record: type[records.Record], table: Table, times: Mapping[str, str]) -> Kind:
     fields = {c.name: c.type for c in table.columns if c.name != "date" and c.name not in times}
     defaults = {
-        field.name: field.default
+        # Spark knows lists as arrays, and no tuples.
+        field.name: list(field.default) if isinstance(field.default, tuple) else field.default
         for field in msgspec.structs.fields(record)
         if field.default is not msgspec.NODEFAULT
     }
