@@ -18,7 +18,8 @@ RESTARTED: Final = "helper_restarted"
 
 
 class Happening(NamedTuple):
-    """Something to raise an event about; `time_ms` is wall time."""
+    """Something to raise an event about; `time_ms` is wall time. The last four are a trigger's, as
+    `EventStore.add` has them."""
 
     kind: str
     moment: Moment
@@ -26,6 +27,10 @@ class Happening(NamedTuple):
     sensor: str
     channel: str
     text: str
+    trigger: str = ""
+    value: float | None = None
+    areas: tuple[str, ...] = ()
+    definition: str = ""
 
 
 class Faults:

@@ -58,6 +58,22 @@ CREATE TABLE events (
     text TEXT NOT NULL
 ) STRICT;
 """
+# What files of this format get when they are opened, for it came later. Code that does not know it
+# leaves it alone, so it makes no other format. Areas have a space between.
+ADDED_TO_EVENTS: Final = {
+    "trigger": "TEXT NOT NULL DEFAULT ''",
+    "value": "REAL",
+    "areas": "TEXT NOT NULL DEFAULT ''",
+}
+RAISED: Final = """
+CREATE TABLE IF NOT EXISTS raised (
+    trigger TEXT PRIMARY KEY,
+    definition TEXT NOT NULL,
+    sensor TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    areas TEXT NOT NULL
+) STRICT, WITHOUT ROWID
+"""
 META: Final = {"version": VERSION, "compatible": VERSION, "openings": 0, "events_dropped": 0}
 
 # What every file has; damage to the schema may take a column away.
@@ -66,6 +82,8 @@ COLUMNS: Final = (
     "sequence, crc, data FROM columns",
     "sequence, reason, layout, statistics, data FROM quarantine",
     "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text FROM events",
+    f"{', '.join(ADDED_TO_EVENTS)} FROM events",
+    "trigger, definition, sensor, channel, areas FROM raised",
 )
 
 
@@ -142,8 +160,22 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
         from agent.edge.migration import migrate  # once in the life of a file
 
         migrate(db)
+    _add_missing(db)
     for what in COLUMNS:
         db.execute(f"SELECT {what} LIMIT 0")
+
+
+def _add_missing(db: sqlite3.Connection) -> None:
+    """Give the file what came later than its format."""
+    there = {name for _, name, *_ in db.execute("PRAGMA table_info(events)")}
+    (raised,) = db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'raised'").fetchone()
+    missing = [name for name in ADDED_TO_EVENTS if name not in there]
+    if raised and not missing:
+        return
+    with transaction(db):
+        for name in missing:
+            db.execute(f"ALTER TABLE events ADD COLUMN {name} {ADDED_TO_EVENTS[name]}")
+        db.execute(RAISED)
 
 
 def _usable(compatible: object) -> bool:

@@ -20,7 +20,7 @@ from agent.edge.master_socket import keys_of
 from agent.edge.node import EdgeNode
 from agent.edge.opening import reject
 from agent.edge.report import Reporter
-from agent.edge.sensor import close_sensors, open_sensors
+from agent.edge.sensor import Sensor, close_sensors, open_sensors
 from agent.process import StopSignal
 from agent.wire import config, edge_config
 from sensors.base import SensorError, path_in
@@ -33,6 +33,14 @@ def _no_metrics(settings: config.Metrics) -> str | None:
     from agent.metrics.library import problem  # most nodes serve none
 
     return problem(settings)
+
+
+def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...]) -> None:
+    """ConfigError if a trigger cannot be used with these sensors."""
+    if settings.trigger:
+        from agent.edge.trigger_config import read_triggers  # most nodes have none
+
+        read_triggers(settings.trigger, sensors)
 
 
 def main() -> None:
@@ -48,6 +56,7 @@ def main() -> None:
         reject(history_path)
         emulation_of(settings.pods.emulate, settings.node.name)
         sensors = open_sensors(settings.sensor, folder, checking=given.check)
+        _check_triggers(settings, sensors)
     except (config.ConfigError, HistoryError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

@@ -7,7 +7,7 @@ Imported only where `[metrics] address` is set: the page takes 10 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -26,8 +26,8 @@ IO: Final = "/proc/self/io"
 
 class NodeNumbers(NamedTuple):
     """What a node has to show at a scrape; `now` is monotonic, in seconds. By sensor, `faults` are
-    the channels with one, and `restarts` those of its helper process; `key_expiry_s` is since the
-    epoch."""
+    the channels with one, and `restarts` those of its helper process; by trigger, `alerts` is how
+    often it was raised. `key_expiry_s` is since the epoch."""
 
     now: float
     sensors: tuple[SensorCounters, ...]
@@ -37,6 +37,7 @@ class NodeNumbers(NamedTuple):
     given_up: int
     events_waiting: int
     events_dropped: int
+    alerts: Mapping[str, int]
     joined: bool
     synchronised: bool
     malformed_frames: int
@@ -109,6 +110,7 @@ def samples(n: NodeNumbers) -> list[Samples]:
         gauge(f.VALUE_AGE, [((s.sensor,), s.age_ms / 1e3) for s in n.sensors if s.success_s]),
         gauge(f.FAULTS, _by_sensor(n, n.faults)),
         gauge(f.HELPER_RESTARTS, _by_sensor(n, n.restarts)),
+        gauge(f.TRIGGERS_RAISED, [((name,), count) for name, count in n.alerts.items()]),
         known(KEY_EXPIRY, n.key_expiry_s),
         *[gauge(family, [((), value)]) for family, value in plain.items()],
     ]

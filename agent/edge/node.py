@@ -41,6 +41,7 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
+    from agent.edge.alerts import Alerts
     from agent.edge.containers import PodSocket
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
     from agent.sockets.keys import KeyFiles
@@ -71,6 +72,8 @@ class EdgeNode:
         )
         together = Together(sensors)
         self._faults = [Faults(s.name, s.channels, self._raise) for s in sensors]
+        self._alerts = self._follow_triggers(settings)
+        followers = self._faults if self._alerts is None else self._alerts.followers
         self._samplers = [
             Sampler(
                 sensor,
@@ -82,9 +85,9 @@ class EdgeNode:
                 self._time,
                 reporter,
                 together.check,
-                faults,
+                follower,
             )
-            for sensor, faults in zip(sensors, self._faults, strict=True)
+            for sensor, follower in zip(sensors, followers, strict=True)
         ]
         self._sampling = Threads(sensors, self._samplers)
         self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for forwarding
@@ -147,6 +150,8 @@ class EdgeNode:
         # Faults are followed from here on: none that was open before is.
         moment = self._time.moment()
         self._raise(Happening("agent_started", moment, moment.time_ms, "", "", ""))
+        if self._alerts is not None:
+            self._alerts.turn(moment)
         self._sampling.start()
         self._handle(links.Start())
         self._tell([self._history.report] if self._history.report else [])
@@ -184,6 +189,8 @@ class EdgeNode:
         if (now := time.monotonic()) >= self._supervision.wake_at:
             self._supervision.turn(now)
             self._look_at_history()
+            if self._alerts is not None:
+                self._alerts.turn(self._time.moment())
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -248,6 +255,22 @@ class EdgeNode:
         pairs = zip(self._sensors, self._faults, strict=True)
         return [(sensor.name, sum(faults.open)) for sensor, faults in pairs]
 
+    def _follow_triggers(self, settings: edge_config.EdgeConfig) -> Alerts | None:
+        """None: there are none, and there were none when the agent was here before."""
+        store = self._history.events
+        if not settings.trigger and not store.has_raised:
+            return None
+        from agent.edge.alerts import Alerts  # most nodes have none
+
+        return Alerts(
+            settings,
+            self._sensors,
+            self._faults,
+            self._raise,
+            store.raised,
+            self._time.monotonic(),
+        )
+
     def _serve_metrics(self, settings: config.Metrics) -> EdgeMetrics:
         from agent.edge.metrics import EdgeMetrics  # 10 MiB, with the HTTP server
 
@@ -268,6 +291,7 @@ class EdgeNode:
             given_up=self._history.given_up,
             events_waiting=self._history.events.count,
             events_dropped=self._history.events.dropped,
+            alerts=self._alerts.counts if self._alerts is not None else {},
             joined=self._joined,
             synchronised=self._time.moment().synchronised,
             malformed_frames=self._socket.malformed,
@@ -291,8 +315,8 @@ class EdgeNode:
 
     # --- in the samplers' threads ----------------------------------------------------------------
 
-    def _raise(self, happening: Happening) -> None:
-        """Store an event and hand it on; any thread."""
+    def _raise(self, happening: Happening) -> bool:
+        """Store an event and hand it on, and whether it could be stored; any thread."""
         try:
             event = self._history.events.add(
                 monotonic_ms=happening.moment.monotonic_ms,
@@ -302,12 +326,17 @@ class EdgeNode:
                 sensor=happening.sensor,
                 channel=happening.channel,
                 text=happening.text[:LONGEST_TEXT],
+                trigger=happening.trigger,
+                value=happening.value,
+                areas=happening.areas,
+                definition=happening.definition,
             )
         except HistoryError as error:
             self._reporter.complain("history", str(error))
-            return
+            return False
         self._raised.put(event)
         self._wake()
+        return True
 
     def _corrected(self, moment: Moment, correction: Correction) -> None:
         how = "synchronised" if correction.synchronised else "set by hand"

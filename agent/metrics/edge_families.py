@@ -91,6 +91,13 @@ EVENTS_DROPPED = Family(
     "events",
     "Events given up for want of room, since the history began.",
 )
+TRIGGERS_RAISED = Family(
+    "sanderling_edge_triggers_raised_total",
+    "counter",
+    ("trigger",),
+    "events",
+    "How often the trigger was raised; from 0 for each trigger of the configuration.",
+)
 SUBTASK_DURATION = Family(
     "sanderling_edge_subtask_duration_seconds",
     "histogram",
@@ -113,6 +120,6 @@ SYNCHRONISED = Family(
 
 EDGE: Final = (
     SENSOR_VALUES, TICKS_MISSED, SILENCE, VALUE_AGE, FAULTS, HELPER_RESTARTS, ACKNOWLEDGED,
-    GIVEN_UP, WRITTEN, EVENTS_WAITING, EVENTS_DROPPED, SUBTASK_DURATION, LINK_JOINED, SYNCHRONISED,
-    *COMMON,
+    GIVEN_UP, WRITTEN, EVENTS_WAITING, EVENTS_DROPPED, TRIGGERS_RAISED, SUBTASK_DURATION,
+    LINK_JOINED, SYNCHRONISED, *COMMON,
 )  # fmt: skip

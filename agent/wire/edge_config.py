@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
-from agent.wire.base import MAX_AREAS, Area, Name
+from agent.wire.areas import covers
+from agent.wire.base import MAX_AREAS, MOST_EVENT_AREAS, Area, Name
 from agent.wire.config import (
     DAY_S,
     Count,
@@ -19,6 +20,8 @@ from agent.wire.config import (
 )
 
 LEAST_RETENTION_BYTES: Final = 1 << 20
+LONGEST_CONDITION: Final = 256
+MOST_TRIGGERS: Final = 64
 Limit = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
@@ -140,6 +143,53 @@ class EdgeSensor(Section, frozen=True):
         return self.name or self.driver
 
 
+class EdgeTrigger(Section, frozen=True):
+    """When an alert is raised, and when it is cleared: each is an event (docs/triggers.md)."""
+
+    name: Annotated[Name, Meta(description="The trigger's name, unique on the node.")]
+    condition: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=LONGEST_CONDITION,
+            description="What raises it, such as temperature > 30 or rate(temperature) > 2/min; "
+            "and, or and parentheses join comparisons of one sensor's channels.",
+        ),
+    ]
+    clear: Annotated[
+        str,
+        Meta(
+            max_length=LONGEST_CONDITION,
+            description="What clears it, such as temperature < 28; empty: that the condition does "
+            "not hold.",
+        ),
+    ] = ""
+    for_s: Annotated[
+        float, Meta(ge=0, le=DAY_S, description="Seconds that the condition must hold for.")
+    ] = 0.0
+    clear_for_s: Annotated[
+        float, Meta(ge=0, le=DAY_S, description="Seconds that what clears it must hold for.")
+    ] = 0.0
+    window_s: Annotated[
+        Positive, Meta(le=DAY_S, description="Seconds that a rate is taken over.")
+    ] = 60.0
+    unknown_s: Annotated[
+        Positive,
+        Meta(
+            le=30 * DAY_S,
+            description="Seconds without knowing what the sensor would say after which it is "
+            "cleared.",
+        ),
+    ] = 300.0
+    areas: Annotated[
+        tuple[Area, ...],
+        Meta(
+            max_length=MOST_EVENT_AREAS,
+            description="Areas that its events are about, the node's or below; empty: the node's.",
+        ),
+    ] = ()
+
+
 class EdgeHistory(Section, frozen=True):
     """The local history of readings."""
 
@@ -228,6 +278,7 @@ class EdgeConfig(Section, frozen=True):
     node: EdgeIdentity
     master: EdgeMaster
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(min_length=1, max_length=32)]
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
     history: EdgeHistory = EdgeHistory()
     events: EdgeEvents = EdgeEvents()
     pods: EdgePods = EdgePods()
@@ -239,6 +290,26 @@ class EdgeConfig(Section, frozen=True):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two sensors are called {name}: give one of them another name")
+        self._check_triggers()
         require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
         if bool(self.trust.key) != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")
+
+    def _check_triggers(self) -> None:
+        names = [trigger.name for trigger in self.trigger]
+        for trigger in self.trigger:
+            if names.count(trigger.name) > 1:
+                raise ValueError(
+                    f"two triggers are called {trigger.name}: give one of them another name"
+                )
+            for area in trigger.areas:
+                if not any(covers(own, area) for own in self.node.areas):
+                    raise ValueError(
+                        f"trigger {trigger.name}: area {area} is none of this node's, nor below "
+                        "one; see node.areas"
+                    )
+            if not trigger.areas and len(self.node.areas) > MOST_EVENT_AREAS:
+                raise ValueError(
+                    f"trigger {trigger.name}: its events cannot name all {len(self.node.areas)} "
+                    f"areas of this node; give it at most {MOST_EVENT_AREAS} as areas"
+                )

@@ -80,6 +80,7 @@ class MeasuredEdge:
             given_up=1,
             events_waiting=4,
             events_dropped=5,
+            alerts={"hot": 2, "damp": 0},
             joined=True,
             synchronised=False,
             malformed_frames=6,

@@ -25,6 +25,11 @@ address = "tcp://127.0.0.1:5701"
 [[sensor]]
 driver = "synthetic"
 """
+TRIGGER = """
+[[trigger]]
+name = "hot"
+condition = "temperature > 30"
+"""
 MASTER = """
 [iad]
 name = "iad3"
@@ -300,7 +305,7 @@ def with_value(data, place, value):
 
 @pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig])
 def test_every_number_is_bounded(kind):
-    text = tomllib.loads(EDGE if kind is EdgeConfig else MASTER)
+    text = tomllib.loads(EDGE + TRIGGER if kind is EdgeConfig else MASTER)
     for place, found in numbers(kind):
         assert found.le is not None, place
         assert found.ge is not None or found.gt is not None, place
