@@ -24,11 +24,13 @@ class Inbox:
         "last", "number", "peer", "seen_s", "sent", "state", "timer",
     )  # fmt: skip
 
-    def __init__(self, number: int, client: str, id: str, filter: Filter, durable: bool) -> None:  # noqa: A002, FBT001, RUF100 - named as in messages
+    def __init__(
+        self, number: int, client: str, client_id: str, wanted: Filter, *, durable: bool
+    ) -> None:
         self.number = number
         self.client = client
-        self.id = id
-        self.filter = filter
+        self.id = client_id  # what its client calls it
+        self.filter = wanted
         self.durable = durable
         self.state = "new"
         self.peer: Peer = None

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
+import msgspec
+
 from _core.edf import EdfQueue
 from agent.topics.inbox import Inbox
 from agent.topics.inbox_events import (
@@ -49,6 +51,8 @@ MOST_REMEMBERED = 2_048
 # Sent and not acknowledged.
 WINDOW = 64
 MOST_SUBSCRIPTIONS = 10_000
+# As MessagePack; it is kept, and goes to all masters of the cluster.
+MOST_FILTER_BYTES = 32_768
 # So long a client may say nothing before nothing is sent to it any more.
 LEASE_S = 60.0
 # So long what is durable is kept for a client that does not come back.
@@ -206,6 +210,9 @@ class Inboxes:
             wanted = self._read_filter(message.filter)
         except ValueError as error:
             return _refuse(event.peer, message, f"filter: {error}")
+        if (size := len(msgspec.msgpack.encode(wanted))) > MOST_FILTER_BYTES:
+            problem = f"filter: {size} bytes, over {MOST_FILTER_BYTES}; take two subscriptions"
+            return _refuse(event.peer, message, problem)
         inbox = self._by_key.get((event.client, message.id))
         problem = (
             self._why_not_new(event.client, message)
@@ -217,7 +224,7 @@ class Inboxes:
         instructions: list[InboxInstruction] = []
         if inbox is None:
             self._numbers += 1
-            inbox = Inbox(self._numbers, event.client, message.id, wanted, message.durable)
+            inbox = Inbox(self._numbers, event.client, message.id, wanted, durable=message.durable)
             self._add(inbox, now)
             instructions = self._start(inbox)
         elif inbox.filter != wanted:

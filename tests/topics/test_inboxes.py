@@ -22,6 +22,7 @@ from agent.topics.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.topics.inboxes import Inboxes
+from agent.wire.predicates import Predicate
 from agent.wire.push import (
     AcknowledgeNotifications,
     Gap,
@@ -324,6 +325,8 @@ def refusal(rig, **request):
 def test_refusals_say_why():
     rig = Rig(most_owned=2, most_subscriptions=3)
     assert "filter: at character 4" in refusal(rig, wanted="no filter")
+    large = tuple([(Predicate("area", "in", ("b1/f4" * 100,) * 64),)] * 2)
+    assert "filter: 64" in refusal(rig, wanted=large)
     assert "subscribe anew without 'after'" in refusal(rig, after=0)
     rig.subscribe()
     assert "is open and not durable" in refusal(rig, durable=True)
