@@ -113,6 +113,68 @@ def faults(
 
 @lab.command()
 @click.option(
+    "--experiment",
+    "experiments",
+    type=click.Choice(("tables", "burst", "scale")),
+    multiple=True,
+    help="Only this one; give it again for more. By default all.",
+)
+@click.option(
+    "--size",
+    type=Number(0.001, 1.0),
+    default=0.03,
+    show_default=True,
+    help="Notifications of a burst, and of everybody else in it, as a share of the paper's.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(1, 100),
+    default=2,
+    show_default=True,
+    help="How often it is drawn who is where, for a burst.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each processor",
+    help="Processes at work.",
+)
+@click.option("--quick", is_flag=True, help="A look in minutes: the smallest cases.")
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/overlay"),
+    show_default=True,
+    help="Where overlay-tables, -burst and -scale .csv, .svg and .md go.",
+)
+def overlay(
+    experiments: tuple[Literal["tables", "burst", "scale"], ...],
+    size: float,
+    draws: int,
+    jobs: int,
+    quick: bool,
+    seed: int,
+    results: Path,
+) -> int:
+    """Run the overlay of brokers in virtual time: OctopiA's experiments (Fig. 9 and 11).
+
+    Tables, messages and delays of advertisements and subscriptions, a publisher that bursts, and
+    overlays of many shapes; against routing by tree identification. Needs numpy and matplotlib.
+    Exit status: 0 done, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from fleet.lab.overlay import command
+
+    return command.run(
+        command.Options(results, experiments or command.EXPERIMENTS, size, draws, seed, jobs, quick)
+    )
+
+
+@lab.command()
+@click.option(
     "--policy",
     "policies",
     type=POLICY,

@@ -92,7 +92,12 @@ class Run:
             Scot(links, 1),
             self.make,
             Costs(
-                **{"service": service, "transmission_s": {"Word": 2.0}, "delay_s": 10.0, **costs}
+                **{
+                    "service": service,
+                    "transmission": lambda message: 2.0,
+                    "delay_s": 10.0,
+                    **costs,
+                }
             ),
             delivered=lambda subscriptions, one, now: self.delivered.append(
                 (one.origin.sequence, now)

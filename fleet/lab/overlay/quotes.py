@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
 from agent.overlay.scot import Broker
-from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Attributes, Filter, Predicate
 
 CLASS: Final = "STOCK"
@@ -58,11 +57,3 @@ def offered(symbols: Sequence[str], count: int) -> list[str]:
 def placed(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Broker]:
     """Where `count` clients are: each anywhere."""
     return [draw.choice(brokers) for _ in range(count)]
-
-
-def notifications(
-    publisher: str, quotes: Sequence[Mapping[str, object]], count: int
-) -> Iterator[Notification]:
-    """`count` quotes of one publisher, its own in turn, numbered from 0."""
-    for number, quote in enumerate(itertools.islice(itertools.cycle(quotes), count)):
-        yield Notification(Origin(publisher, HISTORY, number), 0, quote)  # type: ignore[arg-type]

@@ -54,6 +54,8 @@ class AnyBroker(Protocol):
 
 # (broker, the event, what it wants done) → seconds that the broker is at work.
 Service = Callable[[AnyBroker, Any, Sequence[Instruction]], float]
+# message → seconds.
+Transmission = Callable[[Any], float]
 # (subscriptions, the notification, when in seconds): a notification has come to its subscribers.
 Delivered = Callable[[tuple[str, ...], Notification, float], None]
 # (when, where, what): comes in order of time.
@@ -61,18 +63,17 @@ Happening = tuple[float, Broker, Any]
 
 
 class Costs(Struct, frozen=True):
-    """What takes time, in seconds.
+    """What takes time: `service` of a broker, `transmission` of a message by a link, and `delay_s`
+    on the way from one end of it to the other. An aLink has `a_link_bandwidth` times the bandwidth.
 
-    `transmission_s` is that of a message by the name of its class, `other_s` that of all others,
-    `delay_s` the way from one end of a link to the other. With `one_sender` all links of a broker
-    share one transmission at a time, in the order of the messages: a broker that is short of time,
-    not of bandwidth.
+    With `one_sender` all links of a broker share one transmission at a time, in the order of the
+    messages: what is short then is the broker's time, not the bandwidth.
     """
 
     service: Service
-    transmission_s: dict[str, float]
-    other_s: float = 0.0
+    transmission: Transmission
     delay_s: float = 0.0
+    a_link_bandwidth: float = 1.0
     one_sender: bool = False
 
 
@@ -97,10 +98,11 @@ class Reach:
 class _Link:
     """One direction of a link: from when on it is free, and when notifications leave its queue."""
 
-    __slots__ = ("free_s", "leave_s", "neighbour", "target")
+    __slots__ = ("bandwidth", "free_s", "leave_s", "neighbour", "target")
 
-    def __init__(self, target: _Node) -> None:
+    def __init__(self, target: _Node, bandwidth: float) -> None:
         self.target = target
+        self.bandwidth = bandwidth
         self.neighbour = target.at
         self.free_s = 0.0
         self.leave_s: deque[float] = deque()
@@ -163,8 +165,10 @@ class World:
         self._pushed = 0
         self._nodes = {at: _Node(at, make(at), window_s) for at in scot.brokers()}
         for at, node in self._nodes.items():
-            for each in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
-                node.links[each] = _Link(self._nodes[each])
+            for each in scot.cluster_neighbours(at):
+                node.links[each] = _Link(self._nodes[each], costs.a_link_bandwidth)
+            for each in scot.region_neighbours(at):
+                node.links[each] = _Link(self._nodes[each], 1.0)
 
     def broker(self, at: Broker) -> AnyBroker:
         """The broker there."""
@@ -301,7 +305,7 @@ class World:
         self.messages[kind] += 1
         if reach is not None:
             reach.messages[kind] += 1
-        takes_s = costs.transmission_s.get(kind, costs.other_s)
+        takes_s = costs.transmission(message) / link.bandwidth
         if costs.one_sender:
             leaves_s = node.sender_s = max(now, node.sender_s) + takes_s
         else:

@@ -1,0 +1,147 @@
+"""`fleet lab overlay`: OctopiA's experiments in virtual time, and what they came to."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
+from rich.console import Console
+
+from fleet import exits, screen
+from fleet.lab import provenance
+from fleet.lab.overlay import burst, burst_page, memory, scale, scale_page, sizes, sizes_page
+from fleet.lab.overlay.burst import Burst
+from fleet.lab.overlay.model import BOTTLENECKS
+from fleet.lab.overlay.scale import Shape
+from fleet.lab.overlay.sizes import Sizes
+
+Experiment = Literal["tables", "burst", "scale"]
+EXPERIMENTS: Final[tuple[Experiment, ...]] = ("tables", "burst", "scale")
+# At full size, and for a look.
+ADVERTISEMENTS: Final = ((100, 200, 300, 400, 500), (100,))
+SUBSCRIPTIONS: Final = ((500, 1_000, 2_000, 3_000, 4_000, 5_000), (500,))
+QUICK_SIZE: Final = 0.005
+QUICK_SHAPES: Final = 3
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+
+
+class Options(Struct, frozen=True):
+    """What the command was asked: `size` is the share of the paper's notifications in a burst,
+    `draws` how often it is decided who is where."""
+
+    results: Path
+    experiments: tuple[Experiment, ...]
+    size: float
+    draws: int
+    seed: int
+    jobs: int
+    quick: bool
+
+
+def run(options: Options) -> int:
+    """Run the experiments one after the other, and write each down as it is done."""
+    console = screen.console()
+    for experiment in options.experiments:
+        origin = provenance.now(words(options, experiment))
+        for path in RUNS[experiment](options, origin, console):
+            screen.line(console, f"wrote {path}")
+    return exits.DONE
+
+
+def words(options: Options, experiment: Experiment) -> str:
+    """The command line that repeats one of them."""
+    said = f"fleet lab overlay --experiment {experiment} --seed {options.seed}"
+    if options.quick:
+        said += " --quick"
+    elif experiment == "burst":
+        said += f" --size {options.size:g} --draws {options.draws}"
+    return said
+
+
+def _tables(options: Options, origin: provenance.Provenance, console: Console) -> list[Path]:
+    costs = _all(sizes.measure, size_cases(options), options.jobs)
+    for table in (
+        sizes_page.table(costs, "advertisements"),
+        sizes_page.table(costs, "subscriptions"),
+        sizes_page.summary(costs),
+    ):
+        table.show(console)
+    return sizes_page.write(costs, origin, options.results)
+
+
+def size_cases(options: Options) -> list[Sizes]:
+    """The largest first, so that no process is left alone with it."""
+    counts: tuple[tuple[sizes.Experiment, tuple[int, ...]], ...] = (
+        ("subscriptions", SUBSCRIPTIONS[options.quick]),
+        ("advertisements", ADVERTISEMENTS[options.quick]),
+    )
+    return [
+        Sizes(experiment, contender, count, options.seed)
+        for experiment, each in counts
+        for count in reversed(each)
+        for contender in (sizes_page.OCTOPIA, sizes_page.BASELINE)
+    ]
+
+
+def _burst(options: Options, origin: provenance.Provenance, console: Console) -> list[Path]:
+    results = _all(burst.measure, burst_cases(options), options.jobs)
+    for table in (
+        *(burst_page.table(results, each) for each in burst_page.bottlenecks(results)),
+        burst_page.summary(results),
+    ):
+        table.show(console)
+    return burst_page.write(results, origin, options.results)
+
+
+def burst_cases(options: Options) -> list[Burst]:
+    """All ways of routing, at all rates, whatever is short."""
+    return [
+        Burst(
+            contender,
+            rate,
+            QUICK_SIZE if options.quick else options.size,
+            bottleneck,
+            options.seed + draw,
+        )
+        for bottleneck in BOTTLENECKS
+        for rate in (burst.RATES_PER_MIN[-1:] if options.quick else burst.RATES_PER_MIN)
+        for contender in burst_page.ORDER
+        for draw in range(1 if options.quick else options.draws)
+    ]
+
+
+def _scale(options: Options, origin: provenance.Provenance, console: Console) -> list[Path]:
+    shapes = scale.MEASURED[: QUICK_SHAPES if options.quick else None]
+    results = _all(
+        scale.measure, [Shape(*factors, options.seed) for factors in shapes], options.jobs
+    )
+    entries = memory.ENTRIES // (10 if options.quick else 1)
+    entry_bytes = _all(memory.bytes_an_entry, [entries], 1)[0]
+    for table in (scale_page.table(results), scale_page.paper_table(entry_bytes)):
+        table.show(console)
+    return scale_page.write(results, entry_bytes, origin, options.results)
+
+
+RUNS: Final[dict[Experiment, Callable[[Options, provenance.Provenance, Console], list[Path]]]] = {
+    "tables": _tables,
+    "burst": _burst,
+    "scale": _scale,
+}
+
+
+def _all(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> list[Result]:
+    """Every case in `jobs` processes, each new for its case; the results in the cases' order."""
+    said = screen.console(stderr=True)
+    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
+    results: list[Result] = []
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        for case, result in zip(cases, pool.map(work, cases), strict=True):
+            results.append(result)
+            screen.line(said, f"{len(results)} of {len(cases)}: {case}", "dim")
+    return results

@@ -1,0 +1,113 @@
+"""What an overlay costs, by arithmetic, as a function of its two factors.
+
+Everybody is anywhere: each client at a broker drawn from all, independently. |V_a| is the number of
+vertices of the tree, |V_c| that of clusters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from agent.overlay.scot import Scot
+
+
+class Load(Struct, frozen=True):
+    """Advertisements and subscriptions in the whole overlay; how many of the subscriptions match
+    one notification, and how many match one advertisement."""
+
+    advertisements: int
+    subscriptions: int
+    interested: float
+    matching: float
+
+
+class Expected(Struct, frozen=True):
+    """Means: entries of a broker's tables; messages of one advertisement, of one subscription
+    (of which `cib_messages` tell hosts of advertisements) and of one notification; hops of the
+    longest way that a subscription goes, and a notification (statically)."""
+
+    brokers: int
+    neighbours: float
+    srt: float
+    prt: float
+    advertisement_messages: float
+    subscription_messages: float
+    cib_messages: float
+    notification_messages: float
+    subscription_hops: int
+    notification_hops: int
+
+
+def octopia(scot: Scot, load: Load) -> Expected:
+    """OctopiA's, with static routing. O(|V_a|)."""
+    vertices, clusters = len(scot.vertices), scot.clusters
+    cib = load.advertisements * _other_targets(clusters, load.matching) / load.subscriptions
+    return Expected(
+        brokers=scot.order,
+        neighbours=2 * scot.size / scot.order,
+        srt=load.advertisements / vertices,
+        prt=load.subscriptions / clusters,
+        advertisement_messages=clusters - 1,
+        subscription_messages=vertices - 1 + cib,
+        cib_messages=cib,
+        notification_messages=notification_messages(scot, load.interested),
+        subscription_hops=scot.tree.diameter,
+        notification_hops=scot.diameter,
+    )
+
+
+def flood_messages(scot: Scot) -> int:
+    """Of an advertisement that is flooded over all links, each duplicate discarded on arrival: over
+    every link in both directions but for the |V| − 1 on which it came first."""
+    return 2 * scot.size - scot.order + 1
+
+
+def notification_messages(scot: Scot, interested: float) -> float:
+    """A copy into each target cluster, and in each cluster over the links of its tree that lead
+    from where it came in to somebody interested."""
+    vertices, clusters, order = len(scot.vertices), scot.clusters, scot.order
+    in_trees = 0.0
+    for below in _below(scot):
+        for near, far in ((below, vertices - below), (vertices - below, below)):
+            # It comes in on this side of the link, and somebody is on the other.
+            in_trees += near / vertices * _some(far / order, interested)
+    return clusters * in_trees + _other_targets(clusters, interested)
+
+
+def best_clusters(brokers: int, advertisements_per_s: float, subscriptions_per_s: float) -> float:
+    """The |V_c| with fewest messages for changes of advertisements (|V_c| − 1 each) and of
+    subscriptions (|V_a| − 1 each): √(brokers · subscriptions / advertisements)."""
+    best: float = (brokers * subscriptions_per_s / advertisements_per_s) ** 0.5
+    return best
+
+
+def _some(share: float, count: float) -> float:
+    """The probability that of so many, anywhere, at least one is in that share of the overlay."""
+    some: float = 1.0 - (1.0 - share) ** count
+    return some
+
+
+def _other_targets(clusters: int, interested: float) -> float:
+    """Clusters other than the publisher's with somebody interested."""
+    return (clusters - 1) * _some(1 / clusters, interested)
+
+
+def _below(scot: Scot) -> Sequence[int]:
+    """For each link of the tree, how many vertices it cuts off from the first one."""
+    tree = scot.tree
+    if not tree.links:
+        return []
+    root = tree.vertices[0]
+    order, parent = [root], {root: root}
+    for at in order:  # grows while it is read
+        for each in tree.neighbours(at):
+            if each not in parent:
+                parent[each] = at
+                order.append(each)
+    size = dict.fromkeys(order, 1)
+    for each in itertools.islice(reversed(order), len(order) - 1):
+        size[parent[each]] += size[each]
+    return [size[each] for each in order[1:]]
