@@ -133,6 +133,24 @@ def test_an_earlier_set_may_come_when_nobody_ends_the_later_one():
     assert other.items("home") == dict.fromkeys("abcd", 0)
 
 
+@pytest.mark.parametrize("way", ["changes", "parts", "a new epoch"])
+def test_a_set_that_arrived_or_was_overtaken_takes_no_memory(way):
+    home, other = Replicas("home", 1), Replicas("other", 1)
+    other.take(home.put("a", 0))
+    for name in "bcd":
+        home.put(name, 0)
+    first, last = home.updates("home", NOTHING, most=3)
+    assert other.take(first).kind == "waiting"
+    if way == "changes":
+        copy_to(home, other)
+    elif way == "parts":
+        other.take(last)
+    else:
+        other.take(Change("home", Version(2, 1), "e", 1))
+    assert other.version("home") >= home.version("home")
+    assert other._sets["home"].arrived == []
+
+
 def test_an_empty_set_is_a_part_too():
     home, other = home_with({"x": 1}), Replicas("other", 1)
     copy_to(home, other)
@@ -209,6 +227,7 @@ def test_comparing_names_the_homes():
     assert b.behind(a.versions()) == ["a"]
     assert a.behind({"a": Version(99, 0)}) == []
     assert a.ahead_of(a.versions()) == []
+    assert a.ahead_of({"a": Version(1, 2), "c": Version(4, 0)}) == []
 
 
 def test_a_forgotten_home_leaves_nothing():
