@@ -1,9 +1,9 @@
 from collections.abc import Mapping, Sequence
 
-from _core.spans import Predicate, Value
-from _core.spans import covers as covers
-from _core.spans import holds as holds
-from _core.spans import intersects as intersects
+from _core.predicates import Predicate, Value
+from _core.predicates import covers as covers
+from _core.predicates import holds as holds
+from _core.predicates import intersects as intersects
 
 class Conjunctions:
     def __init__(self) -> None: ...

@@ -11,33 +11,17 @@ A result holds the very int objects that were inserted: a list of them costs a p
 from cpython.dict cimport PyDict_Check, PyDict_GetItemWithError, PyDict_Next
 from cpython.list cimport PyList_New
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, realloc
 
-from _core.span_index cimport (
-    column_add,
-    column_at,
-    column_free,
-    column_init,
-    column_meeting,
-    column_remove,
-    column_reserve,
-)
-from _core.spans cimport Allowed, Point, hashed, hashed_point, point_of, read_conjunction, spans_contain
-from _core.spans import covers, holds, intersects
+from _core.matching_groups cimport Attribute, Group, Shape
+from _core.predicates cimport read_conjunction
+from _core.span_index cimport column_at, column_meeting
+from _core.spans cimport Allowed, Point, hashed, hashed_point, spans_contain
+
+from _core.predicates import covers, holds, intersects
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
-
-cdef extern from *:
-    int __builtin_ctzll(unsigned long long bits) noexcept nogil
-
-cdef extern from *:
-    """
-    #define LAST_BIT 0x8000000000000000ULL
-    """
-    const uint64_t LAST_BIT
 
 cdef extern from "Python.h":
     # On pointers: a cast to object would count each reference twice more.
@@ -48,171 +32,9 @@ __all__ = ["Conjunctions", "covers", "holds", "intersects"]
 
 cdef enum:
     FIRST_IDS = 4
-    MOST_SLOTS = 0x40000000
-    SPARSE = 4                # slots for each one in use, from where a group is made anew …
-    WORTH = 256               # … if it has as many slots at least
-    STRIDE = 8                # words looked at together
 
 NEVER = -1
 cdef object _NEVER = NEVER
-
-
-cdef class Attribute:
-    def __cinit__(self, str name):
-        self.name = name
-        self.shapes = []
-
-    cdef int place(self) except -1:
-        if not self.placed:
-            point_of(<object>self.value, &self.point)
-            self.placed = True
-        return 0
-
-
-cdef class Shape:
-    def __cinit__(self, tuple name, tuple equal, tuple others):
-        self.name = name
-        self.equal = equal
-        self.others = others
-        self.groups = {}
-
-
-cdef class Group:
-    def __cinit__(self, Shape shape, object key, uint32_t number):
-        cdef uint32_t i
-        self.shape = shape
-        self.key = key
-        self.number = number
-        self.free = []
-        if shape.others:
-            self.columns = <Column *>calloc(len(shape.others), sizeof(Column))
-            if self.columns == NULL:
-                raise MemoryError
-            for i in range(<uint32_t>len(shape.others)):
-                if column_init(&self.columns[i]) != 0:
-                    raise MemoryError
-                self.width += 1
-
-    def __dealloc__(self):
-        cdef uint32_t i
-        for i in range(self.width):
-            column_free(&self.columns[i])
-        free(self.columns)
-        for i in range(self.slots):
-            if self.ids[i] != NULL:
-                Py_DECREF(<object>self.ids[i])
-        free(self.ids)
-
-    cdef int reserve(self) except -1:
-        """Room for one slot more."""
-        cdef uint32_t capacity, i
-        cdef void *memory
-        if self.slots == self.capacity:
-            capacity = self.capacity + max(self.capacity >> 2, FIRST_IDS)
-            if capacity > MOST_SLOTS:
-                raise MemoryError
-            memory = realloc(self.ids, capacity * sizeof(PyObject *))
-            if memory == NULL:
-                raise MemoryError
-            self.ids = <PyObject **>memory
-            self.capacity = capacity
-        for i in range(self.width):
-            if column_reserve(&self.columns[i], self.slots + 1) != 0:
-                raise MemoryError
-        return 0
-
-    cdef uint32_t add(self, object number, list allowed) except? 0xFFFFFFFF:
-        """The slot of a new conjunction; takes the spans, as many as columns."""
-        cdef uint32_t slot, i
-        cdef Allowed taken
-        if self.free:
-            slot = self.free[len(self.free) - 1]
-        else:
-            self.reserve()
-            slot = self.slots
-        for i in range(self.width):
-            taken = allowed[i]
-            if column_add(&self.columns[i], slot, taken.spans) != 0:
-                while i > 0:
-                    i -= 1
-                    column_remove(&self.columns[i], slot)
-                raise MemoryError
-            taken.spans.points = NULL
-            taken.spans.count = 0
-        if slot == self.slots:
-            self.slots += 1
-        else:
-            self.free.pop()
-        Py_INCREF(number)
-        self.ids[slot] = <PyObject *>number
-        self.live += 1
-        return slot
-
-    cdef object remove(self, uint32_t slot):
-        """Frees a slot. Without columns the last one moves there: its id, else None."""
-        cdef object moved = None
-        cdef uint32_t i
-        CHECK(slot < self.slots)
-        for i in range(self.width):
-            column_remove(&self.columns[i], slot)
-        Py_DECREF(<object>self.ids[slot])
-        self.ids[slot] = NULL
-        self.live -= 1
-        if self.width:
-            self.free.append(slot)
-            return None
-        self.slots -= 1
-        if slot != self.slots:
-            self.ids[slot] = self.ids[self.slots]
-            moved = <object>self.ids[slot]
-        return moved
-
-    cdef bint compact(self) except -1:
-        """Give all in use the first slots, if few are; whether they have others now."""
-        cdef Column *columns
-        cdef uint32_t i, slot, to
-        if not self.width or self.slots < WORTH or self.live > self.slots // SPARSE:
-            return False
-        columns = <Column *>calloc(self.width, sizeof(Column))
-        if columns == NULL:
-            return False
-        for i in range(self.width):
-            if not self.copied(&self.columns[i], &columns[i]):
-                # Their spans still belong to the old ones.
-                for to in range(i + 1):
-                    _free_borrowing(&columns[to])
-                free(columns)
-                return False
-        for i in range(self.width):
-            self.columns[i].capacity = 0  # the new one has the spans
-            column_free(&self.columns[i])
-        free(self.columns)
-        self.columns = columns
-        to = 0
-        for slot in range(self.slots):
-            if self.ids[slot] != NULL:
-                self.ids[to] = self.ids[slot]
-                to += 1
-        self.slots = to
-        self.free.clear()
-        return True
-
-    cdef bint copied(self, Column *column, Column *to) noexcept:
-        """The same spans in the first slots of a new column; False if memory ran out."""
-        cdef uint32_t slot, next = 0
-        if column_init(to) != 0 or column_reserve(to, self.live) != 0:
-            return False
-        for slot in range(self.slots):
-            if self.ids[slot] != NULL:
-                if column_add(to, next, column.spans[slot]) != 0:
-                    return False
-                next += 1
-        return True
-
-
-cdef void _free_borrowing(Column *column) noexcept:
-    column.capacity = 0
-    column_free(column)
 
 
 cdef class Conjunctions:
@@ -478,37 +300,15 @@ cdef class Conjunctions:
             if i:
                 for w in range(words):
                     all[w] &= one[w]
-        if group.width:
-            self._collect(group, all)
-        else:
-            self._collect_all(group)
+        self._collect(group, all if group.width else NULL)
         return 0
 
-    cdef void _collect_all(self, Group group) noexcept:
-        memcpy(self.found + self.count, group.ids, group.slots * sizeof(PyObject *))
-        self.count += group.slots
-
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept:
-        """The ids of the slots whose bits are set.
-
-        Where a word has a bit or two, leaving a loop at the right time is guessed wrong every time:
-        three are taken without a branch, and words are passed over only where eight are empty.
-        """
+        """The ids of a group: of all slots, or of those whose bits are set."""
         cdef PyObject **found = self.found + self.count
-        cdef PyObject **ids = group.ids
-        cdef uint32_t whole = group.slots >> 6
-        cdef uint32_t w = 0, stop
-        while w < whole:
-            stop = min(w + STRIDE, whole)
-            if _any(bits + w, stop - w):
-                while w < stop:
-                    found = _collect_word(bits[w], ids + 64 * <size_t>w, found)
-                    w += 1
-            w = stop
-        if group.slots & 63:
-            found = _collect_rest(bits[whole], ids + 64 * <size_t>whole, found)
+        found = group.all_ids(found) if bits == NULL else group.ids_of(bits, found)
         self.count = found - self.found
-        CHECK(self.count <= self.found_capacity)
+        CHECK(self.count < self.found_capacity)
 
     cdef list _result(self):
         cdef list ids = PyList_New(self.count)
@@ -535,13 +335,7 @@ cdef class Conjunctions:
             for w in range(words):
                 all[w] = all[w] & one[w] if any else one[w]
             any = True
-        if any:
-            self._collect(group, all)
-            return 0
-        for i in range(group.slots):
-            if group.ids[i] != NULL:
-                self.found[self.count] = group.ids[i]
-                self.count += 1
+        self._collect(group, all if any else NULL)
         return 0
 
 
@@ -556,32 +350,6 @@ cdef int _make_room(PyObject ***array, size_t *capacity, size_t count) except -1
     array[0] = <PyObject **>memory
     capacity[0] = more
     return 0
-
-
-cdef inline bint _any(const uint64_t *bits, uint32_t words) noexcept:
-    cdef uint64_t all = 0
-    cdef uint32_t w
-    for w in range(words):
-        all |= bits[w]
-    return all != 0
-
-
-cdef inline PyObject **_collect_word(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
-    """The 64 ids must all be there to be read, even if no bit is set."""
-    cdef int i
-    for i in range(3):
-        found[0] = ids[__builtin_ctzll(bits | LAST_BIT)]
-        found += bits != 0
-        bits &= bits - 1
-    return _collect_rest(bits, ids, found)
-
-
-cdef inline PyObject **_collect_rest(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
-    while bits:
-        found[0] = ids[__builtin_ctzll(bits)]
-        found += 1
-        bits &= bits - 1
-    return found
 
 
 cdef list _groups_meeting(Shape shape, dict allowed):

@@ -10,7 +10,10 @@ Rows lie in blocks of so many conjunctions, so that more of them append a block 
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from _core.spans cimport Point, Spans
+from _core.spans cimport STRINGS_START, Point, Spans, compare
+
+cdef extern from "check.h":
+    void CHECK(bint condition) noexcept nogil
 
 cdef enum:
     MOST_ROWS = 256           # so a conjunction costs at most this many bits
@@ -45,16 +48,6 @@ cdef struct Column:
 cdef int column_init(Column *c) noexcept nogil
 cdef void column_free(Column *c) noexcept nogil
 
-# Makes room for slots below `slots`. 0, or -1 if memory ran out, nothing lost. O(1) amortised.
-cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil
-
-# Gives a free slot its spans, which become the column's. 0, or -1 if memory ran out, the spans
-# still the caller's. O(rows + bounds of a bucket).
-cdef int column_add(Column *c, uint32_t slot, Spans spans) noexcept nogil
-
-# Takes a slot's spans out. As much.
-cdef void column_remove(Column *c, uint32_t slot) noexcept nogil
-
 # Writes a bit for each slot: whether its spans contain the point. `words` tell all slots that were
 # ever reserved. O(words + bounds of a bucket).
 cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t words) noexcept nogil
@@ -64,3 +57,50 @@ cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t
 cdef void column_meeting(
     const Column *c, const Spans *spans, uint64_t *out, uint32_t words
 ) noexcept nogil
+
+# For the modules that change a column.
+
+cdef void free_buckets(Bucket *buckets, uint32_t rows) noexcept nogil
+cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil
+
+# So many blocks of zeros; NULL if memory ran out.
+cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil
+
+
+cdef inline void turn(uint64_t *row, uint32_t slot) noexcept nogil:
+    row[slot >> 6] ^= <uint64_t>1 << (slot & 63)
+
+
+cdef inline Point bound_point(const Column *c, const Bound *bound) noexcept nogil:
+    CHECK(bound.slot < c.capacity)
+    CHECK(bound.nth < c.spans[bound.slot].count)
+    return c.spans[bound.slot].points[bound.nth]
+
+
+cdef inline int bound_order(const Column *c, const Bound *bound, const Point *point) noexcept nogil:
+    """As compare(); the bound's own point is only looked up where the keys do not decide."""
+    cdef Point own
+    if bound.key != point.key:
+        return 1 if bound.key > point.key else -1
+    if bound.key < STRINGS_START:
+        return 0
+    own = bound_point(c, bound)
+    return compare(&own, point)
+
+
+cdef inline uint32_t bucket_of(const Column *c, const Point *point) noexcept nogil:
+    """The last bucket whose first point is not after `point`."""
+    cdef uint32_t low = 0, size = c.rows, half
+    cdef const uint64_t *keys = c.keys
+    if point.key < STRINGS_START:
+        while size > 1:
+            half = size >> 1
+            low += half * (keys[low + half] <= point.key)  # without a branch
+            size -= half
+        return low
+    while size > 1:
+        half = size >> 1
+        if compare(&c.buckets[low + half].first, point) <= 0:
+            low += half
+        size -= half
+    return low

@@ -48,6 +48,12 @@ cdef inline int compare(const Point *a, const Point *b) noexcept nogil:
 # A point whose text is its own; False if memory ran out.
 cdef bint point_copy(Point *to, const Point *point) noexcept nogil
 
+# The key of the next greater double.
+cdef uint64_t next_number(uint64_t key) noexcept nogil
+
+# The name of a value's type.
+cdef str kind_of(object value)
+
 # Where a value stands; the text is the value's own. ValueError for what is no bool, number or str.
 cdef int point_of(object value, Point *point) except -1
 
@@ -56,15 +62,18 @@ cdef void spans_free(Spans *spans) noexcept nogil
 # Whether a point is in one of the spans. O(count).
 cdef bint spans_contain(const Spans *spans, const Point *point) noexcept nogil
 
-# Whether some point is in both. O(a.count + b.count).
-cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil
-
-
 # Ways to combine two sets of spans: in both, in one at least, in the first but not in the second.
 cdef enum Combination:
     BOTH
     EITHER
     FIRST_ONLY
+
+# Whether any point is in a combination; it is appended to `out`, unless that is NULL. -1 if memory
+# ran out. O(a.count + b.count).
+cdef int spans_combine(const Spans *a, const Spans *b, Combination how, Spans *out) noexcept nogil
+
+# Whether some point is in both. O(a.count + b.count).
+cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil
 
 
 cdef class Allowed:
@@ -87,6 +96,3 @@ cdef object hashed(object value)
 
 # The point of a value that is hashed.
 cdef int hashed_point(object value, Point *point) except -1
-
-# {attribute: Allowed} of a conjunction. ValueError for one that makes no sense, in words.
-cdef dict read_conjunction(object conjunction)

@@ -1,0 +1,20 @@
+"""Conjunctions come to an index of spans and go.
+
+Buckets are cut anew when there were as many changes as bounds at the last time, or an eighth of
+that if one of them has become much larger than the others.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from _core.span_index cimport Column
+from _core.spans cimport Spans
+
+# Makes room for slots below `slots`. 0, or -1 if memory ran out, nothing lost. O(1) amortised.
+cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil
+
+# Gives a free slot its spans, which become the column's. 0, or -1 if memory ran out, the spans
+# still the caller's. O(rows + bounds of a bucket).
+cdef int column_add(Column *c, uint32_t slot, Spans spans) noexcept nogil
+
+# Takes a slot's spans out. As much.
+cdef void column_remove(Column *c, uint32_t slot) noexcept nogil

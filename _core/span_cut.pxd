@@ -1,0 +1,9 @@
+"""Cutting the line of values into buckets that have about as many bounds each."""
+
+from _core.span_index cimport Column
+
+cdef enum:
+    BOUNDS_A_ROW = 8          # while there are few: less would make rows dearer than bounds
+
+# Cuts anew. Without memory for it all stays as it is. O(bounds + rows · slots / 64).
+cdef void column_cut(Column *c) noexcept nogil
