@@ -1,5 +1,6 @@
 """The overlay's topology, against networkx and by hand."""
 
+import tracemalloc
 from itertools import pairwise
 
 import networkx as nx
@@ -133,6 +134,21 @@ def test_ten_thousand_vertices_in_a_row():
     star = Scot([("hub", name) for name in names], 1)
     assert star.next_vertex("hub", "n777") == "n777"
     assert star.next_vertex("n777", "n778") == "hub"
+
+
+def test_memory_grows_with_the_tree_and_with_nothing_else():
+    def taken(vertices, clusters):
+        names = [f"n{i}" for i in range(vertices)]
+        tracemalloc.start()
+        scot = Scot(pairwise(names), clusters)
+        memory, _peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert scot.order == vertices * clusters
+        return memory
+
+    assert taken(2_000, 2) < 1_000 * 2_000
+    assert taken(2_000, 500) < 1.01 * taken(2_000, 2)
+    assert taken(4_000, 2) < 2.2 * taken(2_000, 2)
 
 
 def test_the_fingerprint_is_that_of_the_overlay_not_of_how_it_is_written():
