@@ -147,8 +147,8 @@ def test_memory_grows_with_the_tree_and_with_nothing_else():
         return memory
 
     assert taken(2_000, 2) < 1_000 * 2_000
-    assert taken(2_000, 500) < 1.01 * taken(2_000, 2)
-    assert taken(4_000, 2) < 2.2 * taken(2_000, 2)
+    assert taken(2_000, 500) < 1.1 * taken(2_000, 2)
+    assert taken(4_000, 2) < 3 * taken(2_000, 2)  # dicts grow by leaps; O(n²) would be 4
 
 
 def test_the_fingerprint_is_that_of_the_overlay_not_of_how_it_is_written():
