@@ -86,6 +86,11 @@ class Custody:
         """Whether this broker never handled it, as far as it remembers. O(1)."""
         return origin not in self._held and origin not in self._memory
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more is one too many."""
+        return len(self._held) >= self._most_held
+
     def take(self, notification: Notification, now: float) -> Held:
         """In custody from now on, if it was not. O(1)."""
         origin = notification.origin
@@ -141,6 +146,8 @@ class Custody:
                 return
             if cluster == self._own.cluster:
                 toward = self.direction(neighbour)
+                if neighbour.vertex != toward:
+                    continue  # what lies before it is not done
                 behind = [p for p in waiting if p[1] == cluster and self.direction(p[0]) == toward]
             elif neighbour == (self._own.vertex, cluster):
                 behind = [part for part in waiting if part[1] == cluster]

@@ -70,6 +70,10 @@ class Forwarding:
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
         first = custody.is_new(origin)
+        if asker is None and first and custody.is_full:
+            # What others rely on goes before what the spool here can keep.
+            self._give_up(origin)
+            return
         self.repeated += not first
         held = custody.take(notification, now)
         homes, names = self._subscriptions.interested(notification.attributes)
@@ -106,12 +110,18 @@ class Forwarding:
 
     def _make_room(self) -> None:
         held = self.custody.overflowing()
-        if held is not None:
+        if held is None:
+            return
+        if None in held.asked:
+            self._give_up(held.notification.origin)
+        else:
             self.given_up += 1
-            if None in held.asked:
-                most = f"{self._limits.most_held:,}"
-                reason = f"more than {most} notifications wait at {_name(self._own)}"
-                self._out.append(Undeliverable(held.notification.origin, reason))
+
+    def _give_up(self, origin: Origin) -> None:
+        self.given_up += 1
+        most = f"{self._limits.most_held:,}"
+        reason = f"more than {most} notifications wait at {_name(self._own)}"
+        self._out.append(Undeliverable(origin, reason))
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -10,32 +10,36 @@ from __future__ import annotations
 
 from random import Random
 
+from agent.overlay.broker import NOT_ADVERTISED
 from agent.overlay.events import LinkMeasured
+from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import Origin
-from tests.overlay.world import EVENTS, FILTERS, World, scot_of
+from tests.overlay.world import EVENTS, FILTERS, NEVER, PATIENT, World, scot_of
 
 
 class Schedule:
     """One run. `check` and `withdraw` raise if something is not as it has to be."""
 
-    def __init__(self, seed: int, scot: Scot | None = None, routing: str | None = None) -> None:
-        self.rng = Random(seed)
-        self.scot = scot or scot_of(self.rng, *_size(self.rng))
+    def __init__(self, rng: Random, scot: Scot, limits: Limits = PATIENT) -> None:
+        self.rng = rng
+        self.scot = scot
         self.ats = list(self.scot.brokers())
-        self.world = World(self.scot, self.rng, routing=routing or self.rng.choice(["snr", "idr"]))
+        self.world = World(scot, rng, routing=rng.choice(["snr", "idr"]), limits=limits)
         # By broker and name, the events that it holds for, as bits.
         self.subscriptions: dict[tuple[At, str], int] = {}
         self.advertisements: dict[tuple[At, str], int] = {}
         # Unchanged since the last rest.
         self.stable_subscriptions: dict[tuple[At, str], int] = {}
         self.stable_advertisements: dict[tuple[At, str], int] = {}
-        # By notification, its event, and whether it was announced by a stable advertisement.
-        self.published: dict[Origin, tuple[int, bool]] = {}
+        # By notification, its event and its home, and whether a stable advertisement announced it.
+        self.published: dict[Origin, tuple[int, At, bool]] = {}
+        self.crashed: set[At] = set()
         # Of this phase: every subscription that there was, with all that it ever held for.
         self.ever: dict[tuple[At, str], int] = {}
         self.names = 0
+        self.fails = False
         self.world.start_all()
         self.rest()
 
@@ -95,12 +99,12 @@ class Schedule:
             return
         at = known[0]
         event = self.rng.choice(_events(self.advertisements[known]))
-        stable = any(
-            here == at and bits >> event & 1
-            for (here, _), bits in self.stable_advertisements.items()
-        )
         origin = self.world.publish(at, EVENTS[event])
-        self.published[origin] = event, stable
+        self.published[origin] = event, at, self._announced(at, event)
+
+    def _announced(self, at: At, event: int) -> bool:
+        stable = self.stable_advertisements.items()
+        return any(here == at and bits >> event & 1 for (here, _), bits in stable)
 
     def congest(self) -> None:
         at = self._some_broker()
@@ -108,6 +112,29 @@ class Schedule:
         for neighbour in neighbours:
             length = self.rng.choice([0, 0, 5, 50])
             self.world.do(at, LinkMeasured(neighbour, length, self.rng.randrange(3), length))
+
+    def fail(self) -> None:
+        """Something breaks, or is whole again; or time passes."""
+        world, rng = self.world, self.rng
+        kind = rng.choices(["down", "up", "crash", "start", "wait"], [4, 4, 2, 3, 2])[0]
+        links = sorted(map(sorted, world.links))
+        if kind == "down" and world.up:
+            world.link_down(frozenset(rng.choice(sorted(map(sorted, world.up)))))
+        elif kind == "up" and links:
+            world.link_up(frozenset(rng.choice(links)))
+        elif kind == "crash":
+            alive = [at for at in self.ats if world.shells[at].alive]
+            if len(alive) > 1:
+                at = rng.choice(alive)
+                self.crashed.add(at)
+                world.crash(at)
+        elif kind == "start":
+            dead = [at for at in self.ats if not world.shells[at].alive]
+            if dead:
+                world.start(rng.choice(dead))
+        elif kind == "wait":
+            world.wait(rng.choice([0.1, 1.0, 6.0, 31.0]))
+        world.run(rng.randrange(12))
 
     def _name(self, letter: str) -> str:
         self.names += 1
@@ -127,30 +154,40 @@ class Schedule:
         self.world.settled.clear()
         self.world.undeliverable.clear()
         self.world.entered.clear()
+        self.crashed.clear()
 
     def check(self) -> None:
         self.check_deliveries()
-        self.check_clusters()
+        if not self.fails:
+            self.check_clusters()
         self.check_bits()
 
-    def crashed(self, at: At) -> bool:
-        return self.world.shells[at].crashes > 0
-
     def check_deliveries(self) -> None:
-        """Each once, all that are owed, none that nobody wants, and all is settled."""
+        """Each once, all that are owed, none that nobody wants, and all is settled.
+
+        Who crashed may have one twice. What is published again, after a crash or because it was
+        given up, is refused if its advertisement was withdrawn meanwhile."""
         world = self.world
         for (at, name, origin), times in world.deliveries.items():
-            event, _ = self.published[origin]
-            assert times == 1 or self.crashed(at), f"{name} at {at} has {origin} {times} times"
+            event, _, _ = self.published[origin]
+            assert times == 1 or at in self.crashed, f"{name} at {at} has {origin} {times} times"
             assert self.ever[at, name] >> event & 1, f"{name} at {at} has {origin}, unwanted"
-        for origin, (event, announced) in self.published.items():
-            assert world.settled[origin] >= 1, f"{origin} is not settled"
-            if not announced:
-                continue
-            for (at, name), bits in self.stable_subscriptions.items():
-                if bits >> event & 1:
-                    assert world.deliveries[at, name, origin], f"{name} at {at} misses {origin}"
+        refused = {each.origin for each in world.undeliverable if each.reason == NOT_ADVERTISED}
+        given_up = {e.origin for e in world.undeliverable if e.reason.startswith("more than")}
+        for origin, (event, home, announced) in self.published.items():
+            if origin in refused:
+                assert home in self.crashed or origin in given_up
+                assert not self._announced(home, event)
+            else:
+                assert world.settled[origin], f"{origin} is not settled"
+                if announced and (home not in self.crashed or self._announced(home, event)):
+                    self._check_delivered(origin, event)
         assert not world.held()
+
+    def _check_delivered(self, origin: Origin, event: int) -> None:
+        for (at, name), bits in self.stable_subscriptions.items():
+            if bits >> event & 1:
+                assert self.world.deliveries[at, name, origin], f"{name} at {at} misses {origin}"
 
     def check_clusters(self) -> None:
         """No notification enters a cluster twice, or its own again."""
@@ -196,7 +233,8 @@ def _events(bits: int) -> list[int]:
 
 def without_failures(seed: int) -> World:
     """One schedule in which no link and no broker fails."""
-    schedule = Schedule(seed)
+    rng = Random(seed)
+    schedule = Schedule(rng, scot_of(rng, *_size(rng)))
     world = schedule.world
     for _ in range(schedule.rng.randint(1, 3)):
         before = world.sent.copy()
@@ -211,6 +249,33 @@ def without_failures(seed: int) -> World:
     deepest = schedule.scot.tree.diameter * clusters + clusters - 1
     assert world.notification_hops <= deepest
     return world
+
+
+def with_failures(seed: int, limits: Limits = PATIENT) -> World:
+    """One schedule in which links go down and up, and brokers crash and start again."""
+    rng = Random(seed)
+    schedule = Schedule(rng, scot_of(rng, rng.randint(1, 4), rng.randint(1, 3)), limits)
+    schedule.fails = True
+    for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(3, 20)):
+            schedule.act()
+        schedule.rest()
+        often = rng.choice([0.1, 0.3, 0.5])
+        for _ in range(rng.randint(5, 40)):
+            if rng.random() < often:
+                schedule.fail()
+            else:
+                schedule.act()
+        schedule.world.start_all()
+        schedule.rest()
+    schedule.withdraw()
+    return schedule.world
+
+
+def with_little_room(seed: int) -> World:
+    """The same where few notifications are kept: they are given up, and published again."""
+    most_held = Random(seed).randint(1, 4)
+    return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held))
 
 
 _NORMAL = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.overlay.schedules import without_failures
+from tests.overlay.schedules import with_failures, with_little_room, without_failures
 from tests.overlay.world import World
 
 SCHEDULES = int(os.environ.get("SANDERLING_SCHEDULES", "10000"))
@@ -22,6 +22,9 @@ def _run(schedule: Callable[[int], World], first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
-def test_schedules_without_failures(piece: int) -> None:
+def test_schedules(piece: int) -> None:
+    """Of ten schedules seven are without failures, and one keeps few notifications."""
     count = SCHEDULES // PIECES
-    _run(without_failures, piece * count, count)
+    _run(without_failures, piece * count, count * 7 // 10)
+    _run(with_failures, piece * count, count * 2 // 10)
+    _run(with_little_room, piece * count, count // 10)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from agent.overlay.broker import Broker
+from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.events import (
     Advertise,
     Deliver,
@@ -256,8 +256,10 @@ class World:
                 case Settled(origin):
                     self.settled[origin] += 1
                     self.shells[at].spool.pop(origin, None)
-                case Undeliverable():
+                case Undeliverable(origin, reason):
                     self.undeliverable.append(instruction)
+                    if reason == NOT_ADVERTISED:
+                        self.shells[at].spool.pop(origin)
 
     def _sent(self, at: At, to: At, message: Any, hops: int) -> None:
         self.sent[type(message).__name__] += 1
@@ -306,24 +308,44 @@ class World:
         raise AssertionError("it never ends")
 
     def tick(self) -> bool:
-        """Time goes to the next moment that a broker waits for; False if there is none."""
+        """Time goes to the next moment that a broker waits for, and somewhat further, so that
+        nobody is in step with others; False if there is none."""
         due = [broker.next_tick for broker in self.brokers.values()]
         moments = [each for each in due if each is not None and each < NEVER]
         if not moments:
             return False
-        self.now = max(self.now, min(moments))
+        self.wait(max(0.0, min(moments) - self.now))
+        self.now += self.rng.random()
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Time goes on, whatever is under way."""
+        self.now += seconds
         for at, broker in list(self.brokers.items()):
             if broker.next_tick is not None and broker.next_tick <= self.now:
                 self._handle(at, Tick())
-        return True
 
     def rest(self, most: int = 200) -> None:
         """Until nothing is under way or kept."""
         for _ in range(most):
             self.quiet()
-            if not self.tick():
+            if not self.tick() and not self._publish_again():
                 return
         raise AssertionError(f"still kept after {most} ticks: {self.held()}")
+
+    def _publish_again(self) -> bool:
+        """Something that was given up; False if there is nothing."""
+        waiting = [
+            (at, origin)
+            for at, shell in self.shells.items()
+            for origin in shell.spool
+            if shell.alive
+        ]
+        if not waiting:
+            return False
+        at, origin = self.rng.choice(waiting)
+        self._handle(at, Publish(self.shells[at].spool[origin]))
+        return True
 
     # --- what is ----------------------------------------------------------------------------------
 
