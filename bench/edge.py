@@ -26,6 +26,7 @@ from bench.edge_rig import (
     one_sensor,
     resident_mib,
 )
+from bench.edge_triggers import triggers
 from bench.edge_week import week
 from bench.processes import cpu_s
 from bench.report import Result, report, result
@@ -79,7 +80,7 @@ def run() -> list[Result]:
     """edge-rss: resident MiB with all five drivers beside the bare process (aim: a ratio of 0.8 or
     more); edge-cpu: per cent of a core beside 1 % (aim: 1 or more); edge-start: time until queries
     are served beside the bare process's (aim: 0.2 or more); edge-week: growth in a week beside 1 %
-    (aim: 1 or more)."""
+    (aim: 1 or more); edge-triggers: readings with ten triggers beside some without (aim: 0.8)."""
     master = StubMaster()
     try:
         with agent(master, all_sensors):
@@ -100,6 +101,7 @@ def run() -> list[Result]:
         result("edge-cpu", percent, "% of a core", "the aim", 1.0, all_drivers=percent_all),
         result("edge-start", start_s, "ms", imports, bare_s),
         week(),
+        *triggers(),
     ]
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 
 from agent.edge.clocks import Clocks
 from agent.edge.faults import Faults
@@ -17,8 +18,8 @@ from agent.edge.history import History
 from agent.edge.node_time import NodeTime
 from agent.edge.pods import Pods, ReceivedSubtask
 from agent.edge.report import Reporter
-from agent.edge.sampling import Sampler
-from agent.edge.sensor import open_sensors
+from agent.edge.sampling import Follower, Sampler
+from agent.edge.sensor import Sensor, open_sensors
 from agent.edge.timebase import TimeBase
 from agent.edge.together import Together
 from agent.wire.edge_config import EdgeSensor
@@ -53,7 +54,10 @@ class SetClocks(Clocks):
 class Node:
     """What of a node has to do with its readings."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(
+        self, folder: str, following: Callable[[Faults, Sensor], Follower] = lambda f, _: f
+    ) -> None:
+        """What follows the readings is made of the faults."""
         self.clocks = SetClocks()
         reporter = Reporter(sys.stderr.write, "n1", self.clocks.monotonic)
         self.history = History(
@@ -79,7 +83,7 @@ class Node:
             time,
             reporter,
             Together(sensors).check,
-            Faults(sensor.name, sensor.channels, lambda _: None),
+            following(Faults(sensor.name, sensor.channels, lambda _: None), sensor),
         )
         self.finished = threading.Semaphore(0)
         self.pods = Pods(self.history, 1, self.finished.release)

@@ -18,33 +18,31 @@ NEVER: Final = -math.inf
 
 
 class Window:
-    """The good readings of one channel within `window_s`, for their rate. 16 bytes a reading."""
+    """The good readings of one channel within `window_s`; 16 bytes each.
 
-    __slots__ = ("_times", "_values", "window_s")
+    `rate` is the difference of the first and the last value by that of their times, in units a
+    second; NaN unless these are half a window apart at least.
+    """
+
+    __slots__ = ("_times", "_values", "rate", "window_s")
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
+        self.rate = math.nan
         self._times = array("d")
         self._values = array("d")
 
     def take(self, now: float, value: float) -> None:
-        """A good reading; those from before `now` - window_s go. O(log readings), and a
-        move in memory."""
-        if old := bisect_left(self._times, now - self.window_s):
-            del self._times[:old], self._values[:old]
-        self._times.append(now)
-        self._values.append(value)
-
-    @property
-    def rate(self) -> float:
-        """From the first to the last reading, the difference of their values by that of their
-        times, in units a second; NaN unless they are half a window apart at least."""
-        if not self._times:
-            return math.nan
-        elapsed_s = self._times[-1] - self._times[0]
-        if elapsed_s < self.window_s / 2:
-            return math.nan
-        return (self._values[-1] - self._values[0]) / elapsed_s
+        """A good reading; those from before `now` - window_s go. O(log readings), and a move in
+        memory."""
+        times, values = self._times, self._values
+        if old := bisect_left(times, now - self.window_s):
+            del times[:old], values[:old]
+        times.append(now)
+        values.append(value)
+        elapsed_s = now - times[0]
+        enough = elapsed_s >= self.window_s / 2
+        self.rate = (value - values[0]) / elapsed_s if enough else math.nan
 
 
 class Latest:
