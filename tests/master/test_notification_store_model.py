@@ -3,6 +3,7 @@ nothing comes twice, whatever is killed between any two steps."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -125,7 +126,11 @@ class OnRealFiles(OnPlainDisks):
             shutil.rmtree(self.folder)
 
 
-OnPlainDisks.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+# As the schedules of the overlay's tests: so many, or more to look longer.
+EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 33
+OnPlainDisks.TestCase.settings = settings(
+    max_examples=EXAMPLES, stateful_step_count=40, deadline=None
+)
 OnRealFiles.TestCase.settings = settings(max_examples=10, stateful_step_count=40, deadline=None)
 TestOnPlainDisks = OnPlainDisks.TestCase
 TestOnRealFiles = OnRealFiles.TestCase
