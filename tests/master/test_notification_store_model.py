@@ -127,7 +127,7 @@ class OnRealFiles(OnPlainDisks):
 
 
 # As the schedules of the overlay's tests: so many, or more to look longer.
-EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 33
+EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 50
 OnPlainDisks.TestCase.settings = settings(
     max_examples=EXAMPLES, stateful_step_count=40, deadline=None
 )
