@@ -183,6 +183,20 @@ def test_equal_are_width_and_clusters():
         hash(Civ(5))
 
 
+@pytest.mark.parametrize("civ", [Civ.advertisement(70, 3), Civ.subscription(70, 4)])
+@pytest.mark.parametrize(
+    "make", [copy.copy, copy.deepcopy, lambda civ: pickle.loads(pickle.dumps(civ))]
+)
+def test_the_context_goes_with_a_pickle_but_not_with_a_copy_for_a_notification(civ, make):
+    civ.set(4)
+    assert make(civ) == civ
+    with pytest.raises(ValueError, match="own"):
+        make(civ).set(3)
+    assert civ.copy().set(3)
+    assert civ.union(civ).set(3)
+    assert civ.difference(civ).set(3)
+
+
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, Civ.copy])
 def test_copies_are_apart(make):
     first = Civ(70, [1, 69])
