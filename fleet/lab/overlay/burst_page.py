@@ -12,8 +12,8 @@ from agent.overlay.links import THRESHOLD, WINDOW_S
 from fleet.lab.overlay import burst, pictures
 from fleet.lab.overlay.burst import BurstResult
 from fleet.lab.overlay.contenders import CONTENDERS
-from fleet.lab.overlay.model import BYTES_PER_S, DELAY_S, SITE_BANDWIDTH, Bottleneck
-from fleet.lab.overlay.sizes_page import change
+from fleet.lab.overlay.model import BROKER_PACE, BYTES_PER_S, DELAY_S, SITE_BANDWIDTH, Bottleneck
+from fleet.lab.overlay.sizes_page import change, percent
 from fleet.lab.provenance import Provenance
 from fleet.lab.tables import Table
 
@@ -89,14 +89,14 @@ def summary(results: Sequence[BurstResult]) -> Table:
                 bottleneck: Bottleneck = bottleneck,
                 rate: int = rate,
             ) -> str:
-                return f"{gain(results, bottleneck, rate, of, against):+.1f} %"
+                return percent(gain(results, bottleneck, rate, of, against))
 
             rows.append(
                 (
                     bottleneck,
                     f"{rate:,}",
                     told(lambda each: each.everything.mean_s),
-                    f"{PAPER[rate]:+.1f} %" if rate in PAPER else "",
+                    percent(PAPER[rate]) if rate in PAPER else "",
                     told(lambda each: each.bursting.mean_s),
                     told(lambda each: each.stable_s),
                     told(notifications),
@@ -200,13 +200,15 @@ A simulation in virtual time, around the brokers of production and a baseline, i
 overlay of 70 brokers: {burst.SUBSCRIBERS:,} subscribers, {burst.PUBLISHERS} publishers of
 60 notifications a minute, each of which 2 % of the subscribers want, and one that bursts, wanted
 by 2 %, too, in all five clusters. The rates are the paper's, the numbers {100 * size:g} % of
-it: {burst.IN_BURST * size:,.0f} notifications in the burst and {burst.EACH * size:,.0f} of each
+its: {burst.IN_BURST * size:,.0f} notifications in the burst and {burst.EACH * size:,.0f} of each
 other publisher. So the burst is that much shorter, and queues and delays are that much smaller than
-they would be at full size. Means over {seeds} draws of who is where. The link monitor's window is
-{1e3 * WINDOW_S:.0f} ms, its threshold {THRESHOLD:g}, as in the paper. A link passes about a hundred
-notifications a second ({BYTES_PER_S:,.0f} bytes/s and {1e3 * DELAY_S:.0f} ms), so that the queue of
-the paper's burst takes its 1,000 s; where only iLinks are short, aLinks have {SITE_BANDWIDTH:g}
-times that; where brokers are, a broker sends one message at a time, whichever link it takes.
+they would be at full size. Means over {seeds} draws of who is where.
+
+The link monitor's window is {1e3 * WINDOW_S:.0f} ms, its threshold {THRESHOLD:g}, as in the paper.
+A link passes about two hundred notifications a second ({BYTES_PER_S:,.0f} bytes/s, and
+{1e3 * DELAY_S:.0f} ms on the way); where only iLinks are short, aLinks have
+{SITE_BANDWIDTH:g} times that; where brokers are, a broker sends one message at a time, whichever
+link it takes, at {BROKER_PACE:g} times that pace.
 
 {summary(results).markdown()}
 

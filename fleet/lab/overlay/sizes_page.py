@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -65,8 +66,13 @@ def measures_of(experiment: Experiment) -> list[Measure]:
 
 
 def change(ours: float, theirs: float) -> float:
-    """In percent."""
-    return 100.0 * (ours / theirs - 1.0) if theirs else float("nan")
+    """In percent; NaN against nothing."""
+    return 100.0 * (ours / theirs - 1.0) if theirs else math.nan
+
+
+def percent(number: float) -> str:
+    """With its sign."""
+    return "–" if math.isnan(number) else f"{number:+.1f} %"
 
 
 class Pair(Struct, frozen=True):
@@ -97,7 +103,7 @@ def table(costs: Sequence[Cost], experiment: Experiment) -> Table:
         for measure in columns:
             ours, theirs = measure.of(pair.ours), measure.of(pair.theirs)
             row += [f"{ours:,{measure.form}}", f"{theirs:,{measure.form}}"]
-            row += [f"{change(ours, theirs):+.1f} %"]
+            row += [percent(change(ours, theirs))]
         rows.append(row)
     headings = [experiment]
     for measure in columns:
@@ -114,7 +120,7 @@ def summary(costs: Sequence[Cost]) -> Table:
             changes = [change(measure.of(each.ours), measure.of(each.theirs)) for each in found]
             mean = sum(changes) / len(changes)
             rows.append(
-                (experiment, measure.title, f"{mean:+.1f} %", f"{measure.paper[experiment]:+.1f} %")
+                (experiment, measure.title, percent(mean), percent(measure.paper[experiment]))
             )
     headings = ("of", "", "OctopiA against TID, here", "in the paper")
     return Table("OctopiA against TID routing", headings, rows, left=2)

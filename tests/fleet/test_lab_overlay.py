@@ -1,0 +1,236 @@
+"""`fleet lab overlay`: tiny runs of each experiment, and what is written of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import pytest
+
+from agent.overlay.scot import Broker
+from fleet.commands import run
+from fleet.lab.overlay import burst, burst_page, command, memory, quotes, scale, sizes, sizes_page
+from fleet.lab.overlay.burst import Burst
+from fleet.lab.overlay.contenders import CONTENDERS
+from fleet.lab.overlay.model import BOTTLENECKS, FRAME_BYTES, transmission_s
+from fleet.lab.overlay.scale import Shape
+from fleet.lab.overlay.sizes import Sizes
+from fleet.lab.provenance import Provenance
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Fewer clients than the experiments have, and no processes."""
+    monkeypatch.setattr(burst, "SUBSCRIBERS", 60)
+    monkeypatch.setattr(burst, "WANT_BURST", 0.2)
+    monkeypatch.setattr(burst, "PUBLISHERS", 8)
+    monkeypatch.setattr(sizes, "PUBLISHERS", 10)
+    monkeypatch.setattr(scale, "ADVERTISEMENTS", 20)
+    monkeypatch.setattr(scale, "SUBSCRIPTIONS", 120)
+    monkeypatch.setattr(scale, "NOTIFICATIONS", 40)
+    monkeypatch.setattr(scale, "MEASURED", ((1, 3), (4, 1), (3, 2)))
+    monkeypatch.setattr(command, "QUICK_SIZE", 0.001)
+    monkeypatch.setattr(command, "BOTTLENECKS", ("links",))
+    monkeypatch.setattr(command, "ADVERTISEMENTS", ((5, 10), (5,)))
+    monkeypatch.setattr(command, "SUBSCRIPTIONS", ((15, 30), (15,)))
+    monkeypatch.setattr(memory, "bytes_an_entry", lambda entries: entries / 10)
+    monkeypatch.setattr(command, "_all", lambda work, cases, jobs: [work(case) for case in cases])
+
+
+def test_the_quotes_are_real_ones_of_a_hundred_symbols():
+    known = quotes.shipped()
+    assert len(known) == 100
+    assert {len(each) for each in known.values()} == {3}
+    assert known["DELL"][0] == {
+        "class": "STOCK",
+        "symbol": "DELL",
+        "open": 41.76,
+        "high": 42.06,
+        "low": 41.74,
+        "close": 41.99,
+        "volume": 7216400.0,
+        "date": "28-Dec-04",
+    }
+
+
+def test_a_link_takes_as_long_as_a_message_is():
+    assert transmission_s("x" * 10) == pytest.approx((11 + FRAME_BYTES) / 56_000)
+
+
+@pytest.mark.usefixtures("small")
+def test_advertisements_cost_what_the_paper_says():
+    ours = sizes.measure(Sizes("advertisements", "snr", 14, 1))
+    theirs = sizes.measure(Sizes("advertisements", "tid", 14, 1))
+    assert (ours.messages, theirs.messages) == (14 * 4, 14 * 341)
+    assert (ours.srt_mean, theirs.srt_mean) == (pytest.approx(1.0), pytest.approx(14.0))
+    assert 0 < ours.delay_mean_ms < theirs.delay_mean_ms
+    assert ours.prt_mean == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_subscriptions_go_to_their_cluster():
+    ours = sizes.measure(Sizes("subscriptions", "snr", 40, 1))
+    theirs = sizes.measure(Sizes("subscriptions", "tid", 40, 1))
+    assert ours.by_kind["SubscriptionChange"] == 40 * 13
+    assert ours.by_kind["CibSet"] == ours.messages - 40 * 13
+    assert ours.prt_mean == pytest.approx(8.0)
+    assert 0 < theirs.messages < ours.messages
+
+
+def burst_of(contender: str, bottleneck="links", seed=1, size=0.001) -> burst.BurstResult:
+    return burst.measure(Burst(contender, 100_000, size, bottleneck, seed))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("bottleneck", BOTTLENECKS)
+@pytest.mark.parametrize("contender", CONTENDERS)
+def test_every_notification_of_a_burst_comes_once(contender, bottleneck):
+    result = burst_of(contender, bottleneck)
+    assert result.everything.deliveries == result.expected > 0
+    assert result.bursting.deliveries == 100 * 12
+    # As fast as light, and not before it was published.
+    assert 0.0 < result.bursting.mean_s <= result.bursting.p99_s <= result.bursting.most_s
+    assert result.curve[-1][1] <= result.everything.most_s
+    assert max(delay for _, delay in result.curve) == result.everything.most_s
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("contender", ["idr", "tid"])
+def test_a_seed_is_a_burst(contender):
+    assert burst_of(contender, seed=3) == burst_of(contender, seed=3)
+    assert burst_of(contender, seed=3) != burst_of(contender, seed=4)
+
+
+@pytest.mark.usefixtures("small")
+def test_dynamic_routing_sends_another_way_only_where_it_is_congested():
+    static, dynamic = (burst_of(name, "iLinks", size=0.003) for name in ("snr", "idr"))
+    assert static.expected == dynamic.expected
+    assert dynamic.bursting.mean_s < static.bursting.mean_s
+
+
+def test_a_burst_is_stable_after_its_last_thousand_with_a_long_delay():
+    deliveries = burst._Deliveries()
+    deliveries.schedule = {"p": (0.0, 0.0)}
+    for number in range(2_500):
+        deliveries.time_s.append(100.0 + number)
+        deliveries.delay_s.append(2.0 if number in (0, 1_100) else 0.5)
+        deliveries.bursting.append(number % 2)
+
+    class Quiet:
+        def __init__(self) -> None:
+            self.messages = {"Notify": 3}
+
+    case = Burst("idr", 60_000, 1.0, "links", 1)
+    result = burst._result(case, Quiet(), deliveries, 2_500, 90.0)
+    assert result.stable_s == 10.0 + 1_999
+    assert result.curve == [(1_009.0, 2.0), (2_009.0, 2.0), (2_509.0, 0.5)]
+    assert (result.everything.deliveries, result.bursting.deliveries) == (2_500, 1_250)
+    assert result.everything.soon == pytest.approx(1 - 2 / 2_500)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_overlay_of_any_shape_is_as_expected():
+    found = scale.measure(Shape(6, 4, 1))
+    assert found.delivered == found.due > 0
+    assert found.advertisement_messages == 3
+    assert found.srt == pytest.approx(20 / 6)
+    assert found.prt == pytest.approx(120 / 4)
+    assert found.notification_messages == pytest.approx(
+        found.expected.notification_messages, rel=0.35
+    )
+    assert scale.measure(Shape(6, 4, 1)) == found
+
+
+def test_memory_of_an_entry_is_more_than_its_words():
+    # In a process of its own: this one may have memory left over.
+    assert command._all(memory.bytes_an_entry, [8_000], 1)[0] > 100
+
+
+def test_a_change_in_percent():
+    assert sizes_page.change(5.0, 20.0) == -75.0
+    assert math.isnan(sizes_page.change(5.0, 0.0))
+
+
+def test_publishers_and_subscribers_are_anywhere_but_at_the_burst():
+    clients = burst._clients(burst.paper(), burst.random.Random(1))
+    *others, (name, symbol, home) = clients.publishers
+    assert (name, symbol, len(others)) == ("burst", "BURST", 100)
+    want = [place for _, symbols, place in clients.subscribers if symbol in symbols]
+    assert len(want) == 40
+    assert home not in want
+    assert {place.cluster for place in want} == {0, 1, 2, 3, 4}
+    assert len(clients.subscribers) == 2_000
+    assert all(isinstance(place, Broker) for place in want)
+
+
+@pytest.mark.usefixtures("small")
+def test_everything_is_written_down(tmp_path, capsys):
+    assert run(["lab", "overlay", "--quick", "--results", str(tmp_path)]) == 0
+    out, _ = capsys.readouterr()
+    assert "OctopiA against TID routing" in out
+    assert "IDR against SNR under a burst" in out
+    names = [f"overlay-{name}" for name in ("tables", "burst", "scale")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}.{end}" for name in names for end in ("csv", "md", "svg")
+    )
+    for name, rows in zip(names, (4, 3, 3), strict=True):
+        with (tmp_path / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == rows
+        page = (tmp_path / f"{name}.md").read_text()
+        assert "--quick" in page
+        assert "nan" not in page
+        assert str(tmp_path) not in page
+
+
+@pytest.mark.parametrize(
+    ("quick", "experiment", "said"),
+    [
+        (False, "burst", "fleet lab overlay --experiment burst --seed 7 --size 0.5 --draws 2"),
+        (False, "scale", "fleet lab overlay --experiment scale --seed 7"),
+        (True, "burst", "fleet lab overlay --experiment burst --seed 7 --quick"),
+    ],
+)
+def test_a_page_says_how_it_was_made(tmp_path, quick, experiment, said):
+    options = command.Options(tmp_path, command.EXPERIMENTS, 0.5, 2, 7, 1, quick)
+    assert command.words(options, experiment) == said
+
+
+def test_processes_give_results_in_order():
+    assert command._all(abs, [-3, 2, -1], 2) == [3, 2, 1]
+
+
+def test_the_burst_pages_numbers():
+    delays = burst.Delays(10, 1.0, 3.0, 4.0, 0.5)
+    results = [
+        burst.BurstResult(
+            Burst(name, 60_000, 0.1, "links", seed),
+            expected=10,
+            everything=burst.Delays(deliveries, mean_s, 3.0, 4.0, 0.5),
+            bursting=delays,
+            stable_s=5.0,
+            messages=messages,
+            curve=[(0.0, 1.0)],
+        )
+        for name, seed, deliveries, mean_s, messages in (
+            ("idr", 1, 10, 1.0, {"Notify": 40, "Have": 5}),
+            ("idr", 2, 10, 2.0, {"Notify": 50, "Have": 5}),
+            ("snr", 1, 9, 2.0, {"Notify": 40, "Have": 5}),
+            ("snr", 2, 10, 2.0, {"Notify": 40, "Have": 5}),
+            ("tid", 1, 10, 2.0, {"TidNotification": 100}),
+            ("tid", 2, 11, 2.0, {"TidNotification": 80}),
+        )
+    ]
+    (row,) = burst_page.summary(results).rows
+    assert row == (
+        "links",
+        "60,000",
+        "-25.0 %",
+        "-21.0 %",
+        "+0.0 %",
+        "+0.0 %",
+        "+12.5 %",
+        "-50.0 %",
+    )
+    assert burst_page.missing(results) == 2
+    page = burst_page._page(results, Provenance("x", 0.0, "d"))
+    assert "in all 6 runs: 2." in page
