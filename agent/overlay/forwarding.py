@@ -80,6 +80,7 @@ class Forwarding:
         if first and names:
             self.delivered += 1
             self._out.append(Deliver(tuple(names), notification))
+        custody.ask(held, asker, (self._own.cluster, *others))
         came_from = None if asker is None else custody.direction(asker)
         a_targets = [
             each
@@ -87,10 +88,11 @@ class Forwarding:
             if each.vertex != came_from and not custody.covers(held, each, each.cluster)
         ]
         wanted = [each for each in others if not custody.serves(held, each, asker)]
-        for copy in self._copies(a_targets, wanted, dynamic=self._dynamic and first):
+        copies = self._copies(a_targets, wanted, dynamic=self._dynamic and first)
+        for copy in copies:
             custody.add(held, copy.neighbour, (copy.neighbour.cluster, *copy.clusters))
+        for copy in copies:
             self._send(held, copy.neighbour, now)
-        custody.ask(held, asker, (self._own.cluster, *others))
         self._tell(held)
         self._make_room()
 
