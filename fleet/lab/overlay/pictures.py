@@ -21,10 +21,11 @@ SALT: Final = "overlay"
 
 def draw_sizes(costs: Sequence[Cost], path: Path) -> None:
     """A row of panels for advertisements and one for subscriptions; bars side by side."""
+    from fleet.lab.overlay.sizes import EXPERIMENTS
     from fleet.lab.overlay.sizes_page import measures_of, pairs
 
     figure, axes = pyplot(SALT).subplots(2, 3, figsize=(11, 6))
-    for row, experiment in enumerate(("advertisements", "subscriptions")):
+    for row, experiment in enumerate(EXPERIMENTS):
         found = pairs(costs, experiment)
         places = range(len(found))
         for column, measure in enumerate(measures_of(experiment)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ SPACING_S: Final = 0.25
 PUBLISHERS: Final = 100
 
 Experiment = Literal["advertisements", "subscriptions"]
+EXPERIMENTS: Final[tuple[Experiment, ...]] = get_args(Experiment)
 
 
 class Sizes(Struct, frozen=True):

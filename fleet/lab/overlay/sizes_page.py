@@ -14,7 +14,7 @@ from agent.overlay.scot import Scot
 from fleet.lab.overlay import formulas, pictures, topology
 from fleet.lab.overlay.contenders import CONTENDERS
 from fleet.lab.overlay.model import BYTES_PER_S, DELAY_S
-from fleet.lab.overlay.sizes import PUBLISHERS, Cost, Experiment
+from fleet.lab.overlay.sizes import EXPERIMENTS, PUBLISHERS, Cost, Experiment
 from fleet.lab.provenance import Provenance
 from fleet.lab.tables import Table
 
@@ -105,7 +105,7 @@ def table(costs: Sequence[Cost], experiment: Experiment) -> Table:
             row += [f"{ours:,{measure.form}}", f"{theirs:,{measure.form}}"]
             row += [percent(change(ours, theirs))]
         rows.append(row)
-    headings = [experiment]
+    headings: list[str] = [experiment]
     for measure in columns:
         headings += [f"{measure.title}: OctopiA", "TID", "change"]
     return Table(experiment.capitalize(), tuple(headings), rows, left=0)
@@ -114,7 +114,7 @@ def table(costs: Sequence[Cost], experiment: Experiment) -> Table:
 def summary(costs: Sequence[Cost]) -> Table:
     """Means over all counts, beside the paper's."""
     rows = []
-    for experiment in ("advertisements", "subscriptions"):
+    for experiment in EXPERIMENTS:
         found = pairs(costs, experiment)
         for measure in measures_of(experiment):
             changes = [change(measure.of(each.ours), measure.of(each.theirs)) for each in found]
@@ -129,7 +129,7 @@ def summary(costs: Sequence[Cost]) -> Table:
 def kinds(costs: Sequence[Cost]) -> Table:
     """Messages by the name of their class, in the largest cases."""
     rows = []
-    for experiment in ("advertisements", "subscriptions"):
+    for experiment in EXPERIMENTS:
         pair = pairs(costs, experiment)[-1]
         for cost in (pair.ours, pair.theirs):
             what = ", ".join(f"{n:,} {kind}" for kind, n in cost.by_kind.items())

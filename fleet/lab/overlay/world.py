@@ -213,7 +213,8 @@ class World:
             if node is None:
                 self._fed(*event)
             elif event is node:  # it is free again
-                self._serve(node, *node.inbox.popleft(), now)
+                waited = node.inbox.popleft()
+                self._serve(node, waited[0], waited[1], now)
                 if node.inbox:
                     self._push(node.free_s, node, None, node)
             elif event is TICK:
