@@ -57,6 +57,15 @@ def test_an_event_is_a_record_before_it_is_acknowledged(master, join):
     )  # fmt: skip
 
 
+def test_the_record_of_a_trigger_says_which_what_and_where(master, join):
+    node = join(master)
+    told = events(7)
+    hot = replace(told.events[0], trigger="hot", value=31.25, areas=("b1/f4/r1", "b1/f4/r2"))
+    hand_over(node, replace(told, events=(hot,)))
+    record = decode_record((master.folder / "records" / "current.jsonl").read_bytes())
+    assert (record.trigger, record.value, record.areas) == (hot.trigger, hot.value, hot.areas)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_master_that_was_started_again_knows_what_it_took(master, join, how):
     node = join(master)
