@@ -1,0 +1,236 @@
+"""One end of a link to a neighbour, over connections that lose messages but never reorder them.
+
+A broker wants links that are in order and lose nothing while they are up. So messages are numbered
+within a session, and an end that misses one, hears nothing for a while, or learns that the other
+end began anew, takes the link down and begins a new session itself. The link is up at an end that
+has heard that the other one knows its session; each session is up once at most. What comes out
+between up and down is what went in at the other end, in order, up to some point.
+
+At most a window of messages are under way, so that what waits is in this queue, where it can be
+measured, and not in buffers of the transport.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.overlay.events import Message
+from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
+
+GREETING_S = 0.25
+BEAT_S = 1.0
+# With several beats missing in a row the other end is gone.
+SILENCE_S = 3.5
+WINDOW = 64
+CONFIRMED_EACH = 16
+# Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it.
+MOST_QUEUED = 20_000
+
+
+class _Struct(Struct, frozen=True, gc=False):
+    """Events and instructions are immutable and never part of a reference cycle."""
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class Heard(_Struct, frozen=True):
+    """The other end sent this, and it is who it says."""
+
+    message: OverlayRequest
+
+
+class Put(_Struct, frozen=True):
+    """To be sent to the other end; nothing happens while the link is down."""
+
+    message: Message
+
+
+class Cut(_Struct, frozen=True):
+    """Nobody is at the other end, or nothing is to be heard from there any more."""
+
+    reason: str
+
+
+class Due(_Struct, frozen=True):
+    """Time has passed: `Session.next_tick` says when."""
+
+
+SessionEvent = Heard | Put | Cut | Due
+
+# --- instructions --------------------------------------------------------------------------------
+
+
+class Transmit(_Struct, frozen=True):
+    """Send it, or lose it."""
+
+    message: OverlayRequest
+
+
+class Up(_Struct, frozen=True):
+    """What is put from now on arrives, or the link goes down."""
+
+
+class Down(_Struct, frozen=True):
+    """What was put last may be lost."""
+
+    reason: str
+
+
+class Arrived(_Struct, frozen=True):
+    """The next message that was put at the other end."""
+
+    message: Message
+
+
+SessionInstruction = Transmit | Up | Down | Arrived
+
+
+class Session:
+    """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
+    gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
+    O(1), and what it sends. Memory: the queue, at most `most_queued` messages."""
+
+    def __init__(
+        self,
+        introduction: OverlayHello,
+        draw: Callable[[], int],
+        *,
+        window: int = WINDOW,
+        most_queued: int = MOST_QUEUED,
+    ) -> None:
+        self._introduction = introduction
+        self._draw = draw
+        self._window = window
+        self._most_queued = most_queued
+        self._confirmed_each = max(1, min(CONFIRMED_EACH, window // 2))
+        self._own = draw()
+        self.theirs = 0
+        """The session of the other end; 0 if it was not heard of since the link went down."""
+        self.up = False
+        self._queue: deque[Message] = deque()
+        self._sent = self._confirmed = 0
+        self._received = self._told = 0
+        self._heard_s = 0.0
+        # When the next greeting is due, or the next beat.
+        self._say_s = 0.0
+        self._out: list[SessionInstruction] = []
+
+    def __len__(self) -> int:
+        """Messages that wait to be sent."""
+        return len(self._queue)
+
+    @property
+    def next_tick(self) -> float:
+        """When `Due` is due."""
+        return min(self._say_s, self._heard_s + SILENCE_S) if self.up else self._say_s
+
+    def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
+        """Take one event; what to do follows, in order."""
+        match event:
+            case Put(message):
+                self._put(message, now)
+            case Heard(OverlayFrame() as frame):
+                self._frame(frame, now)
+            case Heard(OverlayBeat() as beat):
+                self._beat(beat, now)
+            case Heard(OverlayHello() as hello):
+                self._hello(hello, now)
+            case Cut(reason):
+                if self.up:
+                    self._down(reason, now)
+                    self._greet(now)
+            case Due():
+                self._due(now)
+        out, self._out = self._out, []
+        return out
+
+    # --- up and down ---------------------------------------------------------------------------
+
+    def _hello(self, hello: OverlayHello, now: float) -> None:
+        if self.up and hello.session != self.theirs:
+            self._down("the other end began anew", now)
+        self.theirs = hello.session
+        self._heard_s = now
+        knows = hello.heard == self._own
+        if knows and not self.up:
+            self.up = True
+            self._sent = self._confirmed = self._received = self._told = 0
+            self._say_s = now + BEAT_S
+            self._out.append(Up())
+        if not (knows and hello.open):
+            self._greet(now)
+
+    def _down(self, reason: str, now: float) -> None:
+        self.up = False
+        self.theirs = 0
+        self._own = self._draw()
+        self._queue.clear()
+        self._say_s = now + GREETING_S
+        self._out.append(Down(reason))
+
+    def _greet(self, now: float) -> None:
+        hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
+        self._out.append(Transmit(hello))
+        if not self.up:
+            self._say_s = now + GREETING_S
+
+    def _due(self, now: float) -> None:
+        if self.up and now >= self._heard_s + SILENCE_S:
+            self._down(f"nothing was heard for {SILENCE_S:g} s", now)
+            self._greet(now)
+        elif now >= self._say_s:
+            if self.up:
+                self._confirm(now)
+            else:
+                self._greet(now)
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _put(self, message: Message, now: float) -> None:
+        if not self.up:
+            return
+        self._queue.append(message)
+        self._pump(now)
+        if len(self._queue) > self._most_queued:
+            self._down(f"more than {self._most_queued:,} messages wait for it", now)
+
+    def _pump(self, now: float) -> None:
+        queue = self._queue
+        while queue and self._sent - self._confirmed < self._window:
+            self._sent += 1
+            self._say_s = now + BEAT_S
+            self._out.append(Transmit(OverlayFrame(self._own, self._sent, queue.popleft())))
+
+    def _confirm(self, now: float) -> None:
+        self._told = self._received
+        self._say_s = now + BEAT_S
+        self._out.append(Transmit(OverlayBeat(self._own, self._sent, self._received)))
+
+    def _frame(self, frame: OverlayFrame, now: float) -> None:
+        if not self.up or frame.session != self.theirs:
+            return
+        if frame.sequence != self._received + 1:
+            self._down("a message was lost", now)
+            self._greet(now)
+            return
+        self._received += 1
+        self._heard_s = now
+        self._out.append(Arrived(frame.message))
+        if self._received - self._told >= self._confirmed_each:
+            self._confirm(now)
+
+    def _beat(self, beat: OverlayBeat, now: float) -> None:
+        if not self.up or beat.session != self.theirs:
+            return
+        if beat.sent != self._received or not self._confirmed <= beat.received <= self._sent:
+            self._down("a message was lost", now)
+            self._greet(now)
+            return
+        self._heard_s = now
+        self._confirmed = beat.received
+        self._pump(now)
