@@ -50,7 +50,7 @@ class Forwarding:
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
         # To be told at the end: by asker and origin, the clusters that are done.
         self._kept: dict[Broker, dict[Origin, set[int]]] = {}
-        # With a part whose neighbour has no link.
+        # In custody, with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
         self.delivered = 0
@@ -114,6 +114,7 @@ class Forwarding:
         held = self.custody.overflowing()
         if held is None:
             return
+        self._restless.pop(held.notification.origin, None)
         if None in held.asked:
             self._give_up(held.notification.origin)
         else:
@@ -191,6 +192,8 @@ class Forwarding:
                 self._out.append(Settled(origin))
             else:
                 self._kept.setdefault(asker, {}).setdefault(origin, set()).update(clusters)
+        if not held.waiting:
+            self._restless.pop(origin, None)
 
     def flush(self, now: float) -> None:
         """Tell each asker, in as few messages as there can be."""

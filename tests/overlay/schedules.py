@@ -8,6 +8,7 @@ from then until the rest after.
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from agent.overlay.broker import NOT_ADVERTISED
@@ -16,6 +17,7 @@ from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import Origin
+from agent.wire.predicates import Filter
 from tests.overlay.world import EVENTS, FILTERS, NEVER, PATIENT, World, scot_of
 
 
@@ -38,6 +40,8 @@ class Schedule:
         self.crashed: set[At] = set()
         # Of this phase: every subscription that there was, with all that it ever held for.
         self.ever: dict[tuple[At, str], int] = {}
+        # How often a user changed something.
+        self.changes: Counter[str] = Counter()
         self.names = 0
         self.fails = False
         self.world.start_all()
@@ -63,9 +67,14 @@ class Schedule:
         return self.rng.choice(alive) if alive else None
 
     def subscribe(self) -> None:
-        filter_, bits = self.rng.choice(FILTERS)
         known = self._some(self.subscriptions) if self.rng.random() < 0.2 else None
         at, name = known or (self._some_broker(), self._name("s"))
+        self.subscribe_as(at, name, *self.rng.choice(FILTERS))
+
+    def subscribe_as(self, at: At, name: str, filter_: Filter, bits: int) -> None:
+        if self.world.shells[at].subscriptions.get(name) == filter_:
+            return
+        self.changes["subscriptions"] += 1
         self.world.subscribe(at, name, filter_)
         self.subscriptions[at, name] = bits
         self.ever[at, name] = self.ever.get((at, name), 0) | bits
@@ -74,14 +83,23 @@ class Schedule:
     def unsubscribe(self) -> None:
         known = self._some(self.subscriptions)
         if known is not None:
-            self.world.unsubscribe(*known)
-            del self.subscriptions[known]
-            self.stable_subscriptions.pop(known, None)
+            self.unsubscribe_as(*known)
+
+    def unsubscribe_as(self, at: At, name: str) -> None:
+        self.changes["subscriptions"] += 1
+        self.world.unsubscribe(at, name)
+        del self.subscriptions[at, name]
+        self.stable_subscriptions.pop((at, name), None)
 
     def advertise(self) -> None:
-        filter_, bits = self.rng.choice(FILTERS)
         known = self._some(self.advertisements) if self.rng.random() < 0.2 else None
         at, name = known or (self._some_broker(), self._name("a"))
+        self.advertise_as(at, name, *self.rng.choice(FILTERS))
+
+    def advertise_as(self, at: At, name: str, filter_: Filter, bits: int) -> None:
+        if self.world.shells[at].advertisements.get(name) == filter_:
+            return
+        self.changes["advertisements"] += 1
         self.world.advertise(at, name, filter_)
         self.advertisements[at, name] = bits
         self.stable_advertisements.pop((at, name), None)
@@ -89,16 +107,20 @@ class Schedule:
     def unadvertise(self) -> None:
         known = self._some(self.advertisements)
         if known is not None:
-            self.world.unadvertise(*known)
-            del self.advertisements[known]
-            self.stable_advertisements.pop(known, None)
+            self.unadvertise_as(*known)
+
+    def unadvertise_as(self, at: At, name: str) -> None:
+        self.changes["advertisements"] += 1
+        self.world.unadvertise(at, name)
+        del self.advertisements[at, name]
+        self.stable_advertisements.pop((at, name), None)
 
     def publish(self) -> None:
         known = self._some(self.advertisements)
-        if known is None:
-            return
-        at = known[0]
-        event = self.rng.choice(_events(self.advertisements[known]))
+        if known is not None:
+            self.publish_as(known[0], self.rng.choice(_events(self.advertisements[known])))
+
+    def publish_as(self, at: At, event: int) -> None:
         origin = self.world.publish(at, EVENTS[event])
         self.published[origin] = event, at, self._announced(at, event)
 
@@ -235,19 +257,22 @@ def without_failures(seed: int) -> World:
     """One schedule in which no link and no broker fails."""
     rng = Random(seed)
     schedule = Schedule(rng, scot_of(rng, *_size(rng)))
-    world = schedule.world
-    for _ in range(schedule.rng.randint(1, 3)):
-        before = world.sent.copy()
-        for _ in range(schedule.rng.randint(5, 30)):
+    world, scot = schedule.world, schedule.scot
+    before = world.sent.copy()
+    for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(5, 30)):
             schedule.act()
         schedule.rest()
-        sent = world.sent - before
-        assert sent.keys() <= _NORMAL, sent
+    sent = world.sent - before
+    assert sent.keys() <= _NORMAL, sent
+    advertisements, subscriptions = (schedule.changes[each] for each in _TABLES)
+    assert sent["AdvertisementChange"] == advertisements * (scot.clusters - 1)
+    assert sent["SubscriptionChange"] == subscriptions * (len(scot.vertices) - 1)
+    assert sent["Have"] <= sent["Notify"] * scot.clusters
     schedule.withdraw()
-    assert world.subscription_hops <= schedule.scot.tree.diameter
-    clusters = schedule.scot.clusters
-    deepest = schedule.scot.tree.diameter * clusters + clusters - 1
-    assert world.notification_hops <= deepest
+    assert world.subscription_hops <= scot.tree.diameter
+    # The bound of agent.overlay.routing: each cluster is walked through once.
+    assert world.notification_hops <= scot.clusters * (scot.tree.diameter + 1)
     return world
 
 
@@ -278,6 +303,7 @@ def with_little_room(seed: int) -> World:
     return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held))
 
 
+_TABLES = ("advertisements", "subscriptions")
 _NORMAL = {
     "SubscriptionChange",
     "AdvertisementChange",

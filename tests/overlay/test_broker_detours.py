@@ -352,7 +352,12 @@ def test_a_broken_spot_is_avoided_for_a_while() -> None:
     assert out[1].message.path[0] == At("a", 2)  # type: ignore[attr-defined]
     assert ways.no_way(NoWay(relay.source, out[1].message.path, 1, -1, inner), 1.0)  # type: ignore[attr-defined]
     assert not ways.send(At("b", 0), inner, 2.0)
-    assert ways.send(At("b", 0), inner, 5.0)
+    ways.link_up(At("b", 1))
+    assert ways.send(At("b", 0), inner, 2.0)
+    assert out.pop().message.path[0] == At("a", 1)  # type: ignore[attr-defined]
+    ways.link_down(At("a", 1))
+    assert not ways.send(At("b", 0), inner, 2.0)
+    assert ways.send(At("b", 0), inner, 6.0)
 
 
 def test_not_advertised() -> None:

@@ -268,6 +268,24 @@ def test_congested_ilinks_are_bypassed_by_idr_and_not_by_snr() -> None:
         assert does(made, Publish(copy().notification)) == []
 
 
+def test_who_asks_again_from_elsewhere_is_routed_statically() -> None:
+    """What was decided about a notification before is not known to who comes second."""
+    made = broker()
+    for neighbour in (B1, B2):
+        does(made, LinkMeasured(neighbour, 50, 1, 50))
+    told(made, A, copy())
+    later = told(made, C, copy(clusters=b"\x06"))
+    assert later == [(B1, copy()), (B2, copy()), (C, Have((Kept(Origin("p", "h", 1), b"\x01"),)))]
+
+
+def test_a_bit_that_comes_back_from_its_carrier_is_served_directly() -> None:
+    made = broker()
+    does(made, LinkMeasured(B1, 50, 1, 50))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    assert told(made, A, copy(clusters=b"\x02")) == [(C, copy(clusters=b"\x02"))]
+    assert (B1, copy()) in told(made, C, copy(clusters=b"\x02"))
+
+
 def test_what_was_under_way_goes_round_as_soon_as_the_link_is_down() -> None:
     made = broker()
     told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
