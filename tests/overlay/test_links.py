@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.overlay.events import LinkMeasured
@@ -160,6 +160,7 @@ def test_a_window_has_a_length(window_s: float) -> None:
 STEP = st.tuples(st.sampled_from([A, B, C]), st.sampled_from(["in", "out", "sample"]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(STEP, st.integers(1, 4)), max_size=60))
 def test_windows_add_up(steps: list[tuple[tuple[Broker, str], int]]) -> None:
     monitor = LinkMonitor(window_s=3.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _core.civ import Civ
@@ -140,6 +140,7 @@ LENGTHS = st.dictionaries(
 TARGETS = st.sets(st.sampled_from([0, 1, 3, 4, 5]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([UP, DOWN]), unique=True), TARGETS, LENGTHS)
 def test_every_target_is_served_once_and_congested_links_alone_are_bypassed(
     a_targets: list[Broker], targets: set[int], lengths: dict[str, int]
