@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
@@ -290,26 +291,28 @@ class EdgeConfig(Section, frozen=True):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two sensors are called {name}: give one of them another name")
-        self._check_triggers()
+        for problem in trigger_problems(self.trigger, self.node.areas):
+            raise ValueError(problem)
         require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
         if bool(self.trust.key) != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")
 
-    def _check_triggers(self) -> None:
-        names = [trigger.name for trigger in self.trigger]
-        for trigger in self.trigger:
-            if names.count(trigger.name) > 1:
-                raise ValueError(
-                    f"two triggers are called {trigger.name}: give one of them another name"
+
+def trigger_problems(triggers: Sequence[EdgeTrigger], areas: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the triggers of a node that covers `areas`, a line each."""
+    names = [trigger.name for trigger in triggers]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"two triggers are called {name}: give one of them another name"
+    for trigger in triggers:
+        for area in trigger.areas:
+            if not any(covers(own, area) for own in areas):
+                yield (
+                    f"trigger {trigger.name}: area {area} is none of this node's, nor below one: "
+                    f"{', '.join(areas)}"
                 )
-            for area in trigger.areas:
-                if not any(covers(own, area) for own in self.node.areas):
-                    raise ValueError(
-                        f"trigger {trigger.name}: area {area} is none of this node's, nor below "
-                        "one; see node.areas"
-                    )
-            if not trigger.areas and len(self.node.areas) > MOST_EVENT_AREAS:
-                raise ValueError(
-                    f"trigger {trigger.name}: its events cannot name all {len(self.node.areas)} "
-                    f"areas of this node; give it at most {MOST_EVENT_AREAS} as areas"
-                )
+        if not trigger.areas and len(areas) > MOST_EVENT_AREAS:
+            yield (
+                f"trigger {trigger.name}: its events cannot name all {len(areas)} areas of this "
+                f"node; give it at most {MOST_EVENT_AREAS} as areas"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor
+from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
 from fleet.inventory.model import Group, Inventory, Node
 from fleet.inventory.parties import HostOf
 
@@ -38,6 +38,11 @@ def port_of(fleet: Inventory, host: HostOf) -> int:
 def sensors_of(fleet: Inventory, node: Node) -> tuple[EdgeSensor, ...]:
     """Its sensors: its own, or else those of one group."""
     return node.sensor or next((g.sensor for g in groups_of(fleet, node) if g.sensor), ())
+
+
+def triggers_of(fleet: Inventory, node: Node) -> tuple[EdgeTrigger, ...]:
+    """Its triggers: its own, or else those of one group."""
+    return node.trigger or next((g.trigger for g in groups_of(fleet, node) if g.trigger), ())
 
 
 def history_of(fleet: Inventory, node: Node) -> EdgeHistory:

@@ -19,7 +19,7 @@ from agent.wire.master_config import (
     PoolMember,
 )
 from fleet import toml
-from fleet.inventory.effective import history_of, pods_of, sensors_of
+from fleet.inventory.effective import history_of, pods_of, sensors_of, triggers_of
 from fleet.inventory.model import Iad, Inventory, Node
 from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
 
@@ -66,6 +66,7 @@ def edge_config(fleet: Inventory, iad: Iad, node: Node) -> EdgeConfig:
             keys="keys/master.public",
         ),
         sensor=sensors_of(fleet, node),
+        trigger=triggers_of(fleet, node),
         history=history,
         pods=pods_of(fleet, node),
         trust=Trust(key="keys/node.secret"),

@@ -8,7 +8,13 @@ from msgspec import Meta
 
 from agent.wire.base import MAX_AREAS, Area, Name
 from agent.wire.config import File, Metrics, Section
-from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor
+from agent.wire.edge_config import (
+    MOST_TRIGGERS,
+    EdgeHistory,
+    EdgePods,
+    EdgeSensor,
+    EdgeTrigger,
+)
 from agent.wire.master_config import (
     MasterAutoscale,
     MasterClients,
@@ -85,6 +91,7 @@ class Group(Section, frozen=True):
         bool, Meta(description="Whether a rollout starts with one of these nodes.")
     ] = False
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
 
@@ -108,6 +115,7 @@ class Node(Section, frozen=True):
     user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
     port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
     metrics: Metrics | None = None

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.inventory.contradictions import areas, groups, names, people, places, sensors
+from fleet.inventory.contradictions import (
+    areas,
+    groups,
+    names,
+    people,
+    places,
+    sensors,
+    triggers,
+)
 from fleet.inventory.files import edge_config, master_config, pool_members
 from fleet.inventory.model import Inventory
 
@@ -12,7 +20,7 @@ from fleet.inventory.model import Inventory
 def problems(fleet: Inventory) -> list[str]:
     """One line each; none if the inventory can be used. Where there are none, the configuration of
     every host can be made."""
-    subjects = (names, groups, people, places, areas, sensors)
+    subjects = (names, groups, people, places, areas, sensors, triggers)
     found = [line for subject in subjects for line in subject.check(fleet)]
     return list(dict.fromkeys(found)) or list(_refused(fleet))
 

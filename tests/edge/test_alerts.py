@@ -371,7 +371,7 @@ def test_what_is_wrong_is_one_line_that_says_where(old: str, new: str, line: str
         (
             'name = "hot"',
             'name = "hot"\nareas = ["b1/f4/r41"]',
-            "trigger hot: area b1/f4/r41 is none of this node's, nor below one; see node.areas",
+            "trigger hot: area b1/f4/r41 is none of this node's, nor below one: b1/f4/r413, b1/f4/r414",
         ),
         ('name = "hot"', "", "the first [[trigger]]: name is missing"),
         ("[[trigger]]", "[trigger]", "write [[trigger]] in place of [trigger]"),

@@ -89,6 +89,14 @@ SENSORS = st.lists(
     ),
     max_size=2,
 )
+SOUND_TRIGGERS = st.sampled_from([[], [{"name": "hot", "condition": "temperature > 30"}]])
+TRIGGERS = SOUND_TRIGGERS | st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["a", "b"]), "condition": st.sampled_from(["co2 > 9", "max(x)"])},
+        optional={"clear": st.sampled_from(["", "co2"]), "areas": AREAS},
+    ),
+    max_size=2,
+)
 HISTORIES = st.fixed_dictionaries({}, optional={"retention_s": st.floats(1.0, 1e5)})
 PODS = st.fixed_dictionaries({}, optional={"count": st.integers(1, 4)})
 SSH_KEYS = st.lists(
@@ -109,6 +117,7 @@ NODES = _table(
     release=RELEASES,
     port=PORTS,
     sensor=SENSORS,
+    trigger=TRIGGERS,
     history=HISTORIES,
     pods=PODS,
     metrics=METRICS,
@@ -138,6 +147,7 @@ GROUPS = _table(
     release=RELEASES,
     canary=st.booleans(),
     sensor=SENSORS,
+    trigger=TRIGGERS,
     history=HISTORIES,
     pods=PODS,
 )
@@ -169,6 +179,7 @@ def sound(draw: st.DrawFn) -> Inventory:
     groups = [draw(GROUPS) | {"name": f"g{i}"} for i in range(draw(st.integers(0, 2)))]
     for group in groups:
         group["sensor"] = _sound_sensors(draw)
+        group["trigger"] = draw(SOUND_TRIGGERS)
     iads = []
     for i in range(1, draw(st.integers(1, 3)) + 1):
         nodes = []
@@ -176,6 +187,7 @@ def sound(draw: st.DrawFn) -> Inventory:
             node = draw(NODES) | {"name": f"n{k}", "address": f"10.{i}.1.{k}", "metrics": {}}
             node["groups"] = [draw(st.sampled_from(groups))["name"]] if groups else []
             node["sensor"] = _sound_sensors(draw)
+            node["trigger"] = draw(SOUND_TRIGGERS)
             nodes.append(node)
         master = draw(MASTERS) | {"address": f"10.{i}.0.1", "metrics": {}, "listen": "0.0.0.0"}
         master |= {f"{kind}_port": 5700 + 10 * i + n for n, kind in enumerate(PORT_KINDS)}

@@ -99,10 +99,12 @@ def test_every_number_is_bounded():
 
 
 def _complete(table: dict) -> dict:
-    """With what a sensor that was made for a place must have."""
+    """With what a sensor or trigger that was made for a place must have."""
     for row in [*table["group"], *(node for iad in table["iad"] for node in iad["node"])]:
         for sensor in row.get("sensor", ()):
             sensor.setdefault("driver", "synthetic")
+        for trigger in row.get("trigger", ()):
+            trigger.update(name="hot", condition="temperature > 30")
     return table
 
 

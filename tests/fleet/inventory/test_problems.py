@@ -17,6 +17,7 @@ TWO_WITH_A_KEY = "".join(
     f'[[person]]\nname = "{name}"\nroles = ["client"]\nssh_keys = ["{KEY} {name}"]\n'
     for name in "ab"
 )
+HOT = '[[iad.node.trigger]]\nname = "hot"\ncondition = "co2 > 3"\n'
 IAD2 = PLAIN[PLAIN.index('[[iad]]\nname = "iad2"') :]
 NODE2 = PLAIN[PLAIN.index('[[iad.node]]\nname = "n2"') : PLAIN.index('[[iad]]\nname = "iad2"')]
 
@@ -61,6 +62,22 @@ def test_nothing_is_wrong_with_a_plain_inventory():
             'driver = "synthetic"',
             'driver = "synthetic"\n[[group.sensor]]\ndriver = "synthetic"',
             "iad1/n1: two sensors are called synthetic",
+        ),
+        # triggers
+        (
+            'driver = "synthetic"',
+            'driver = "synthetic"\n[[group.trigger]]\nname = "hot"\ncondition = "max(co2) > 3"',
+            "group sensing: trigger hot: condition: max(co2) is for queries; a node compares",
+        ),
+        (
+            'groups = ["sensing"]',
+            f'groups = ["sensing"]\n{HOT}areas = ["b1"]',
+            "iad1/n2: trigger hot: area b1 is none of this node's, nor below one: b1/f1/r2",
+        ),
+        (
+            'groups = ["sensing"]',
+            f'groups = ["sensing"]\n{HOT}{HOT}',
+            "iad1/n2: two triggers are called hot: give one of them another name",
         ),
         # people
         ('roles = ["client"]', 'roles = ["client"]\nssh_keys = ["ssh-dss A"]', "is no public SSH"),
