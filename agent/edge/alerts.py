@@ -65,9 +65,13 @@ class SensorAlerts:
 
     def tick(self, moment: Moment) -> None:
         """Time has passed, and the sensor may be silent."""
-        with self._lock:
-            now = moment.monotonic_ms / 1000
-            self._tell(moment, now, self._triggers.tick(now))
+        # The loop does not wait for a slow disk: a reading is at it, so the sensor is not silent.
+        if self._lock.acquire(blocking=False):
+            try:
+                now = moment.monotonic_ms / 1000
+                self._tell(moment, now, self._triggers.tick(now))
+            finally:
+                self._lock.release()
 
     def _tell(self, moment: Moment, now: float, changes: list[Change]) -> None:
         if now < self._told_from_s:

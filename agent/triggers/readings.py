@@ -1,7 +1,7 @@
 """What is known of a sensor's channels: the latest good values, and how fast they change.
 
-A value that is bad (`agent.wire.quality`) or no finite number does not count: the one before it
-stays the latest, until that is stale. Times are monotonic, in seconds.
+A value that is bad (`agent.wire.quality`), or that no message can carry, does not count: the one
+before it stays the latest, until that is stale. Times are monotonic, in seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from agent.wire.quality import BAD
 
 NEVER: Final = -math.inf
+LARGEST: Final = 1e300  # as `agent.wire.base.Finite`; neither infinite nor NaN
 
 
 class Window:
@@ -79,5 +80,6 @@ class Readings:
         """A reading, a value for each channel; `quality` has the flags of each, or () if all are
         good. O(channels)."""
         for i, channel in enumerate(self._in_order):
-            if not (quality and quality[i] & BAD) and math.isfinite(values[i]):
-                channel.take(now, values[i])
+            value = values[i]
+            if not (quality and quality[i] & BAD) and -LARGEST <= value <= LARGEST:
+                channel.take(now, value)

@@ -261,6 +261,18 @@ def test_a_silent_sensor_does_not_stay_raised(path: Path) -> None:
     assert bench.told()[1:] == [(65, "trigger_cleared", "not known what temperature is for 60 s")]
 
 
+def test_the_loop_waits_for_no_reading_that_is_being_stored(path: Path) -> None:
+    bench = Bench(path, HOT + "unknown_s = 60")
+    bench.read(31)
+    bench.now = 1_000
+    alerts: Any = bench.alerts.followers[0]
+    with alerts._lock:
+        bench.turn()
+    assert len(bench.told()) == 1
+    bench.turn()
+    assert len(bench.told()) == 2
+
+
 def test_a_spike_raises_nothing(path: Path) -> None:
     bench = Bench(path)
     bench.read(85, quality=(SPIKE, 0))
@@ -371,7 +383,7 @@ def test_what_is_wrong_is_one_line_that_says_where(old: str, new: str, line: str
         (
             'name = "hot"',
             'name = "hot"\nareas = ["b1/f4/r41"]',
-            "trigger hot: area b1/f4/r41 is none of this node's, nor below one: b1/f4/r413, b1/f4/r414",
+            "trigger hot: area b1/f4/r41 is none of this node's, nor below one: b1/f4/r413, b1/f4/r4",
         ),
         ('name = "hot"', "", "the first [[trigger]]: name is missing"),
         ("[[trigger]]", "[trigger]", "write [[trigger]] in place of [trigger]"),

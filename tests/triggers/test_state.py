@@ -76,7 +76,7 @@ def test_bad_readings_do_not_count_and_suspect_ones_do():
     made = trigger("temperature > 30")
     assert told(made, 29, (85, SPIKE), 29, (31, FLATLINE), (NAN, 1), 31) == [(3, "+31")]
     assert told(made, 31, (20, SPIKE), 31, 29) == [(0, "+31"), (3, "-29")]
-    assert told(made, math.inf, NAN, 29) == []
+    assert told(made, math.inf, 1e301, NAN, 29) == []
 
 
 def test_a_silent_sensor_neither_raises_nor_clears_until_the_stated_time():
