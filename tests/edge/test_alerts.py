@@ -17,6 +17,7 @@ from agent.edge.history_file import ADDED_TO_EVENTS, HistoryError
 from agent.edge.node_time import Moment
 from agent.edge.sensor import open_sensors
 from agent.edge.trigger_config import read_triggers
+from agent.triggers.condition import read_condition
 from agent.wire.config import ConfigError, parse
 from agent.wire.edge_config import EdgeConfig
 from agent.wire.messages import NodeEvent
@@ -383,7 +384,7 @@ def test_what_is_wrong_is_one_line_that_says_where(old: str, new: str, line: str
         (
             'name = "hot"',
             'name = "hot"\nareas = ["b1/f4/r41"]',
-            "trigger hot: area b1/f4/r41 is none of this node's, nor below one: b1/f4/r413, b1/f4/r4",
+            "trigger hot: area b1/f4/r41 is none of this node's, nor below one: b1/f4/r413, ",
         ),
         ('name = "hot"', "", "the first [[trigger]]: name is missing"),
         ("[[trigger]]", "[trigger]", "write [[trigger]] in place of [trigger]"),
@@ -391,6 +392,14 @@ def test_what_is_wrong_is_one_line_that_says_where(old: str, new: str, line: str
 )
 def test_so_it_is_before_there_are_triggers(old: str, new: str, line: str) -> None:
     assert line in refusal(HOT.replace(old, new))
+
+
+def test_the_page_shows_triggers_that_can_be_used() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "triggers.md").read_text()
+    shown = config(page.partition("```toml")[2].partition("```")[0]).trigger
+    assert [trigger.name for trigger in shown] == ["hot", "heating-up", "stuffy"]
+    for trigger in shown:
+        read_condition(trigger.condition)
 
 
 def test_names_are_unique() -> None:
