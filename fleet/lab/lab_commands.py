@@ -122,7 +122,7 @@ def faults(
 @click.option(
     "--size",
     type=Number(0.001, 1.0),
-    default=0.03,
+    default=0.01,
     show_default=True,
     help="Notifications of a burst, and of everybody else in it, as a share of the paper's.",
 )

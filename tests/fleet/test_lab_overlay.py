@@ -26,9 +26,8 @@ def small(monkeypatch):
     monkeypatch.setattr(burst, "PUBLISHERS", 8)
     monkeypatch.setattr(sizes, "PUBLISHERS", 10)
     monkeypatch.setattr(scale, "ADVERTISEMENTS", 20)
-    monkeypatch.setattr(scale, "SUBSCRIPTIONS", 120)
     monkeypatch.setattr(scale, "NOTIFICATIONS", 40)
-    monkeypatch.setattr(scale, "MEASURED", ((1, 3), (4, 1), (3, 2)))
+    monkeypatch.setattr(scale, "MEASURED", ((1, 3, 30), (4, 1, 30), (3, 2, 60)))
     monkeypatch.setattr(command, "QUICK_SIZE", 0.001)
     monkeypatch.setattr(command, "BOTTLENECKS", ("links",))
     monkeypatch.setattr(command, "ADVERTISEMENTS", ((5, 10), (5,)))
@@ -130,7 +129,7 @@ def test_a_burst_is_stable_after_its_last_thousand_with_a_long_delay():
 
 @pytest.mark.usefixtures("small")
 def test_an_overlay_of_any_shape_is_as_expected():
-    found = scale.measure(Shape(6, 4, 1))
+    found = scale.measure(Shape(6, 4, 120, 1))
     assert found.delivered == found.due > 0
     assert found.advertisement_messages == 3
     assert found.srt == pytest.approx(20 / 6)
@@ -138,7 +137,7 @@ def test_an_overlay_of_any_shape_is_as_expected():
     assert found.notification_messages == pytest.approx(
         found.expected.notification_messages, rel=0.35
     )
-    assert scale.measure(Shape(6, 4, 1)) == found
+    assert scale.measure(Shape(6, 4, 120, 1)) == found
 
 
 def test_memory_of_an_entry_is_more_than_its_words():

@@ -24,7 +24,7 @@ EXPERIMENTS: Final[tuple[Experiment, ...]] = ("tables", "burst", "scale")
 # At full size, and for a look.
 ADVERTISEMENTS: Final = ((100, 200, 300, 400, 500), (100,))
 SUBSCRIPTIONS: Final = ((500, 1_000, 2_000, 3_000, 4_000, 5_000), (500,))
-QUICK_SIZE: Final = 0.005
+QUICK_SIZE: Final = 0.002
 QUICK_SHAPES: Final = 3
 
 Case = TypeVar("Case")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,8 @@ from agent.overlay.scot import Broker, Scot
 from fleet.lab.overlay import quotes
 from fleet.lab.overlay.contenders import CONTENDERS
 from fleet.lab.overlay.model import costs_of, encode
-from fleet.lab.overlay.world import AnyBroker, World
+from fleet.lab.overlay.sizes import SPACING_S
+from fleet.lab.overlay.world import AnyBroker, Happening, World
 
 ENTRIES: Final = 50_000
 T = TypeVar("T")
@@ -65,9 +66,16 @@ def bytes_an_entry(entries: int = ENTRIES) -> float:
 def _subscribe(
     world: World, symbols: list[str], draw: random.Random, first: int, last: int
 ) -> None:
-    for number in range(first, last):
-        wanted = quotes.of(*draw.sample(symbols, quotes.SYMBOLS_WANTED))
-        world.happen(world.now, Broker("a", 0), Subscribe(f"s{number}", wanted))
+    def events() -> Iterator[Happening]:
+        # Made one by one, and none under way when the next one comes: memory that only the
+        # simulation takes would count.
+        began_s = world.now
+        for number in range(first, last):
+            wanted = quotes.of(*draw.sample(symbols, quotes.SYMBOLS_WANTED))
+            event = Subscribe(f"s{number}", wanted)
+            yield began_s + SPACING_S * (number - first), Broker("a", 0), event
+
+    world.feed(events())
     world.run()
     world.messages.clear()
 

@@ -19,11 +19,14 @@ from fleet.lab.overlay.world import World
 
 # What is measured with: a subscription wants two of the hundred symbols.
 ADVERTISEMENTS: Final = 200
-SUBSCRIPTIONS: Final = 2_000
 NOTIFICATIONS: Final = 500
 CONTENDER: Final = "snr"
+# (|V_a|, |V_c|, subscriptions): fewer where each costs a thousand messages.
+MEASURED: Final = (
+    *((14, 5, 2_000), (32, 8, 2_000), (8, 32, 2_000), (64, 16, 2_000), (16, 64, 2_000)),
+    *((200, 10, 2_000), (1_000, 10, 500)),
+)
 # (|V_a|, |V_c|)
-MEASURED: Final = ((14, 5), (32, 8), (8, 32), (64, 16), (16, 64), (200, 10))
 ON_PAPER: Final = (
     *((10, 1_000), (32, 313), (100, 100), (313, 32)),
     *((1_000, 10), (2_500, 4), (10_000, 1)),
@@ -32,10 +35,11 @@ MILLION: Final = Load(10_000, 1_000_000, 100.0, 100.0)
 
 
 class Shape(Struct, frozen=True):
-    """One run: an overlay of |V_a| × |V_c| brokers."""
+    """One run: an overlay of |V_a| × |V_c| brokers, with so many subscriptions."""
 
     vertices: int
     clusters: int
+    subscriptions: int
     seed: int
 
 
@@ -74,7 +78,7 @@ def measure(shape: Shape) -> Measured:
     for number, (symbol, place) in enumerate(zip(offers, homes, strict=True)):
         world.happen(world.now, place, Advertise(f"p{number}", quotes.of(symbol)))
     advertising = _sent(world)
-    wants = [draw.sample(symbols, quotes.SYMBOLS_WANTED) for _ in range(SUBSCRIPTIONS)]
+    wants = [draw.sample(symbols, quotes.SYMBOLS_WANTED) for _ in range(shape.subscriptions)]
     for number, wanted in enumerate(wants):
         event = Subscribe(f"s{number}", quotes.of(*wanted))
         world.happen(world.now, draw.choice(brokers), event)
@@ -84,17 +88,17 @@ def measure(shape: Shape) -> Measured:
     notifying = sum(world.messages[kind] for kind in contender.notifications)
     prt = [broker.prt_entries for broker in world.brokers]
     share = quotes.SYMBOLS_WANTED / len(symbols)
-    interested = SUBSCRIPTIONS * share
+    interested = shape.subscriptions * share
     return Measured(
         shape=shape,
         expected=formulas.octopia(
-            scot, Load(ADVERTISEMENTS, SUBSCRIPTIONS, interested, interested)
+            scot, Load(ADVERTISEMENTS, shape.subscriptions, interested, interested)
         ),
         srt=sum(broker.srt_entries for broker in world.brokers) / len(brokers),
         prt=sum(prt) / len(brokers),
         prt_most=max(prt),
         advertisement_messages=advertising / ADVERTISEMENTS,
-        subscription_messages=subscribing / SUBSCRIPTIONS,
+        subscription_messages=subscribing / shape.subscriptions,
         notification_messages=notifying / NOTIFICATIONS,
         delivered=sum(delivered) / NOTIFICATIONS,
         due=due / NOTIFICATIONS,

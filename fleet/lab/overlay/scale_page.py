@@ -29,14 +29,16 @@ def table(results: Sequence[Measured]) -> Table:
     """Measured and, by arithmetic, expected."""
     rows = []
     for each in results:
-        row = [f"{each.shape.vertices} × {each.shape.clusters}", f"{each.expected.brokers:,}"]
+        shape = each.shape
+        row = [f"{shape.vertices:,} × {shape.clusters}", f"{each.expected.brokers:,}"]
+        row += [f"{shape.subscriptions:,}"]
         for _, name, digits in COLUMNS:
             row += [
                 f"{getattr(each, name):,.{digits}f}",
                 f"{getattr(each.expected, name):,.{digits}f}",
             ]
         rows.append(row)
-    headings = ["|V_a| × |V_c|", "brokers"]
+    headings = ["|V_a| × |V_c|", "brokers", "subscriptions"]
     for title, _, _ in COLUMNS:
         headings += [title, "expected"]
     return Table("Measured, and expected by arithmetic", tuple(headings), rows)
@@ -85,12 +87,14 @@ def write(
     with data.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         columns = [column for name in names for column in (name, f"{name}_expected")]
-        lines.writerow(["vertices", "clusters", "seed", *columns])
+        lines.writerow(["vertices", "clusters", "subscriptions", "seed", *columns])
         for each in results:
             shape = each.shape
             pairs = [(getattr(each, name), getattr(each.expected, name)) for name in names]
             values = [f"{value:.4f}" for pair in pairs for value in pair]
-            lines.writerow([shape.vertices, shape.clusters, shape.seed, *values])
+            lines.writerow(
+                [shape.vertices, shape.clusters, shape.subscriptions, shape.seed, *values]
+            )
     pictures.draw_scale(results, on_paper(), picture)
     page.write_text(_page(results, entry_bytes, origin), encoding="utf-8")
     return [data, picture, page]
@@ -132,11 +136,11 @@ advertisements and S subscriptions at brokers drawn from all:
 
 ## Measured
 
-Brokers of production in virtual time, {scale.ADVERTISEMENTS} advertisements,
-{scale.SUBSCRIPTIONS:,} subscriptions at 2 % selectivity, {scale.NOTIFICATIONS} notifications,
-static routing. The expectation is a mean over all draws of who is where, the measurement is one
-draw; they differ by {100 * sum(off) / len(off):.1f} % in the mean, {100 * max(off):.1f} % at most.
-Deliveries that were due and did not come, or came twice: {undelivered:.0f}.
+Brokers of production in virtual time, {scale.ADVERTISEMENTS} advertisements, subscriptions at 2 %
+selectivity, {scale.NOTIFICATIONS} notifications, static routing. The expectation is a mean over all
+draws of who is where, the measurement is one draw; they differ by {100 * sum(off) / len(off):.1f} %
+in the mean, {100 * max(off):.1f} % at most. Deliveries that were due and did not come, or came
+twice: {undelivered:.0f}.
 
 {table(results).markdown()}
 
