@@ -52,11 +52,12 @@ def config(text: str) -> EdgeConfig:
 class Bench:
     """A node's triggers and its history, without its loop; a reading of the desk a second."""
 
-    def __init__(self, path: Path, text: str = HOT, now: int = 0, *, refuses: bool = False) -> None:
+    def __init__(self, path: Path, text: str = HOT, now: int = 0, *, unread: bool = False) -> None:
         settings = config(text)
         sensors = open_sensors(settings.sensor, path.parent)
         self.now = now
-        self.refuses = refuses  # the disk
+        self.refuses = False  # the disk, to write
+        self.unread = unread  # or to be read
         self.history = History(
             path, "boot", group_readings=100, commit_s=10.0, retention_s=1e6, most_events=50
         )
@@ -89,7 +90,7 @@ class Bench:
         return True
 
     def _stored(self) -> Any:
-        if self.refuses:
+        if self.unread:
             raise HistoryError("no")
         return self.history.events.raised()
 
@@ -114,11 +115,11 @@ class Bench:
     def told(self) -> list[tuple[int, str, str]]:
         return [((e.time_ms - 1_000_000) // 1000, e.kind, e.text) for e in self.events()]
 
-    def again(self, text: str = HOT, *, refuses: bool = False) -> Bench:
+    def again(self, text: str = HOT, *, unread: bool = False) -> Bench:
         """The node after a restart."""
         path = Path(self.history.path)
         self.history.close()
-        return Bench(path, text, self.now, refuses=refuses)
+        return Bench(path, text, self.now, unread=unread)
 
 
 @pytest.fixture
@@ -243,9 +244,10 @@ def test_a_change_that_cannot_be_stored_is_tried_again_and_counts_from_then(path
 def test_nothing_is_told_before_it_is_known_what_was_raised(path: Path) -> None:
     bench = Bench(path)
     bench.read(31)
-    bench = bench.again(refuses=True)
+    bench = bench.again(unread=True)
     bench.read(31, 31)
-    bench.refuses = False
+    bench.turn()
+    bench.unread = False
     bench.read(31, 31)
     assert len(bench.told()) == 1
     bench.turn()
