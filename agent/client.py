@@ -7,6 +7,9 @@
 ...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
 ...         for each in rounds:
 ...             print(each.number, each.answer.coverage)
+...     with client.subscribe('metric = "temperature" and value > 30') as notifications:
+...         for each in notifications:
+...             print(each)
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Sequence
 from agent.connection import Connection, ConnectionCutError, NoReplyError
 from agent.rounds import Rounds, WatchError
 from agent.sockets.keys import KeyFiles
+from agent.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
@@ -32,10 +36,23 @@ from agent.wire.operator import (
     SetPolicy,
     StatusRequest,
 )
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicate_logic import check
+from agent.wire.predicates import Filter
+from agent.wire.push import Gap, Notified, Subscribe, Subscribed
 from agent.wire.standing import Style, Watch
 from agent.wire.unions import ClientReply, OperatorReply
 
-__all__ = ["Client", "NoReplyError", "Operator", "Rounds", "WatchError"]
+__all__ = [
+    "Client",
+    "NoReplyError",
+    "Notifications",
+    "Operator",
+    "Rounds",
+    "SubscriptionError",
+    "UnknownLoss",
+    "WatchError",
+]
 
 # What a query may cost beyond its own answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
@@ -45,8 +62,8 @@ class Client(Connection[ClientReply]):
     """Sends sensing queries to a master's public socket; a context manager.
 
     `query` waits for its answer. `send` and `receive` let many queries be under way at once;
-    answers come in any order, each with its query's `id`. `watch` opens a standing query; any
-    number of them and of queries may be under way together.
+    answers come in any order, each with its query's `id`. `watch` opens a standing query,
+    `subscribe` asks for notifications; any number of all three may be under way together.
     """
 
     def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
@@ -54,6 +71,7 @@ class Client(Connection[ClientReply]):
         self._numbers = itertools.count(1)
         self._answers: deque[Answer] = deque()
         self._watches: dict[str, Rounds] = {}
+        self._subscriptions: dict[str, Notifications] = {}
 
     def query(
         self,
@@ -171,18 +189,86 @@ class Client(Connection[ClientReply]):
             raise
         return rounds
 
+    def subscribe(
+        self,
+        wanted: str | Filter,
+        *,
+        id: str | None = None,  # noqa: A002  # as in the message
+        durable: bool = False,
+        after: int | None = None,
+        patience_s: float = 3_600.0,
+    ) -> Notifications:
+        """Ask for every notification for which the filter `wanted`, a text or its parts, holds; the
+        notifications are a context manager and an iterator of `Notified`, `Gap` and `UnknownLoss`.
+
+        With `durable` they are kept for the subscription `id` while its client is away: the next
+        `subscribe` with the same `id` goes on where this one was, or after position `after`, the
+        last one taken. After `patience_s` without a word from the master the iterator raises
+        `NoReplyError`; so does this after a few seconds. Raises `FilterError` if `wanted` is none,
+        `SubscriptionError` if the master refuses.
+        """
+        if isinstance(wanted, str):
+            wanted = read_filter(wanted)
+        else:
+            check(wanted)
+        subscription_id = id or secrets.token_hex(8)
+        if subscription_id in self._subscriptions:
+            raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
+        subscribe = Subscribe(subscription_id, wanted, durable, after)
+        notifications = Notifications(self, subscribe, patience_s)
+        self._subscriptions[subscription_id] = notifications
+        try:
+            notifications.open()
+        except BaseException:
+            self.forget_subscription(subscription_id)
+            raise
+        return notifications
+
+    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> None:
+        """End a durable subscription that was left, and what is kept for it; also if there is
+        none. `NoReplyError` when the master stays silent."""
+        left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
+        self._subscriptions[subscription_id] = left
+        left.end(timeout_ms)
+
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
         """Receive one message and hand it to whom it is for. Raises as `receive` does."""
-        message = self.receive_message(timeout_ms, until_cut=until_cut)
-        rounds = self._watches.get(message.id)
-        if rounds is not None:
-            rounds.take(message)
+        give_up_s = time.monotonic() + timeout_ms / 1e3
+        while True:
+            left_ms = max(0.0, (give_up_s - time.monotonic()) * 1e3)
+            try:
+                # Subscriptions are told of a cut: without it they might wait for nothing.
+                wants_cut = until_cut or bool(self._subscriptions)
+                message = self.receive_message(left_ms, until_cut=wants_cut)
+                break
+            except ConnectionCutError:
+                for subscription in self._subscriptions.values():
+                    subscription.cut()
+                if until_cut:
+                    raise
+        self._hand_over(message)
+
+    def _hand_over(self, message: ClientReply) -> None:
+        if isinstance(message, Notified | Gap | Subscribed):
+            if message.id in self._subscriptions:
+                self._subscriptions[message.id].take(message)
+        elif message.id in self._watches:
+            self._watches[message.id].take(message)
         elif isinstance(message, Answer):
-            self._answers.append(message)
+            # The master could not read a message of a subscription; no query is named like one.
+            subscription = self._subscriptions.get(message.id)
+            if subscription is not None and message.reason == "malformed":
+                subscription.take(message)
+            else:
+                self._answers.append(message)
 
     def forget(self, watch_id: str) -> None:
         """Pass over what still comes of a watch."""
         self._watches.pop(watch_id, None)
+
+    def forget_subscription(self, subscription_id: str) -> None:
+        """Pass over what still comes of a subscription."""
+        self._subscriptions.pop(subscription_id, None)
 
 
 class Operator(Connection[OperatorReply]):
