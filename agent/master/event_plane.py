@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from agent.master.state import State
 from agent.scheduling.event_ledger import EventLedger, TakenEvents
 from agent.scheduling.events import SendToNode, TakeEvents
 from agent.scheduling.open_faults import NodeFaults, OpenFaults
-from agent.wire.messages import EventsTaken
+from agent.wire.messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeFault
 from agent.wire.records import NodeEventRecord
 
@@ -30,13 +30,24 @@ Key = tuple[str, str, int]
 T = TypeVar("T")
 
 
+class Alerts(Protocol):
+    """Who publishes the events of triggers."""
+
+    def bring(self, message: NodeEvents) -> bool:
+        """Publish them; False if that cannot be now."""
+
+    def keep(self) -> bool:
+        """Put what was brought on stable storage; whether it is there."""
+
+
 class EventPlane:
     """Writes what nodes send to the records, and keeps in the state what was written, and which
-    faults it leaves open.
+    faults it leaves open. Events of triggers are published at once.
 
-    First the record, then the state, then the acknowledgement: a master that is killed in between
-    finds in the records what the state does not know. What the disk refuses is not acknowledged:
-    its node sends it again. `wall` reads the wall clock in seconds since 1970 UTC.
+    First what `alerts` keep, then the record, then the state, then the acknowledgement: a master
+    that is killed in between finds in the records what the state does not know. What a disk refuses
+    is not acknowledged: its node sends it again. `wall` reads the wall clock in seconds since 1970
+    UTC.
     """
 
     def __init__(
@@ -45,12 +56,14 @@ class EventPlane:
         iad: str,
         records: Records,
         state: State,
+        alerts: Alerts,
         wall: Callable[[], float],
     ) -> None:
         self._board = board
         self._iad = iad
         self._records = records
         self._state = state
+        self._alerts = alerts
         self._wall = wall
         self._ledger = EventLedger()
         self._faults = OpenFaults()
@@ -84,6 +97,9 @@ class EventPlane:
     def _gather(self, arrived: TakeEvents) -> None:
         now = self._board.clock()
         node, message = arrived.node, arrived.message
+        if not self._alerts.bring(message):
+            self._counters["node_events_refused"] += len(message.events)
+            return
         for event in message.events:
             key = (node, message.history, event.sequence)
             if key in self._gathered or self._ledger.knows(*key):
@@ -116,7 +132,7 @@ class EventPlane:
         records, self._gathered = list(self._gathered.values()), {}
         arrived, self._to_answer = self._to_answer, []
         self._due = None
-        if records and not self._records.write_through(records):
+        if not self._alerts.keep() or (records and not self._records.write_through(records)):
             self._counters["node_events_refused"] += len(records)
             return
         self._counters["node_events"] += len(records)

@@ -9,6 +9,7 @@ from pathlib import Path
 from agent import systemd
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
+from agent.master.place import place_of
 from agent.metrics.library import problem
 from agent.process import StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
@@ -25,8 +26,13 @@ def main() -> None:
     folder = Path(given.config).parent
     try:
         check_trust(
-            config.trust, folder, config.market.directory_keys, *[m.keys for m in config.pool]
+            config.trust,
+            folder,
+            config.market.directory_keys,
+            *[member.keys for member in config.pool],
+            *[each.keys for each in config.overlay.neighbour],
         )
+        place_of(config)
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

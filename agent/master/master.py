@@ -13,14 +13,18 @@ from msgspec.structs import replace
 from agent.board import Board
 from agent.market.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
+from agent.master.broker_links import BrokerLinks
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.metrics_plane import MetricsPlane
+from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
+from agent.master.place import place_of
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
+from agent.master.push_plane import PushPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.request_plane import Origin
@@ -64,6 +68,7 @@ class Master:
             self._state = State(
                 folder / config.state.path if config.state.path else None, clock, self._say
             )
+            self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             self._records = Records(self._board, config.records, folder)
             sockets = config.sockets
             self._addresses = {
@@ -101,7 +106,21 @@ class Master:
             board, self._iad, self._task_scheduler, self._query_scheduler, self._public, nodes
         )
         board.performs(TellOperator, self._tell_operator)
-        self._events = EventPlane(board, self._iad, self._records, self._state, time.time)
+        place = place_of(config)
+        self._push = PushPlane(
+            board,
+            config,
+            place,
+            self._state,
+            self._notifications,
+            self._public,
+            BrokerLinks(board, guard, self._public, self._iad, place, self._say),
+            time.time,
+            self._say,
+        )
+        self._events = EventPlane(
+            board, self._iad, self._records, self._state, self._push, time.time
+        )
         self._standing = StandingPlane(
             board,
             config,
@@ -176,6 +195,7 @@ class Master:
         self._metrics.close()
         self._pods.close()
         self._records.close()
+        self._push.close()
         self._state.close()
         self._context.destroy()
 
@@ -210,6 +230,7 @@ class Master:
             | self._task_scheduler.counters
             | self._standing.counters
             | self._events.counters
+            | self._push.counters
             | self._pods.counters
             | {
                 "malformed_frames": sum(part.malformed for part in readers if part is not None),
@@ -219,6 +240,12 @@ class Master:
             registered=self._directory.registered if self._directory else None,
             version=self._release,
         )
+
+
+def _beside(folder: Path, state: str) -> Path | None:
+    """Where the notifications are kept, if the state is."""
+    path = folder / state
+    return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None
 
 
 def _schedulers(

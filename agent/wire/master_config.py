@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, TIMEOUT_FACTOR, Area, Channel, Name, Policy
+from agent.wire.base import MAX_AREAS, TIMEOUT_FACTOR, Area, Channel, Name, Policy, Text
 from agent.wire.config import (
     Count,
     File,
@@ -19,6 +19,7 @@ from agent.wire.config import (
     require_usable,
 )
 
+Cluster = Annotated[int, Meta(ge=0, le=1_023)]
 # A Kubernetes resource quantity, without its rarer forms.
 Quantity = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)")]
 
@@ -219,14 +220,76 @@ class MasterClients(Section, frozen=True):
     most_watches: Annotated[
         Count, Meta(le=10_000, description="Standing queries that one client may have open.")
     ] = 100
+    most_subscriptions: Annotated[
+        Count, Meta(le=10_000, description="Subscriptions that one client may have open.")
+    ] = 100
 
 
 class MasterState(Section, frozen=True):
-    """What survives a restart: services, pools, pods, standing queries."""
+    """What survives a restart: services, pools, pods, standing queries, and notifications."""
 
     path: Annotated[
-        File, Meta(description="SQLite file (relative: to the config file); empty: none.")
+        File,
+        Meta(
+            description="SQLite file (relative: to the config file); empty: none. Notifications "
+            "and durable subscriptions are beside it, in a file whose name has -notifications."
+        ),
     ] = "state.sqlite"
+
+
+class OverlayNeighbour(Section, frozen=True):
+    """A neighbour in the overlay: whose master it is, and where."""
+
+    iad: Annotated[Name, Meta(description="Name of the IAD.")]
+    vertex: Annotated[Name, Meta(description="Its vertex of the acyclic factor.")]
+    cluster: Annotated[Cluster, Meta(description="Its cluster, from 0.")]
+    address: Annotated[str, Meta(description="Its master's public socket.")]
+    keys: Annotated[
+        File,
+        Meta(
+            description="File with its public keys, one a line, at most two; read again at every "
+            "reconnection. The allow-list has them too."
+        ),
+    ] = ""
+
+
+class OverlayAdvertisement(Section, frozen=True):
+    """What this IAD may publish."""
+
+    filter: Annotated[
+        Text,
+        Meta(min_length=1, description="A filter for which all of it holds (subscriptions.md)."),
+    ]
+
+
+class MasterOverlay(Section, frozen=True):
+    """The overlay of masters on which alerts travel, and this master's place in it. Without any of
+    it, alerts stay in this IAD."""
+
+    vertex: Annotated[
+        Name,
+        Meta(description="This master's vertex of the acyclic factor; empty: the IAD's name."),
+    ] = ""
+    cluster: Annotated[Cluster, Meta(description="This master's cluster, from 0.")] = 0
+    links: Annotated[
+        tuple[tuple[Name, Name], ...],
+        Meta(max_length=65_536, description="The acyclic factor: pairs of vertices, a tree."),
+    ] = ()
+    clusters: Annotated[
+        Count, Meta(le=1_024, description="Vertices of the complete factor: how many clusters.")
+    ] = 1
+    routing: Annotated[
+        Literal["idr", "snr"],
+        Meta(description="idr goes round congested links, snr does not."),
+    ] = "idr"
+    neighbour: Annotated[
+        tuple[OverlayNeighbour, ...],
+        Meta(max_length=2_048, description="All neighbours of this master."),
+    ] = ()
+    advertise: Annotated[
+        tuple[OverlayAdvertisement, ...],
+        Meta(max_length=64, description='What is published; none: iad = "<this IAD>".'),
+    ] = ()
 
 
 class MasterIdentity(Section, frozen=True):
@@ -257,6 +320,7 @@ class MasterConfig(Section, frozen=True):
     trust: Trust = Trust()
     metrics: Metrics = Metrics()
     state: MasterState = MasterState()
+    overlay: MasterOverlay = MasterOverlay()
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()
     records: MasterRecords = MasterRecords()
@@ -279,6 +343,9 @@ class MasterConfig(Section, frozen=True):
             require_usable(member.address, f"pool.address of {member.iad}", keyed=keyed)
             if member.iad != self.iad.name:
                 require_keys(member.address, f"pool.keys of {member.iad}", member.keys, trust)
+        for each in self.overlay.neighbour:
+            require_usable(each.address, f"overlay.neighbour.address of {each.iad}", keyed=keyed)
+            require_keys(each.address, f"overlay.neighbour.keys of {each.iad}", each.keys, trust)
         for address in self.market.directories:
             require_usable(address, "market.directories", keyed=keyed)
             require_keys(address, "market.directory_keys", self.market.directory_keys, trust)

@@ -12,13 +12,18 @@ from agent.wire.operator import (
     SetPolicy,
     StatusRequest,
 )
+from agent.wire.overlay_links import OverlayRefused, OverlayRequest
+from agent.wire.push import PushReply, PushRequest
 from agent.wire.standing import Round, StandingRequest, Watching
 
-PublicRequest = Query | Task | CancelTask | StandingRequest | MarketRequest
-PublicReply = Answer | TaskResult | Watching | Round | MarketReply
-# What clients, and what other masters, get from it.
-ClientReply = Answer | Watching | Round
+PublicRequest = (
+    Query | Task | CancelTask | StandingRequest | PushRequest | MarketRequest | OverlayRequest
+)
+PublicReply = Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused
+# What clients, other masters, and brokers of the overlay get from it.
+ClientReply = Answer | Watching | Round | PushReply
 PeerReply = Answer | TaskResult | MarketReply
+NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = StatusRequest | SetPolicy | ServiceRequest
 OperatorReply = IadStatus | OperatorError | ServiceReport

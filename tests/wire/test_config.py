@@ -25,6 +25,13 @@ address = "tcp://127.0.0.1:5701"
 [[sensor]]
 driver = "synthetic"
 """
+NEIGHBOUR = """
+[[overlay.neighbour]]
+iad = "iad4"
+vertex = "v2"
+cluster = 0
+address = "tcp://127.0.0.1:5800"
+"""
 TRIGGER = """
 [[trigger]]
 name = "hot"
@@ -305,7 +312,7 @@ def with_value(data, place, value):
 
 @pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig])
 def test_every_number_is_bounded(kind):
-    text = tomllib.loads(EDGE + TRIGGER if kind is EdgeConfig else MASTER)
+    text = tomllib.loads(EDGE + TRIGGER if kind is EdgeConfig else MASTER + NEIGHBOUR)
     for place, found in numbers(kind):
         assert found.le is not None, place
         assert found.ge is not None or found.gt is not None, place

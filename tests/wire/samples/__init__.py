@@ -2,7 +2,7 @@
 
 from agent.wire import directory as directory_messages
 from agent.wire import messages, unions
-from tests.wire.samples import data_plane, directory, market, operator, standing
+from tests.wire.samples import data_plane, directory, market, operator, overlay, push, standing
 
 SAMPLES = {
     **data_plane.SAMPLES,
@@ -10,6 +10,8 @@ SAMPLES = {
     **market.SAMPLES,
     **directory.SAMPLES,
     **standing.SAMPLES,
+    **push.SAMPLES,
+    **overlay.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,

@@ -1,0 +1,265 @@
+"""Links to the neighbours in the overlay: a connection each way, and a session over both."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+import zmq
+
+from agent.board import Board
+from agent.master.place import Place
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import Origin
+from agent.overlay import events as overlay
+from agent.overlay.links import LinkMonitor
+from agent.overlay.scot import Broker
+from agent.overlay.session import (
+    Arrived,
+    Cut,
+    Down,
+    Due,
+    Heard,
+    Put,
+    Session,
+    SessionEvent,
+    Transmit,
+    Up,
+)
+from agent.sockets.frames import one_frame
+from agent.sockets.guard import Guard
+from agent.voice import Say
+from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, WireError, encode
+from agent.wire.overlay import Notify, NoWay, Relay
+from agent.wire.overlay_links import (
+    OverlayBeat,
+    OverlayFrame,
+    OverlayHello,
+    OverlayRefused,
+    OverlayRequest,
+)
+from agent.wire.senders import Sender
+from agent.wire.unions import NeighbourReply
+
+GONE = "nobody is at the other end"
+
+
+class _Link:
+    __slots__ = ("broker", "iad", "refused", "session", "socket", "theirs")
+
+    def __init__(
+        self, iad: str, broker: Broker, session: Session, socket: zmq.Socket[bytes]
+    ) -> None:
+        self.iad = iad
+        self.broker = broker
+        self.session = session
+        self.socket = socket
+        self.theirs = 0
+        # Said last of why there is no link, so that it is said once.
+        self.refused = ""
+
+
+class BrokerLinks:
+    """Moves messages between the broker and its neighbours' masters.
+
+    What comes of it, links that go up and down, and messages that arrive, goes to `handle`, an
+    event at a time. Before `start` nobody is spoken to. OSError or ConfigError if a neighbour's
+    address or file of keys cannot be used.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        guard: Guard,
+        public: PublicPlane,
+        iad: str,
+        place: Place,
+        say: Say,
+    ) -> None:
+        self._board = board
+        self._public = public
+        self._say = say
+        self._fingerprint = place.scot.fingerprint
+        self._handle: Callable[[overlay.Event], None] = _ignore
+        self._monitor = LinkMonitor()
+        self._decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply)
+        self._by_broker: dict[Broker, _Link] = {}
+        self._by_iad: dict[str, _Link] = {}
+        self._by_session: dict[int, _Link] = {}
+        self._silent = True
+        self.malformed = 0
+        self.went_down = 0
+        introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
+        for broker, neighbour in place.neighbours.items():
+            socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
+            link = _Link(neighbour.iad, broker, Session(introduction, _draw), socket)
+            self._by_broker[broker] = self._by_iad[link.iad] = link
+            board.listen(socket, partial(self._turn, link))
+        public.takes(OverlayHello, self._hello)
+        public.takes(OverlayFrame, self._heard)
+        public.takes(OverlayBeat, self._heard)
+        board.keeps_time(self)
+
+    def start(self, handle: Callable[[overlay.Event], None]) -> None:
+        """The broker is ready: it has the subscriptions and advertisements of this place."""
+        self._handle = handle
+        self._silent = False
+
+    def fall_silent(self) -> None:
+        """Take all links down; neither speak nor listen to anybody until `speak`."""
+        if not self._silent:
+            for link in self._by_broker.values():
+                self._do(link, Cut("this master takes no notifications now"))
+            self._silent = True
+
+    def speak(self) -> None:
+        """After `fall_silent`: links may come up again."""
+        self._silent = False
+
+    @property
+    def up(self) -> dict[str, bool]:
+        """Whether the link is up, by the neighbour's IAD."""
+        return {iad: link.session.up for iad, link in self._by_iad.items()}
+
+    @property
+    def waiting(self) -> int:
+        """Messages in the queues."""
+        return sum(len(link.session) for link in self._by_broker.values())
+
+    # --- out -----------------------------------------------------------------------------------
+
+    def send(self, instruction: overlay.Send) -> None:
+        """Put it into the queue to that neighbour; it is lost if the link is down."""
+        link = self._by_broker[instruction.neighbour]
+        if link.session.up and _is_notification(instruction.message):
+            self._monitor.entered(link.broker, 1, self._board.clock())
+        self._do(link, Put(instruction.message))
+
+    def _do(self, link: _Link, event: SessionEvent) -> None:
+        instructions = link.session.handle(event, self._board.clock())
+        if link.theirs != link.session.theirs:
+            self._by_session.pop(link.theirs, None)
+            link.theirs = link.session.theirs
+            if link.theirs:
+                self._by_session[link.theirs] = link
+        # All that is said first: what comes of the rest may make it say more.
+        sent = [
+            self._transmit(link, instruction.message)
+            for instruction in instructions
+            if isinstance(instruction, Transmit)
+        ]
+        for instruction in instructions:
+            match instruction:
+                case Arrived(message):
+                    self._handle(overlay.Received(link.broker, message))
+                case Up():
+                    link.refused = ""
+                    self._handle(overlay.LinkUp(link.broker))
+                case Down(reason):
+                    self.went_down += 1
+                    self._say(f"overlay: the link to {link.iad} is down: {reason}\n")
+                    self._monitor.forget(link.broker)
+                    self._handle(overlay.LinkDown(link.broker))
+        if not all(sent) and link.session.up:
+            self._do(link, Cut(GONE))
+
+    def _transmit(self, link: _Link, message: OverlayRequest) -> bool:
+        """Whether somebody is there."""
+        if isinstance(message, OverlayFrame) and _is_notification(message.message):
+            self._monitor.left(link.broker, 1, self._board.clock())
+        try:
+            link.socket.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    # --- in ------------------------------------------------------------------------------------
+
+    def _hello(self, origin: Origin, hello: OverlayHello, _now: float) -> None:
+        if self._silent:
+            return
+        link = self._by_iad.get(hello.iad)
+        why = self._why_not(origin.sender, hello, link)
+        if why or link is None:
+            self._public.reply(origin, OverlayRefused(why))
+            if link is not None:
+                self._tell(link, f"its hello was refused: {why}")
+            return
+        self._do(link, Heard(hello))
+
+    def _why_not(self, sender: Sender, hello: OverlayHello, link: _Link | None) -> str:
+        if not _may_speak_for(sender, hello.iad):
+            return f"a key of {sender.role} {sender.name} does not speak for {hello.iad}"
+        if link is None:
+            return f"{hello.iad} is no neighbour of this master: see [[overlay.neighbour]] here"
+        if hello.overlay != self._fingerprint:
+            return "the two masters have overlays with other links or another number of clusters"
+        if link.broker != (hello.vertex, hello.cluster):
+            return (
+                f"{hello.iad} is expected at vertex {link.broker.vertex}, cluster "
+                f"{link.broker.cluster}, not at vertex {hello.vertex}, cluster {hello.cluster}"
+            )
+        return ""
+
+    def _heard(self, origin: Origin, message: OverlayFrame | OverlayBeat, _now: float) -> None:
+        link = self._by_session.get(message.session)
+        if link is not None and not self._silent and _may_speak_for(origin.sender, link.iad):
+            self._do(link, Heard(message))
+
+    def _turn(self, link: _Link) -> None:
+        if (frame := one_frame(link.socket)) is None:
+            return
+        try:
+            reply, _codec = self._decoder.decode(frame)
+        except WireError:
+            self.malformed += 1
+            return
+        if not link.session.up:
+            self._tell(link, f"it refuses this one: {reply.message}")
+
+    def _tell(self, link: _Link, why: str) -> None:
+        if link.refused != why:
+            link.refused = why
+            self._say(f"overlay: no link to {link.iad}: {why}\n")
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When to greet, to give a sign of life, or to measure the queues."""
+        due = [link.session.next_tick for link in self._by_broker.values()]
+        if self._silent:
+            due = []
+        if self._monitor.next_sample is not None:
+            due.append(self._monitor.next_sample)
+        return min(due, default=None)
+
+    def tick(self, now: float) -> None:
+        """Do so."""
+        for measured in self._monitor.sample(now):
+            if self._by_broker[measured.neighbour].session.up:
+                self._handle(measured)
+        if not self._silent:
+            for link in self._by_broker.values():
+                if link.session.next_tick <= now:
+                    self._do(link, Due())
+
+
+def _draw() -> int:
+    return 1 + secrets.randbelow(2**53 - 1)
+
+
+def _may_speak_for(sender: Sender, iad: str) -> bool:
+    # Without keys loopback is believed, as everywhere.
+    return sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+
+
+def _is_notification(message: overlay.Message) -> bool:
+    if isinstance(message, Relay | NoWay):
+        message = message.message
+    return isinstance(message, Notify)
+
+
+def _ignore(_event: overlay.Event) -> None:
+    pass

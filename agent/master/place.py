@@ -1,0 +1,90 @@
+"""A master's place in the overlay, from its configuration."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agent.overlay.scot import Broker, Scot, ScotError
+from agent.topics.alerts import announced_by, losses_of
+from agent.topics.inboxes import MOST_FILTER_BYTES
+from agent.wire.config import ConfigError
+from agent.wire.master_config import MasterConfig, OverlayNeighbour
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicates import Filter, FilterError
+
+LOSSES: Final = "losses"
+
+
+class Place(NamedTuple):
+    """The overlay, the broker that this master is, its neighbours, and what it announces, each
+    under a name of its own."""
+
+    scot: Scot
+    broker: Broker
+    neighbours: dict[Broker, OverlayNeighbour]
+    announced: dict[str, Filter]
+
+
+def place_of(config: MasterConfig) -> Place:
+    """What `[overlay]` says. ConfigError in one line."""
+    overlay = config.overlay
+    own = Broker(overlay.vertex or config.iad.name, overlay.cluster)
+    try:
+        scot = Scot(overlay.links, overlay.clusters, () if overlay.links else (own.vertex,))
+        scot.check(own)
+    except ScotError as error:
+        raise ConfigError(f"overlay: {error}") from None
+    return Place(scot, own, _neighbours(config, scot, own), _announced(config))
+
+
+def _neighbours(config: MasterConfig, scot: Scot, own: Broker) -> dict[Broker, OverlayNeighbour]:
+    expected = {*scot.cluster_neighbours(own), *scot.region_neighbours(own)}
+    found: dict[Broker, OverlayNeighbour] = {}
+    names: set[str] = {config.iad.name}
+    for each in config.overlay.neighbour:
+        broker = Broker(each.vertex, each.cluster)
+        if broker not in expected:
+            raise ConfigError(
+                f"overlay.neighbour: {each.iad} at {_name(broker)} is no neighbour of "
+                f"{_name(own)}; its neighbours are {_names(expected)}"
+            )
+        if each.iad in names or broker in found:
+            raise ConfigError(
+                f"overlay.neighbour: {each.iad} at {_name(broker)}: this IAD or this place stands "
+                "there twice"
+            )
+        names.add(each.iad)
+        found[broker] = each
+    if missing := expected - found.keys():
+        raise ConfigError(
+            f"overlay.neighbour: {_names(missing)} of the neighbours of {_name(own)} are missing"
+        )
+    return found
+
+
+def _announced(config: MasterConfig) -> dict[str, Filter]:
+    iad = config.iad.name
+    announced: dict[str, Filter] = {}
+    for number, each in enumerate(config.overlay.advertise, 1):
+        try:
+            read = read_filter(each.filter)
+        except FilterError as error:
+            raise ConfigError(f"overlay.advertise.filter {each.filter!r}: {error}") from None
+        if (size := len(msgspec.msgpack.encode(read))) > MOST_FILTER_BYTES:
+            raise ConfigError(
+                f"overlay.advertise.filter {each.filter!r}: {size} bytes are over the limit of "
+                f"{MOST_FILTER_BYTES}; make two of it"
+            )
+        announced[f"alerts-{number}"] = read
+    # That something was lost is always announced.
+    return {**announced, LOSSES: losses_of(iad)} if announced else {"alerts": announced_by(iad)}
+
+
+def _name(broker: Broker) -> str:
+    return f"vertex {broker.vertex}, cluster {broker.cluster}"
+
+
+def _names(brokers: set[Broker]) -> str:
+    return "; ".join(map(_name, sorted(brokers))) or "none"

@@ -1,0 +1,341 @@
+"""Push: alerts of this IAD's nodes into the overlay, and notifications out of it to subscribers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from agent.board import Board
+from agent.master.broker_links import BrokerLinks
+from agent.master.group_commit import GroupCommit
+from agent.master.notification_store import NotificationStore
+from agent.master.place import Place
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import Origin
+from agent.master.state import State
+from agent.overlay import events as overlay
+from agent.overlay.broker import Broker
+from agent.topics import inbox_events as i
+from agent.topics import spool_events as s
+from agent.topics.alerts import alerts_of, content_of, notification_of, oldest_of
+from agent.topics.inboxes import Inboxes
+from agent.topics.spool import Spool
+from agent.voice import Say
+from agent.wire import overlay as messages
+from agent.wire.config import ConfigError
+from agent.wire.master_config import MasterConfig
+from agent.wire.messages import NodeEvents
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicate_logic import check, simplified
+from agent.wire.predicates import Filter
+from agent.wire.push import AcknowledgeNotifications, Lost, Subscribe, Subscribed, Unsubscribe
+from agent.wire.senders import Sender
+
+# A document on disk.
+EPOCH: Final = "overlay_epoch"
+# Subscriptions are of no service: who may ask for one only has to have this one.
+SERVICE: Final = "default"
+
+Message = Subscribe | AcknowledgeNotifications | Unsubscribe
+
+
+class PushPlane:
+    """Glue of spool, broker and inboxes.
+
+    An alert is in the spool, on disk, before its node may forget it, and leaves it when the broker
+    says that all who want it have it. A notification that comes from a neighbour is in the inboxes,
+    on disk, before the neighbour may forget it. While the disk refuses, the links are down and
+    nothing is taken. `wall` reads the wall clock in seconds since 1970 UTC. ConfigError for an
+    advertisement that the broker cannot take.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        config: MasterConfig,
+        place: Place,
+        state: State,
+        store: NotificationStore,
+        public: PublicPlane,
+        links: BrokerLinks,
+        wall: Callable[[], float],
+        say: Say,
+    ) -> None:
+        self._board = board
+        self._iad = config.iad.name
+        self._public = public
+        self._links = links
+        self._wall = wall
+        self._say = say
+        self._broker = Broker(
+            place.broker,
+            place.scot,
+            epoch=_next_epoch(state, wall()),
+            routing=config.overlay.routing,
+        )
+        self._spool = Spool()
+        self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
+        self._store = store
+        self._commit = GroupCommit(store, board.perform, board.clock)
+        # What is lost, by the notifications that say so; and back.
+        self._losses: dict[messages.Origin, Lost] = {}
+        self._told: dict[Lost, messages.Notification] = {}
+        self._undeliverable = 0
+        self._not_refused = {
+            Subscribe: i.SubscribeArrived,
+            AcknowledgeNotifications: i.AcknowledgeArrived,
+            Unsubscribe: i.UnsubscribeArrived,
+        }
+        for kind in self._not_refused:
+            public.takes(kind, self._arrived)
+        board.performs(s.Accepted, _ignore)
+        board.performs(s.PublishSpooled, self._publish)
+        board.performs(s.TellLost, self._tell_lost)
+        board.performs(i.SendPush, self._send)
+        board.performs(i.StartSubscription, self._start)
+        board.performs(i.EndSubscription, self._end)
+        board.performs(overlay.Send, links.send)
+        board.performs(overlay.Settled, self._settled)
+        board.performs(overlay.Undeliverable, self._not_delivered)
+        self._begin(place.announced, store)
+        board.keeps_time(self)
+
+    def _begin(self, announced: dict[str, Filter], store: NotificationStore) -> None:
+        """All that the broker has to know of this place, before it hears of any other."""
+        now = self._board.clock()
+        for name, filter_ in announced.items():
+            try:
+                self._tell_broker(overlay.Advertise(name, filter_))
+            except ValueError as error:
+                raise ConfigError(f"overlay.advertise: {error}") from None
+        spool, inboxes = store.load()
+        self._commit.take(self._inboxes.restore(inboxes, now))
+        self._spool.restore(spool, now)
+        self._links.start(self._tell_broker)
+        self._spool_has(s.OverlayReady())
+
+    # --- from nodes ----------------------------------------------------------------------------
+
+    def bring(self, message: NodeEvents) -> bool:
+        """Publish the events of triggers among these, each once. Whether they were taken; then they
+        are on stable storage when `keep` says so."""
+        alerts = alerts_of(self._iad, message)
+        if alerts and self._commit.refusing:
+            return False
+        if alerts:
+            self._spool_has(s.Brought(None, message.history, oldest_of(message), alerts))
+        return True
+
+    def keep(self) -> bool:
+        """Put what was brought on stable storage now; whether it is there."""
+        due, now = self._commit.next_due, self._board.clock()
+        if due is not None and due <= now:
+            self._write(now)
+        return not self._commit.refusing
+
+    # --- spool ---------------------------------------------------------------------------------
+
+    def _spool_has(self, event: s.SpoolEvent) -> None:
+        self._commit.take(self._spool.handle(event, self._board.clock()))
+
+    def _publish(self, instruction: s.PublishSpooled) -> None:
+        self._tell_broker(overlay.Publish(instruction.notification))
+
+    def _tell_lost(self, instruction: s.TellLost) -> None:
+        lost = instruction.lost
+        if (told := self._told.get(lost)) is None:
+            told = notification_of(lost, secrets.token_hex(8), round(self._wall() * 1e3))
+            self._told[lost] = told
+            self._losses[told.origin] = lost
+        self._tell_broker(overlay.Publish(told))
+
+    def _settled(self, instruction: overlay.Settled) -> None:
+        lost = self._losses.pop(instruction.origin, None)
+        if lost is None:
+            self._spool_has(s.Settled(instruction.origin))
+        else:
+            del self._told[lost]
+            self._spool_has(s.LostTold(lost))
+
+    def _not_delivered(self, instruction: overlay.Undeliverable) -> None:
+        self._undeliverable += 1
+        # A loss is told again by and by.
+        if instruction.origin not in self._losses:
+            self._spool_has(s.Undeliverable(instruction.origin))
+
+    # --- broker --------------------------------------------------------------------------------
+
+    def _tell_broker(self, event: overlay.Event) -> None:
+        """What it wants done at once is done at once; what says that something is safe here waits
+        until it is on stable storage."""
+        for instruction in self._broker.handle(event, self._board.clock()):
+            if isinstance(instruction, overlay.Deliver):
+                self._deliver(instruction)
+            elif isinstance(instruction, overlay.Send) and not _vouches(instruction.message):
+                self._links.send(instruction)
+            else:
+                self._commit.after_commit(instruction)
+
+    def _deliver(self, instruction: overlay.Deliver) -> None:
+        content = content_of(instruction.notification)
+        self._inbox_has(i.ContentArrived(instruction.subscriptions, content))
+
+    # --- subscribers ---------------------------------------------------------------------------
+
+    def _inbox_has(self, event: i.InboxEvent) -> None:
+        self._commit.take(self._inboxes.handle(event, self._board.clock()))
+
+    def _arrived(self, origin: Origin, message: Message, _now: float) -> None:
+        problem = _why_not(origin.sender)
+        if self._commit.refusing:
+            if isinstance(message, AcknowledgeNotifications):
+                return  # it comes again
+            problem = problem or "this master's disk takes nothing now; try again later"
+        if problem:
+            self._public.reply(origin, Subscribed(message.id, "refused", message=problem))
+            return
+        event: Any = self._not_refused[type(message)]
+        self._inbox_has(event(origin, _client(origin.sender), message))
+
+    def _send(self, instruction: i.SendPush) -> None:
+        self._public.reply(instruction.peer, instruction.message)
+
+    def _start(self, instruction: i.StartSubscription) -> None:
+        try:
+            self._tell_broker(overlay.Subscribe(instruction.name, instruction.filter))
+        except ValueError as error:
+            # Kept by a version that could use it, perhaps.
+            self._say(f"overlay: subscription {instruction.name}: {error}\n")
+
+    def _end(self, instruction: i.EndSubscription) -> None:
+        self._tell_broker(overlay.Unsubscribe(instruction.name))
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When something is to be written, sent again, published again, or expires."""
+        if self._commit.refusing:
+            return self._commit.next_due
+        parts: Iterable[float | None] = (
+            self._commit.next_due,
+            self._broker.next_tick,
+            self._spool.next_tick,
+            self._inboxes.next_tick,
+        )
+        return min([due for due in parts if due is not None], default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due, and then write."""
+        if not self._commit.refusing:
+            if _is_due(self._broker.next_tick, now):
+                self._tell_broker(overlay.Tick())
+            if _is_due(self._spool.next_tick, now):
+                self._spool_has(s.SpoolDue())
+            if _is_due(self._inboxes.next_tick, now):
+                self._inbox_has(i.InboxesDue())
+        if _is_due(self._commit.next_due, now):
+            self._write(now)
+
+    def _write(self, now: float) -> None:
+        self._commit.tick(now)
+        if self._commit.refusing:
+            self._links.fall_silent()
+        else:
+            self._links.speak()
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        if self._commit.next_due is not None:
+            self._commit.tick(self._board.clock())
+        self._store.close()
+
+    # --- what it is ----------------------------------------------------------------------------
+
+    @property
+    def open_subscriptions(self) -> int:
+        """Subscriptions of clients of this master."""
+        return len(self._inboxes)
+
+    @property
+    def spooled(self) -> int:
+        """Notifications of this IAD that not everybody has yet."""
+        return len(self._spool)
+
+    @property
+    def links(self) -> dict[str, bool]:
+        """Whether the link to a neighbour is up, by its IAD."""
+        return self._links.up
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Of spool, inboxes, broker and links, since the start."""
+        broker = {f"overlay_{name}": count for name, count in self._broker.counters.items()}
+        return {
+            "open_subscriptions": self.open_subscriptions,
+            "notifications_waiting": self._inboxes.waiting,
+            "spool": self.spooled,
+            **self._spool.counters,
+            **self._inboxes.counters,
+            **broker,
+            "overlay_undeliverable": self._undeliverable,
+            "overlay_subscriptions": self._broker.prt_entries,
+            "overlay_advertisements": self._broker.srt_entries,
+            "overlay_queued": self._links.waiting,
+            "overlay_links_lost": self._links.went_down,
+        }
+
+
+def _next_epoch(state: State, wall_s: float) -> int:
+    """Higher than at any start before; without a state file, as far as the clock goes forward."""
+    try:
+        before = msgspec.msgpack.decode(state.all(EPOCH).get("", b"\x00"), type=int)
+    except msgspec.MsgspecError:
+        before = 0
+    epoch = max(before + 1, int(wall_s), 1)
+    state.put(EPOCH, "", msgspec.msgpack.encode(epoch))
+    state.flush()
+    return epoch
+
+
+def _read(given: str | Filter) -> Filter:
+    if isinstance(given, str):
+        return read_filter(given)
+    check(given)
+    return simplified(given)
+
+
+def _why_not(sender: Sender) -> str:
+    if sender.role == "anyone":
+        return ""
+    if sender.role != "client":
+        return f"a key of role {sender.role} may not subscribe; use a client's key"
+    if sender.services is not None and SERVICE not in sender.services:
+        return (
+            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
+            f"service {SERVICE}: ask this IAD's operator"
+        )
+    return ""
+
+
+def _client(sender: Sender) -> str:
+    """Whose subscriptions these are. Without keys all are of one client: on loopback nobody is told
+    from anybody else, and a connection that is new has to find what it subscribed before."""
+    return sender.name if sender.role == "client" else ""
+
+
+def _vouches(message: overlay.Message) -> bool:
+    if isinstance(message, messages.Relay | messages.NoWay):
+        message = message.message
+    return isinstance(message, messages.Have)
+
+
+def _is_due(due: float | None, now: float) -> bool:
+    return due is not None and due <= now
+
+
+def _ignore(_instruction: object) -> None:
+    pass

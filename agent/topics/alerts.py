@@ -1,0 +1,109 @@
+"""What triggers' events become: notifications, of which none says which node it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from agent.wire.base import (
+    MOST_COUNTED,
+    MOST_EVENT_AREAS,
+    TRIGGER_CLEARED,
+    TRIGGER_RAISED,
+    WallMs,
+)
+from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import Filter, Predicate, Value
+from agent.wire.push import Lost
+
+RAISED: Final = "raised"
+CLEARED: Final = "cleared"
+LOST: Final = "lost"
+KINDS: Final = {TRIGGER_RAISED: RAISED, TRIGGER_CLEARED: CLEARED}
+# An event of a node that covers several areas is as many notifications: so many numbers each.
+NUMBERS: Final = MOST_EVENT_AREAS
+
+
+def alerts_of(iad: str, message: NodeEvents) -> tuple[Notification, ...]:
+    """The notifications of the events of triggers among these, one for each area. Of an event
+    number n they have the sequences from 16 n on. O(events)."""
+    return tuple(
+        [
+            Notification(
+                Origin(iad, message.history, event.sequence * NUMBERS + number),
+                event.time_ms,
+                attributes,
+            )
+            for event in message.events
+            if event.kind in KINDS and event.sequence <= MOST_COUNTED // NUMBERS - 1
+            for number, attributes in enumerate(_attributes(iad, event))
+        ]
+    )
+
+
+def oldest_of(message: NodeEvents) -> int:
+    """Below this sequence no notification of that history is to come any more."""
+    return min(message.oldest * NUMBERS, MOST_COUNTED)
+
+
+def _attributes(iad: str, event: NodeEvent) -> Iterator[dict[str, Value]]:
+    told: dict[str, Value] = {
+        "iad": iad,
+        "kind": KINDS[event.kind],
+        "trigger": event.trigger,
+        "metric": event.channel,
+    }
+    if event.value is not None:
+        told["value"] = event.value
+    for area in event.areas:
+        yield told | {"area": area}
+    if not event.areas:
+        yield told
+
+
+def announced_by(iad: str) -> Filter:
+    """What everything that is published here fulfils."""
+    return ((Predicate("iad", "=", (iad,)),),)
+
+
+def losses_of(iad: str) -> Filter:
+    """What holds for all that `notification_of` makes."""
+    return ((Predicate("iad", "=", (iad,)), Predicate("kind", "=", (LOST,))),)
+
+
+def notification_of(lost: Lost, history: str, time_ms: WallMs) -> Notification:
+    """That notifications are lost, told like one, as the only one of a new `history`."""
+    attributes: dict[str, Value] = {
+        "iad": lost.publisher,
+        "kind": LOST,
+        "history": lost.history,
+        "first": lost.first,
+        "last": lost.last,
+        "count": lost.count,
+    }
+    return Notification(Origin(lost.publisher, history, 0), time_ms, attributes)
+
+
+def content_of(notification: Notification) -> Notification | Lost:
+    """What the inboxes take it for: `notification_of` undone."""
+    told = notification.attributes
+    if told.get("kind") != LOST:
+        return notification
+    try:
+        return msgspec.convert(
+            {
+                "publisher": notification.origin.publisher,
+                "history": told.get("history"),
+                **{name: _whole(told.get(name)) for name in ("first", "last", "count")},
+            },
+            Lost,
+        )
+    except msgspec.ValidationError:
+        return notification
+
+
+def _whole(value: Value | None) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
