@@ -8,6 +8,7 @@ import math
 import pytest
 
 from agent.overlay.scot import Broker
+from agent.wire.overlay import Notification, Origin
 from fleet.commands import run
 from fleet.lab.overlay import burst, burst_page, command, memory, quotes, scale, sizes, sizes_page
 from fleet.lab.overlay.burst import Burst
@@ -105,6 +106,16 @@ def test_dynamic_routing_sends_another_way_only_where_it_is_congested():
     static, dynamic = (burst_of(name, "iLinks", size=0.003) for name in ("snr", "idr"))
     assert static.expected == dynamic.expected
     assert dynamic.bursting.mean_s < static.bursting.mean_s
+
+
+def test_a_delay_counts_from_when_it_was_published():
+    deliveries = burst._Deliveries()
+    deliveries.schedule = {"p1": (10.0, 0.5), "burst": (20.0, 0.001)}
+    deliveries(("a", "b"), Notification(Origin("p1", "h", 3), 0, {}), 12.0)
+    deliveries(("c",), Notification(Origin("burst", "h", 500), 0, {}), 21.0)
+    assert list(deliveries.time_s) == [12.0, 12.0, 21.0]
+    assert list(deliveries.delay_s) == pytest.approx([0.5, 0.5, 0.5])
+    assert list(deliveries.bursting) == [0, 0, 1]
 
 
 def test_a_burst_is_stable_after_its_last_thousand_with_a_long_delay():
