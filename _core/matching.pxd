@@ -23,15 +23,16 @@ cdef class Conjunctions:
     cdef uint64_t *scratch    # [3 · scratch_words]
     cdef uint32_t scratch_words
 
-    cdef Group _group_for(self, list equal, list others, dict allowed)
-    cdef Shape _new_shape(self, tuple name)
+    cdef Group _group_for(self, tuple equal, list values, list others)
+    cdef Shape _new_shape(self, tuple equal)
     cdef Attribute _attribute(self, str name)
+    cdef int _release(self, list attributes) except -1
     cdef int _forget(self, Group group) except -1
     cdef int _make_scratch(self, uint32_t words) except -1
     cdef int _take(self, dict event) except -1
     cdef void _note(self, Attribute attribute, PyObject *value) noexcept
     cdef int _match_shape(self, Shape shape) except -1
-    cdef int _match_group(self, Group group, Shape shape) except -1
+    cdef int _match_group(self, Group group) except -1
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept
     cdef list _result(self)
     cdef int _meet_group(self, Group group, dict allowed) except -1

@@ -12,6 +12,7 @@ from cpython.dict cimport PyDict_Check, PyDict_GetItemWithError, PyDict_Next
 from cpython.list cimport PyList_New
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 from _core.matching_groups cimport Attribute, Group, Shape
 from _core.predicates cimport read_conjunction
@@ -83,17 +84,19 @@ cdef class Conjunctions:
             if one.spans.count == 0:
                 self.where[number] = _NEVER
                 return
-        equal = [name for name in sorted(allowed) if (<Allowed>allowed[name]).is_value()]
-        others = [name for name in sorted(allowed) if name not in equal]
-        group = self._group_for(equal, others, allowed)
-        slot = 0
+        equal = sorted([name for name, one in allowed.items() if (<Allowed>one).is_value()])
+        values = [(<Allowed>allowed.pop(name)).value() for name in equal]
+        others = [self._attribute(name) for name in allowed]
+        group = self._group_for(tuple(equal), values, others)
         try:
             self._make_scratch(group.slots // 64 + 1)
-            slot = group.add(number, [allowed[name] for name in others])
+            slot = group.add(number, others, list(allowed.values()))
             self.where[number] = <uint64_t>group.number << 32 | slot
-        finally:
+        except MemoryError:
+            self._release(group.drop_columns())
             if group.live == 0:
                 self._forget(group)
+            raise
 
     def remove(self, number):
         """Take a conjunction out. KeyError if there is none under this id. As `insert`."""
@@ -105,9 +108,7 @@ cdef class Conjunctions:
             return
         place = known
         group = self.groups[place >> 32]
-        moved = group.remove(<uint32_t>place)
-        if moved is not None:
-            self.where[moved] = known
+        self._release(group.remove(<uint32_t>place))
         if group.live == 0:
             self._forget(group)
         elif group.compact():
@@ -150,40 +151,39 @@ cdef class Conjunctions:
                 return []
         for shape in self.shapes.values():
             for group in _groups_meeting(shape, allowed):
-                self._meet_group(group, allowed)
+                while group is not None:
+                    self._meet_group(group, allowed)
+                    group = (<Group>group).next
         return self._result()
 
     # Keeping groups.
 
-    cdef Group _group_for(self, list equal, list others, dict allowed):
+    cdef Group _group_for(self, tuple equal, list values, list others):
         """The group of a conjunction, made if there is none."""
-        cdef tuple name = (tuple(equal), tuple(others))
-        cdef Shape shape = self.shapes.get(name)
-        cdef Group group
+        cdef Shape shape = self.shapes.get(equal)
+        cdef Group group, first
         if shape is None:
-            shape = self._new_shape(name)
-        if len(equal) == 1:
-            key = (<Allowed>allowed[equal[0]]).value()
-        else:
-            key = tuple([(<Allowed>allowed[one]).value() for one in equal])
-        group = shape.groups.get(key)
+            shape = self._new_shape(equal)
+        key = values[0] if len(values) == 1 else tuple(values)
+        first = group = shape.groups.get(key)
+        while group is not None and not group.has_room(others):
+            group = group.next
         if group is None:
             if not self.free:
                 self.free.append(len(self.groups))
                 self.groups.append(None)
-            group = Group(shape, key, self.free[len(self.free) - 1])
+            group = Group(shape, key, self.free.pop())
+            group.next = first
             shape.groups[key] = group
-            self.groups[self.free.pop()] = group
+            self.groups[group.number] = group
         return group
 
-    cdef Shape _new_shape(self, tuple name):
+    cdef Shape _new_shape(self, tuple equal):
         cdef Attribute attribute
         cdef Attribute home = None
-        equal = tuple([self._attribute(one) for one in name[0]])
-        others = tuple([self._attribute(one) for one in name[1]])
-        cdef Shape shape = Shape(name, equal, others)
+        cdef Shape shape = Shape(equal, tuple([self._attribute(name) for name in equal]))
         # Under the one where fewest are: attributes that only some events have sort shapes best.
-        for attribute in (*equal, *others):
+        for attribute in shape.equal:
             attribute.users += 1
             if home is None or len(attribute.shapes) < len(home.shapes):
                 home = attribute
@@ -192,7 +192,7 @@ cdef class Conjunctions:
             self.unfiled = shape
         else:
             home.shapes.append(shape)
-        self.shapes[name] = shape
+        self.shapes[equal] = shape
         return shape
 
     cdef Attribute _attribute(self, str name):
@@ -203,13 +203,29 @@ cdef class Conjunctions:
             self.attributes[name] = attribute
         return attribute
 
+    cdef int _release(self, list attributes) except -1:
+        """Forget those that nobody uses."""
+        cdef Attribute attribute
+        for attribute in attributes:
+            if attribute.users == 0:
+                self.attributes.pop(attribute.name, None)
+        return 0
+
     cdef int _forget(self, Group group) except -1:
         """Take out an empty group, and what it leaves empty."""
         cdef Shape shape = group.shape
+        cdef Group before = shape.groups[group.key]
         cdef Attribute attribute
-        del shape.groups[group.key]
         self.groups[group.number] = None
         self.free.append(group.number)
+        if before is not group:
+            while before.next is not group:
+                before = before.next
+            before.next = group.next
+        elif group.next is not None:
+            shape.groups[group.key] = group.next
+        else:
+            del shape.groups[group.key]
         if shape.groups:
             return 0
         del self.shapes[shape.name]
@@ -217,10 +233,9 @@ cdef class Conjunctions:
             self.unfiled = None
         else:
             shape.home.shapes.remove(shape)
-        for attribute in (*shape.equal, *shape.others):
+        for attribute in shape.equal:
             attribute.users -= 1
-            if attribute.users == 0:
-                del self.attributes[attribute.name]
+        self._release(list(shape.equal))
         return 0
 
     cdef int _make_scratch(self, uint32_t words) except -1:
@@ -267,9 +282,7 @@ cdef class Conjunctions:
     cdef int _match_shape(self, Shape shape) except -1:
         cdef Attribute attribute
         cdef PyObject *group
-        for attribute in shape.others:
-            if attribute.event != self.event:
-                return 0
+        cdef Group chain
         for attribute in shape.equal:
             if attribute.event != self.event:
                 return 0
@@ -284,22 +297,40 @@ cdef class Conjunctions:
             key = tuple([(<Attribute>one).key for one in shape.equal])
         group = PyDict_GetItemWithError(shape.groups, key)
         if group != NULL:
-            self._match_group(<Group>group, shape)
+            chain = <Group>group
+            while chain is not None:
+                self._match_group(chain)
+                chain = chain.next
         return 0
 
-    cdef int _match_group(self, Group group, Shape shape) except -1:
+    cdef int _match_group(self, Group group) except -1:
         cdef uint32_t words = (group.slots + 63) >> 6
         cdef uint64_t *all = self.scratch
         cdef uint64_t *one = self.scratch + words
+        cdef const uint64_t *constrained
         cdef uint32_t i, w
+        cdef bint by_all
         cdef Attribute attribute
+        if group.width:
+            memcpy(all, group.used, words * sizeof(uint64_t))
         for i in range(group.width):
-            attribute = <Attribute>shape.others[i]
+            attribute = <Attribute>group.attributes[i]
+            constrained = group.columns[i].constrained
+            by_all = group.columns[i].users == group.live
+            if attribute.event != self.event:
+                if by_all:
+                    return 0
+                for w in range(words):
+                    all[w] &= ~constrained[w]
+                continue
             attribute.place()
-            column_at(&group.columns[i], &attribute.point, one if i else all, words)
-            if i:
+            column_at(&group.columns[i], &attribute.point, one, words)
+            if by_all:
                 for w in range(words):
                     all[w] &= one[w]
+            else:
+                for w in range(words):
+                    all[w] &= one[w] | ~constrained[w]
         self._collect(group, all if group.width else NULL)
         return 0
 
@@ -325,17 +356,18 @@ cdef class Conjunctions:
         cdef uint64_t *all = self.scratch
         cdef uint64_t *one = self.scratch + words
         cdef uint32_t i, w
+        cdef const uint64_t *constrained
         cdef Allowed other
-        cdef bint any = False
+        if group.width:
+            memcpy(all, group.used, words * sizeof(uint64_t))
         for i in range(group.width):
-            other = allowed.get((<Attribute>group.shape.others[i]).name)
-            if other is None:
-                continue
-            column_meeting(&group.columns[i], &other.spans, one, words)
-            for w in range(words):
-                all[w] = all[w] & one[w] if any else one[w]
-            any = True
-        self._collect(group, all if any else NULL)
+            other = allowed.get((<Attribute>group.attributes[i]).name)
+            if other is not None:
+                constrained = group.columns[i].constrained
+                column_meeting(&group.columns[i], &other.spans, one, words)
+                for w in range(words):
+                    all[w] &= one[w] | ~constrained[w]
+        self._collect(group, all if group.width else NULL)
         return 0
 
 

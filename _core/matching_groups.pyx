@@ -1,12 +1,12 @@
-"""Groups of conjunctions that constrain the same attributes and ask for the same values."""
+"""Groups of conjunctions that ask for the same values."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from _core.span_changes cimport column_add, column_remove, column_reserve
-from _core.span_index cimport column_free, column_init
+from _core.span_index cimport Column, column_free, column_init, turn
 from _core.spans cimport Allowed, point_of
 
 cdef extern from "check.h":
@@ -23,6 +23,7 @@ cdef enum:
     FIRST_IDS = 4
     STRIDE = 8                # words looked at together
     MOST_SLOTS = 0x40000000
+    MOST_COLUMNS = 32
     SPARSE = 4                # slots for each one in use, from where a group is made anew …
     WORTH = 256               # … if it has as many slots at least
 
@@ -40,28 +41,19 @@ cdef class Attribute:
 
 
 cdef class Shape:
-    def __cinit__(self, tuple name, tuple equal, tuple others):
+    def __cinit__(self, tuple name, tuple equal):
         self.name = name
         self.equal = equal
-        self.others = others
         self.groups = {}
 
 
 cdef class Group:
     def __cinit__(self, Shape shape, object key, uint32_t number):
-        cdef uint32_t i
         self.shape = shape
         self.key = key
         self.number = number
         self.free = []
-        if shape.others:
-            self.columns = <Column *>calloc(len(shape.others), sizeof(Column))
-            if self.columns == NULL:
-                raise MemoryError
-            for i in range(<uint32_t>len(shape.others)):
-                if column_init(&self.columns[i]) != 0:
-                    raise MemoryError
-                self.width += 1
+        self.attributes = []
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -72,6 +64,12 @@ cdef class Group:
             if self.ids[i] != NULL:
                 Py_DECREF(<object>self.ids[i])
         free(self.ids)
+        free(self.used)
+
+    cdef bint has_room(self, list attributes) except -1:
+        """Whether columns for all of these are there or may be made."""
+        missing = sum([attribute not in self.attributes for attribute in attributes])
+        return self.width == 0 or self.width + missing <= MOST_COLUMNS
 
     cdef int reserve(self) except -1:
         """Room for one slot more."""
@@ -85,57 +83,102 @@ cdef class Group:
             if memory == NULL:
                 raise MemoryError
             self.ids = <PyObject **>memory
+            memory = realloc(self.used, ((capacity + 63) >> 6) * sizeof(uint64_t))
+            if memory == NULL:
+                raise MemoryError
+            self.used = <uint64_t *>memory
             self.capacity = capacity
         for i in range(self.width):
             if column_reserve(&self.columns[i], self.slots + 1) != 0:
                 raise MemoryError
         return 0
 
-    cdef uint32_t add(self, object number, list allowed) except? 0xFFFFFFFF:
-        """The slot of a new conjunction; takes the spans, as many as columns."""
+    cdef uint32_t column_of(self, Attribute attribute) except? 0xFFFFFFFF:
+        """Its column, made if there is none."""
+        cdef uint32_t i
+        cdef void *memory
+        for i in range(self.width):
+            if self.attributes[i] is attribute:
+                return i
+        memory = realloc(self.columns, (self.width + 1) * sizeof(Column))
+        if memory == NULL:
+            raise MemoryError
+        self.columns = <Column *>memory
+        i = self.width
+        if column_init(&self.columns[i]) != 0:
+            raise MemoryError
+        if column_reserve(&self.columns[i], self.slots + 1) != 0:
+            column_free(&self.columns[i])
+            raise MemoryError
+        self.attributes.append(attribute)
+        self.width += 1
+        attribute.users += 1
+        return i
+
+    cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF:
+        """The slot of a new conjunction; takes the spans, one for each attribute."""
         cdef uint32_t slot, i
         cdef Allowed taken
-        if self.free:
-            slot = self.free[len(self.free) - 1]
-        else:
-            self.reserve()
-            slot = self.slots
-        for i in range(self.width):
-            taken = allowed[i]
-            if column_add(&self.columns[i], slot, taken.spans) != 0:
-                while i > 0:
-                    i -= 1
-                    column_remove(&self.columns[i], slot)
-                raise MemoryError
-            taken.spans.points = NULL
-            taken.spans.count = 0
+        self.reserve()
+        slot = self.free[len(self.free) - 1] if self.free else self.slots
+        try:
+            for attribute, taken in zip(attributes, allowed):
+                i = self.column_of(attribute)
+                if column_add(&self.columns[i], slot, taken.spans) != 0:
+                    raise MemoryError
+                taken.spans.points = NULL
+                taken.spans.count = 0
+        except MemoryError:
+            self.clear(slot)
+            raise
         if slot == self.slots:
+            if slot & 63 == 0:
+                self.used[slot >> 6] = 0
             self.slots += 1
         else:
             self.free.pop()
         Py_INCREF(number)
         self.ids[slot] = <PyObject *>number
+        turn(self.used, slot)
         self.live += 1
         return slot
 
-    cdef object remove(self, uint32_t slot):
-        """Frees a slot. Without columns the last one moves there: its id, else None."""
-        cdef object moved = None
+    cdef int clear(self, uint32_t slot) except -1:
+        """Take a slot's spans out of all columns."""
         cdef uint32_t i
-        CHECK(slot < self.slots)
         for i in range(self.width):
-            column_remove(&self.columns[i], slot)
+            if self.columns[i].spans[slot].count:
+                column_remove(&self.columns[i], slot)
+        return 0
+
+    cdef list remove(self, uint32_t slot):
+        """Frees a slot; the attributes that have lost their column."""
+        CHECK(slot < self.slots)
+        self.clear(slot)
         Py_DECREF(<object>self.ids[slot])
         self.ids[slot] = NULL
+        turn(self.used, slot)
         self.live -= 1
-        if self.width:
-            self.free.append(slot)
-            return None
-        self.slots -= 1
-        if slot != self.slots:
-            self.ids[slot] = self.ids[self.slots]
-            moved = <object>self.ids[slot]
-        return moved
+        self.free.append(slot)
+        return self.drop_columns()
+
+    cdef list drop_columns(self):
+        """Give up columns that nobody uses; whose they were."""
+        cdef list dropped = []
+        cdef uint32_t i = self.width
+        cdef Attribute attribute
+        while i > 0:
+            i -= 1
+            if self.columns[i].users == 0:
+                column_free(&self.columns[i])
+                self.width -= 1
+                self.columns[i] = self.columns[self.width]
+                attribute = self.attributes[i]
+                self.attributes[i] = self.attributes[self.width]
+                self.attributes.pop()
+                attribute.users -= 1
+                dropped.append(attribute)
+        return dropped
 
     cdef PyObject **all_ids(self, PyObject **found) noexcept:
         """The ids of all in use; the end of what was written."""
@@ -173,9 +216,9 @@ cdef class Group:
         """Give all in use the first slots, if few are; whether they have others now."""
         cdef Column *columns
         cdef uint32_t i, slot, to
-        if not self.width or self.slots < WORTH or self.live > self.slots // SPARSE:
+        if self.slots < WORTH or self.live > self.slots // SPARSE:
             return False
-        columns = <Column *>calloc(self.width, sizeof(Column))
+        columns = <Column *>calloc(self.width + 1, sizeof(Column))
         if columns == NULL:
             return False
         for i in range(self.width):
@@ -197,6 +240,9 @@ cdef class Group:
                 to += 1
         self.slots = to
         self.free.clear()
+        memset(self.used, 0, ((to + 63) >> 6) * sizeof(uint64_t))
+        for slot in range(to):
+            turn(self.used, slot)
         return True
 
     cdef bint copied(self, Column *column, Column *to) noexcept:
@@ -206,7 +252,7 @@ cdef class Group:
             return False
         for slot in range(self.slots):
             if self.ids[slot] != NULL:
-                if column_add(to, next, column.spans[slot]) != 0:
+                if column.spans[slot].count and column_add(to, next, column.spans[slot]) != 0:
                     return False
                 next += 1
         return True

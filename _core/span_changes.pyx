@@ -7,7 +7,7 @@ conjunctions is some 60 KB and still less than what else an insertion does.
 from libc.stdlib cimport calloc, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from _core.span_cut cimport BOUNDS_A_ROW, column_cut
+from _core.span_cut cimport BOUNDS_A_ROW, column_cut, most_rows
 from _core.span_index cimport (
     BLOCK_WORDS,
     Bound,
@@ -16,6 +16,7 @@ from _core.span_index cimport (
     bucket_of,
     free_blocks,
     new_blocks,
+    turn,
 )
 from _core.spans cimport Point, compare, spans_free
 
@@ -61,16 +62,24 @@ cdef int _append_block(Column *c) noexcept nogil:
     return 0
 
 
+cdef int _grow_bits(Column *c) noexcept nogil:
+    """Twice the words of a row, or one block more."""
+    cdef uint32_t words = c.blocks * c.block_words
+    cdef bint single = c.block_words < BLOCK_WORDS
+    cdef uint32_t more = max(words, <uint32_t>1) if single else BLOCK_WORDS
+    cdef void *memory = realloc(c.constrained, (words + more) * sizeof(uint64_t))
+    if memory == NULL:
+        return -1
+    c.constrained = <uint64_t *>memory
+    memset(c.constrained + words, 0, more * sizeof(uint64_t))
+    return _widen(c, words + more) if single else _append_block(c)
+
+
 cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil:
     cdef uint32_t capacity = c.capacity
     cdef void *memory
-    cdef int failed
     while c.blocks * c.block_words * 64 < slots:
-        if c.block_words < BLOCK_WORDS:
-            failed = _widen(c, max(2 * c.block_words, 1))
-        else:
-            failed = _append_block(c)
-        if failed:
+        if _grow_bits(c) != 0:
             return -1
     if capacity >= slots:
         return 0
@@ -82,6 +91,8 @@ cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil:
     c.spans = <Spans *>memory
     memset(c.spans + c.capacity, 0, (capacity - c.capacity) * sizeof(Spans))
     c.capacity = capacity
+    if c.rows > 2 * most_rows(c):
+        column_cut(c)  # it has got sparse
     return 0
 
 
@@ -182,6 +193,8 @@ cdef int column_add(Column *c, uint32_t slot, Spans spans) noexcept nogil:
         fullest = max(fullest, _add_bound(c, slot, i))
     for i in range(0, spans.count, 2):
         _turn_rows(c, slot, &spans.points[i], &spans.points[i + 1])
+    turn(c.constrained, slot)
+    c.users += 1
     c.bounds += spans.count
     _changed(c, spans.count, fullest)
     return 0
@@ -197,6 +210,8 @@ cdef void column_remove(Column *c, uint32_t slot) noexcept nogil:
         _remove_bound(c, slot, i)
     for i in range(0, count, 2):
         _turn_rows(c, slot, &spans.points[i], &spans.points[i + 1])
+    turn(c.constrained, slot)
+    c.users -= 1
     c.bounds -= count
     spans_free(spans)
     _changed(c, count, 0)

@@ -1,5 +1,7 @@
 """Cutting the line of values into buckets that have about as many bounds each."""
 
+from libc.stdint cimport uint32_t
+
 from _core.span_index cimport Column
 
 cdef enum:
@@ -7,3 +9,6 @@ cdef enum:
 
 # Cuts anew. Without memory for it all stays as it is. O(bounds + rows · slots / 64).
 cdef void column_cut(Column *c) noexcept nogil
+
+# How many buckets a column may be cut into. O(1).
+cdef uint32_t most_rows(const Column *c) noexcept nogil

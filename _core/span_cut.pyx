@@ -5,7 +5,7 @@ they cost a search nothing. So does the point where all numbers end, up to which
 something holds.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -28,6 +28,13 @@ cdef enum:
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
+
+
+cdef uint32_t most_rows(const Column *c) noexcept nogil:
+    """A row has a bit for every slot: so many rows that those who have spans pay for all bits."""
+    cdef uint64_t slots = <uint64_t>c.blocks * c.block_words * 64
+    cdef uint64_t paid = MOST_ROWS * c.users // max(slots, <uint64_t>1)
+    return <uint32_t>max(min(paid, c.bounds // BOUNDS_A_ROW), <uint64_t>1)
 
 
 cdef void column_cut(Column *c) noexcept nogil:
@@ -75,7 +82,7 @@ cdef uint64_t _run_end(const Column *c, const Bound *all, uint64_t i) noexcept n
 
 cdef uint32_t _choose(const Column *c, const Bound *all, uint64_t *starts) noexcept nogil:
     """Which bounds begin a bucket (numbers in `all`), beside the first one; how many buckets."""
-    cdef uint64_t most = min(max(c.bounds // BOUNDS_A_ROW, <uint64_t>1), <uint64_t>MOST_ROWS)
+    cdef uint64_t most = most_rows(c)
     cdef uint64_t share = (c.bounds + most - 1) // most
     cdef uint64_t heavy = 0, heavy_points = 0, inside = 0, i = 0, end
     cdef uint32_t rows = 1

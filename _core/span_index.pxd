@@ -16,7 +16,7 @@ cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
 cdef enum:
-    MOST_ROWS = 256           # so a conjunction costs at most this many bits
+    MOST_ROWS = 256           # fewer where few of the slots have spans: bits for each, see span_cut
     BLOCK_WORDS = 64          # of a row in one block: 4,096 conjunctions
 
 cdef struct Bound:            # the first point of a span, or its end; by point, then slot
@@ -40,6 +40,8 @@ cdef struct Column:
     uint64_t **bits           # [blocks][rows · block_words]
     Spans *spans              # [capacity] of each slot, count 0 where free; owned
     uint32_t capacity         # slots; at most blocks · block_words · 64
+    uint64_t *constrained     # [blocks · block_words] a bit for each slot that has spans
+    uint32_t users            # so many have
     uint64_t bounds           # in all buckets
     uint64_t built            # so many when the buckets were last cut
     uint64_t changes          # bounds added and removed since then
@@ -48,7 +50,7 @@ cdef struct Column:
 cdef int column_init(Column *c) noexcept nogil
 cdef void column_free(Column *c) noexcept nogil
 
-# Writes a bit for each slot: whether its spans contain the point. `words` tell all slots that were
+# Writes a bit for each slot: whether it has spans and they contain the point. `words` tell all slots that were
 # ever reserved. O(words + bounds of a bucket).
 cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t words) noexcept nogil
 

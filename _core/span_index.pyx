@@ -46,6 +46,7 @@ cdef void column_free(Column *c) noexcept nogil:
     free_buckets(c.buckets, c.rows)
     free_blocks(c.bits, c.blocks)
     free(c.keys)
+    free(c.constrained)
     memset(c, 0, sizeof(Column))
 
 
