@@ -333,6 +333,7 @@ class Notifications:
         known = self._knows_after and self._kept_nothing is None
         self._client.send_message(replace(self.subscribe, after=self.after if known else None))
         self._unanswered += 1
+        self._acknowledged = self.after
 
     def _say(self) -> None:
         """The client is there, and has all up to `after`."""
