@@ -100,6 +100,7 @@ class PushPlane:
         board.performs(overlay.Send, links.send)
         board.performs(overlay.Settled, self._settled)
         board.performs(overlay.Undeliverable, self._not_delivered)
+        self._announced = tuple(place.announced)
         self._begin(place.announced, store)
         board.keeps_time(self)
 
@@ -284,7 +285,9 @@ class PushPlane:
             "overlay_undeliverable": self._undeliverable,
             "overlay_subscriptions": self._broker.prt_entries,
             "overlay_advertisements": self._broker.srt_entries,
+            "overlay_targets": sum(len(self._broker.targets_of(each)) for each in self._announced),
             "overlay_queued": self._links.waiting,
+            "overlay_links_up": sum(self.links.values()),
             "overlay_links_lost": self._links.went_down,
         }
 

@@ -1,0 +1,160 @@
+"""Alerts through real masters: from a node's event to subscribers, whoever is killed."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from agent.wire.base import TRIGGER_CLEARED
+from agent.wire.overlay import Notification, Origin
+from bench.processes import free_address
+from tests.master.push_rig import PLACES, Node, PushMaster, Subscriber, overlay_text
+
+HOT = 'metric = "temperature" and value > 30'
+
+
+@pytest.fixture
+def stop_all():
+    started = []
+    yield started.append
+    for process in started:
+        process.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def alone(tmp_path, stop_all):
+    made = PushMaster(tmp_path, "iad1")
+    stop_all(made)
+    return made
+
+
+@pytest.fixture
+def four(tmp_path, stop_all):
+    """A path of two times a complete graph of two, with all links up."""
+    addresses = {iad: free_address() for iad in PLACES}
+    made = {}
+    for iad, address in addresses.items():
+        text = overlay_text(iad, addresses, PLACES)
+        made[iad] = PushMaster(tmp_path / iad, iad, address, text)
+        stop_all(made[iad])
+    for master in made.values():
+        master.wait_for_links()
+    return made
+
+
+def wanted_in(four, clusters):
+    """Until iad1 knows that what it announces is wanted in so many other clusters."""
+    four["iad1"].wait_until(lambda counters: counters["overlay_targets"] == clusters)
+
+
+def test_an_alert_is_told_once_and_says_nothing_of_the_node(alone, context):
+    node, subscriber = Node(context, alone), Subscriber(context, alone, HOT)
+    assert subscriber.opened.state == "open"
+    node.tell(7)
+    assert subscriber.notified().notification == Notification(
+        Origin("iad1", "history", 7 * 16),
+        1_007,
+        {
+            "iad": "iad1",
+            "kind": "raised",
+            "trigger": "hot",
+            "metric": "temperature",
+            "value": 31.5,
+            "area": "b1/f4/r1",
+        },
+    )
+    node.await_taken(7)
+    node.tell(7, 8, value=29.5)
+    node.tell(9, kind=TRIGGER_CLEARED, value=30.5, areas=("b1/f4/r1", "b1/f4/r2"))
+    node.await_taken(7, 8)
+    node.await_taken(9)
+    areas = [subscriber.notified().notification.attributes["area"] for _ in range(2)]
+    assert areas == ["b1/f4/r1", "b1/f4/r2"]
+    counters = alone.wait_until(lambda counters: counters["spool"] == 0)
+    assert counters["spooled_settled"] == 4
+    assert subscriber.nothing_else()
+
+
+def test_an_alert_that_nobody_wants_is_settled(alone, context):
+    Node(context, alone).tell(1)
+    alone.wait_until(lambda counters: counters["spooled_settled"] == 1)
+
+
+def test_a_filter_that_makes_no_sense_is_refused(alone, context):
+    opened = Subscriber(context, alone, "value >").opened
+    assert opened.state == "refused"
+    assert "value >" in opened.message or "expected" in opened.message
+
+
+def test_an_alert_crosses_the_overlay_once(four, context):
+    subscribers = {iad: Subscriber(context, master, HOT) for iad, master in four.items()}
+    others = Subscriber(context, four["iad4"], 'iad = "iad2"', name="others")
+    wanted_in(four, 1)
+    for iad, count in (("iad1", 2), ("iad3", 3)):
+        four[iad].wait_until(lambda counters, n=count: counters["overlay_subscriptions"] == n)
+    node = Node(context, four["iad1"])
+    node.tell(1)
+    for subscriber in subscribers.values():
+        assert subscriber.notified().notification.origin == Origin("iad1", "history", 16)
+    node.tell(2)
+    for subscriber in subscribers.values():
+        assert subscriber.notified().notification.origin.sequence == 32
+        assert subscriber.nothing_else()
+    assert others.nothing_else()
+    four["iad1"].wait_until(lambda counters: counters["spool"] == 0)
+
+
+def test_a_durable_subscription_gets_what_came_while_its_master_was_killed(four, context):
+    home, publisher = four["iad4"], Node(context, four["iad1"])
+    first = Subscriber(context, home, HOT, durable=True)
+    wanted_in(four, 1)
+    publisher.tell(1)
+    assert first.notified().position == 1
+    home.stop(signal.SIGKILL)
+    publisher.tell(2)
+    publisher.await_taken(1)
+    publisher.await_taken(2)
+    assert four["iad1"].status().counters["spool"] == 1
+    home.start()
+    again = Subscriber(context, home, HOT, durable=True, after=1)
+    assert again.opened.state == "open"
+    found = again.notified()
+    assert (found.position, found.notification.origin.sequence) == (2, 32)
+    four["iad1"].wait_until(lambda counters: counters["spool"] == 0)
+    publisher.tell(3)
+    assert again.notified().position == 3
+    assert again.nothing_else()
+
+
+def test_what_is_spooled_survives_the_publishers_master(four, context):
+    home, source = four["iad4"], four["iad1"]
+    subscriber = Subscriber(context, home, HOT, durable=True)
+    wanted_in(four, 1)
+    subscriber.close()
+    home.stop(signal.SIGKILL)
+    node = Node(context, source)
+    node.tell(1)
+    node.await_taken(1)
+    source.stop(signal.SIGKILL)
+    source.start()
+    assert source.status().counters["spool"] == 1
+    home.start()
+    again = Subscriber(context, home, HOT, durable=True, after=0)
+    assert again.notified().notification.origin == Origin("iad1", "history", 16)
+    source.wait_until(lambda counters: counters["spool"] == 0)
+    assert again.nothing_else()
+
+
+def test_a_neighbour_with_another_overlay_is_refused_in_words(tmp_path, stop_all):
+    addresses = {iad: free_address() for iad in PLACES}
+    text = overlay_text("iad1", addresses, PLACES)
+    one = PushMaster(tmp_path / "iad1", "iad1", addresses["iad1"], text)
+    stop_all(one)
+    longer = overlay_text("iad2", addresses, PLACES).replace('["a", "b"]', '["a", "b"], ["a", "c"]')
+    other = PushMaster(tmp_path / "iad2", "iad2", addresses["iad2"], longer)
+    stop_all(other)
+    line = one.process.stderr.readline()
+    while "overlay" not in line:
+        line = one.process.stderr.readline()
+    assert "no link to iad2: its hello was refused: the two masters have overlays" in line
