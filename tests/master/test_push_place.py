@@ -1,0 +1,90 @@
+"""A master's place in the overlay: what the configuration may say, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.master.place import place_of
+from agent.overlay.scot import Broker
+from agent.wire.config import ConfigError, parse
+from agent.wire.master_config import MasterConfig
+from agent.wire.predicate_language import read_filter
+
+SOCKETS = {"public": "ipc:///run/x/public", "operator": "ipc:///run/x/operator"}
+
+
+def neighbour(iad, vertex, cluster):
+    address = "tcp://127.0.0.1:5800"
+    return {"iad": iad, "vertex": vertex, "cluster": cluster, "address": address}
+
+
+FOUR = {
+    "vertex": "a",
+    "cluster": 0,
+    "links": [["a", "b"]],
+    "clusters": 2,
+    "neighbour": [neighbour("iad2", "b", 0), neighbour("iad3", "a", 1)],
+}
+
+
+def place(**overlay):
+    table = {"iad": {"name": "iad1"}, "sockets": SOCKETS, "overlay": overlay}
+    return place_of(parse(table, MasterConfig, "test"))
+
+
+def test_without_an_overlay_there_is_one_broker():
+    alone = place()
+    assert (alone.broker, alone.scot.order, alone.neighbours) == (Broker("iad1", 0), 1, {})
+    assert alone.announced == {"alerts": read_filter('iad = "iad1"')}
+
+
+def test_neighbours_are_known_by_their_place():
+    found = place(**FOUR)
+    assert (found.broker, found.scot.order) == (Broker("a", 0), 4)
+    assert {broker: each.iad for broker, each in found.neighbours.items()} == {
+        Broker("b", 0): "iad2",
+        Broker("a", 1): "iad3",
+    }
+
+
+def test_with_advertisements_losses_are_announced_too():
+    texts = ['area under "b1"', 'metric = "co2"']
+    announced = place(advertise=[{"filter": text} for text in texts]).announced
+    assert announced == {
+        "alerts-1": read_filter(texts[0]),
+        "alerts-2": read_filter(texts[1]),
+        "losses": read_filter('iad = "iad1" and kind = "lost"'),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"links": [["a", "b"], ["b", "a"]]}, "overlay: "),
+        ({"vertex": "c"}, "overlay: the overlay has no vertex 'c'"),
+        ({"cluster": 2}, "overlay: the clusters are numbered 0 to 1: there is no 2"),
+        (
+            {"neighbour": FOUR["neighbour"][:1]},
+            "vertex a, cluster 1 of the neighbours of vertex a, cluster 0 are missing",
+        ),
+        (
+            {"neighbour": [*FOUR["neighbour"], neighbour("iad4", "b", 1)]},
+            "iad4 at vertex b, cluster 1 is no neighbour of vertex a, cluster 0; its neighbours "
+            "are vertex a, cluster 1; vertex b, cluster 0",
+        ),
+        ({"neighbour": [*FOUR["neighbour"], neighbour("iad2", "b", 0)]}, "stands there twice"),
+        ({"neighbour": [neighbour("iad1", "b", 0)]}, "stands there twice"),
+        ({"advertise": [{"filter": "value >"}]}, "overlay.advertise.filter 'value >': at"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(change, line):
+    with pytest.raises(ConfigError) as refused:
+        place(**FOUR | change)
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_address_beyond_this_host_needs_keys():
+    far = FOUR | {"neighbour": [FOUR["neighbour"][0] | {"address": "tcp://far:5800"}]}
+    with pytest.raises(ConfigError, match=r"overlay.neighbour.address of iad2 = .* without keys"):
+        place(**far)
