@@ -34,6 +34,7 @@ from fleet.parameters import (
 from fleet.plan_command import plan
 from fleet.releases.commands import release, releases
 from fleet.service_commands import service
+from fleet.subscribe_command import subscribe
 from fleet.watch_commands import watch
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ fleet.add_command(lab)
 fleet.add_command(keys)
 fleet.add_command(plan)
 fleet.add_command(watch)
+fleet.add_command(subscribe)
 fleet.add_command(deploy)
 fleet.add_command(rollback)
 fleet.add_command(replace)
