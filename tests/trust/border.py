@@ -38,6 +38,32 @@ ALLOWED = {
     "joined": {"type", "id", "ok", "message"},
     "release": {"type", "id", "service"},
 }  # fmt: skip
+# Filters are arrays of texts and values, and an origin an array too: (IAD, a random history, a
+# number). A notification's attributes are in ATTRIBUTES.
+NOTIFICATION = {"notification", "origin", "time_ms", "attributes"}
+CARRIED = {
+    "subscription_change": {"home", "epoch", "version", "key", "filter"},
+    "subscription_part": {"home", "epoch", "version", "start", "total", "entries"},
+    "subscription_versions": {"homes", "all_homes"},
+    "advertisement_change": {"epoch", "version", "key", "filter"},
+    "advertisement_part": {"epoch", "version", "start", "total", "entries"},
+    "advertisement_version": {"epoch", "version"},
+    "cib_set": {"epoch", "key", "stamp"},
+    "cib_clear": {"epoch", "key", "stamp"},
+    "cib_state": {"epoch", "wanted", "unwanted", "stamp"},
+    "notify": {"clusters", *NOTIFICATION},
+    "have": {"parts"},
+    "relay": {"source", "path", "step", "message"},
+    "no_way": {"source", "path", "broken", "step", "message"},
+}
+# What brokers of the overlay tell each other. `vertex`, `home` and the like are of masters.
+TO_NEIGHBOUR = {
+    "overlay_hello": {"type", "iad", "vertex", "cluster", "overlay", "session", "heard", "open"},
+    "overlay_frame": {"type", "session", "sequence", "message"},
+    "overlay_beat": {"type", "session", "sent", "received"},
+    "overlay_refused": {"type", "message"},
+}
+ATTRIBUTES = {"iad", "kind", "trigger", "metric", "value", "area"}
 # The same for what a master or a mirror tells the registration service.
 TO_DIRECTORY = {
     "register": {

@@ -35,6 +35,22 @@ iad = "{iad}"
 address = "{address}"
 areas = ["{area}"]
 """
+NEIGHBOUR = """
+[overlay]
+vertex = "b1"
+cluster = {cluster}
+clusters = 2
+[[overlay.neighbour]]
+iad = "{iad}"
+vertex = "b1"
+cluster = {other}
+address = "{address}"
+"""
+TRIGGER = """
+[[trigger]]
+name = "warm"
+condition = "temperature > 0"
+"""
 EDGE = """
 [node]
 name = "{name}"
@@ -64,9 +80,12 @@ class Fleet:
         keyed: bool,
         hosts: dict[str, str] | None = None,
         enter: dict[str, list[str]] | None = None,
+        overlay: bool = False,
     ) -> None:
         """`hosts` are IP addresses of IADs that are not on loopback, `enter` the commands that
-        start a process there."""
+        start a process there. With `overlay` the masters are neighbours, and each node raises a
+        trigger."""
+        self.overlay = overlay
         self.folder = folder
         self.keyed = keyed
         self.hosts = hosts or {}
@@ -140,9 +159,19 @@ class Fleet:
         trust = f'[trust]\nkey = "{iad}.secret"\nallow = "{iad}.allow"\n' if self.keyed else ""
         home = self.folder / f"{iad}.toml"
         text = MASTER.format(iad=iad, pool=pool, trust=trust, **self.sockets[iad])
+        text += self._overlay(iad)
         home.write_text(text + f'[state]\npath = "{iad}.sqlite"\n')
         home.write_text(home.read_text().replace("[records]", f'[records]\ndirectory = "{iad}"'))
         self._run(iad, "sanderling-master", home, iad)
+
+    def _overlay(self, iad: str) -> str:
+        if not self.overlay:
+            return ""
+        (other,) = set(IADS) - {iad}
+        cluster, beside = (list(IADS).index(each) for each in (iad, other))
+        address = self.via[other]
+        text = NEIGHBOUR.format(cluster=cluster, iad=other, other=beside, address=address)
+        return text + (f'keys = "{other}.public"\n' if self.keyed else "")
 
     def start_node(self, iad: str, name: str = "", key: str = "", area: str = "") -> None:
         name = name or NODES[iad]
@@ -157,6 +186,7 @@ class Fleet:
                 trust=f'[trust]\nkey = "{key or name}.secret"' if self.keyed else "",
             )
             + f'[history]\npath = "{name}.sqlite"\n'
+            + (TRIGGER if self.overlay else "")
         )
         self._run(name, "sanderling-edge", home, iad)
 
