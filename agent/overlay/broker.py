@@ -104,7 +104,7 @@ class Broker:
             Publish: self._publish,
             LinkUp: self._link_up,
             LinkDown: self._link_down,
-            LinkMeasured: self._forwarding.status.measured,
+            LinkMeasured: self._forwarding.measured,
             Tick: lambda _: None,
         }
         self._messages: dict[type, Callable[[overlay.Broker, Any], None]] = {
@@ -225,18 +225,16 @@ class Broker:
         if self._scot.link_kind(self.broker, neighbour) is None:
             raise ValueError(f"{neighbour} is no neighbour of {self.broker}")
         self._ways.link_up(neighbour)
-        self._forwarding.status.forget(neighbour)
         if neighbour.cluster == self.broker.cluster:
             self._send(neighbour, self._subscriptions.versions())
         else:
             self._send(neighbour, self._announced.version(neighbour))
             self._tell(self._announced.state(neighbour, self._subscriptions))
-        self._forwarding.send_again(neighbour, self._now)
+        self._forwarding.link_up(neighbour, self._now)
 
     def _link_down(self, event: LinkDown) -> None:
         self._ways.link_down(event.neighbour)
-        self._forwarding.status.forget(event.neighbour)
-        self._forwarding.send_again(event.neighbour, self._now)
+        self._forwarding.link_down(event.neighbour, self._now)
 
     def _send(self, to: overlay.Broker, message: Direct) -> bool:
         return self._ways.send(to, message, self._now)

@@ -18,7 +18,7 @@ from typing import Final
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import Notification, Origin
 
-# Beyond it the one kept longest is given up, and comes again from whoever has it before.
+# Beyond it some are given up, and come again from whoever has them before.
 MOST_HELD: Final = 10_000
 # Of those that are done, some 300 bytes each; beyond it a repeat of the oldest would count as new.
 MOST_REMEMBERED: Final = 65_536
@@ -198,13 +198,15 @@ class Custody:
             return held.since
         return None
 
-    def overflowing(self) -> Held | None:
-        """What has to be given up, if there are too many: taken out. O(1)."""
-        if len(self._held) <= self._most_held:
-            return None
-        held = next(iter(self._held.values()))
+    @property
+    def first(self) -> Held:
+        """The one that was sent longest ago. StopIteration if there is none."""
+        return next(iter(self._held.values()))
+
+    def give_up(self, held: Held) -> None:
+        """To be kept no longer, though somebody may not have it: it is remembered only that its
+        subscribers here have. O(1)."""
         self._forget(held, nothing=True)
-        return held
 
     def _forget(self, held: Held, *, nothing: bool) -> None:
         origin = held.notification.origin

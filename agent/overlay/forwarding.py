@@ -13,7 +13,7 @@ from typing import Literal
 
 from _core.civ import Civ
 from agent.overlay.custody import Custody, Held
-from agent.overlay.events import Deliver, Instruction, Settled, Undeliverable
+from agent.overlay.events import Deliver, Instruction, LinkMeasured, Settled, Undeliverable
 from agent.overlay.limits import Limits
 from agent.overlay.links import LinkStatus
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
@@ -24,6 +24,9 @@ from agent.wire.overlay import MOST_PARTS, Have, Kept, Notification, Notify, Ori
 from agent.wire.predicates import Attributes
 
 Routing = Literal["snr", "idr"]
+
+# More than any queue holds.
+_ENDLESS = 2**31
 
 
 class Forwarding:
@@ -46,8 +49,10 @@ class Forwarding:
         self._subscriptions = subscriptions
         self._ways = ways
         self._out = out
-        self.status = LinkStatus()
+        self._status = LinkStatus()
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
+        for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
+            self.link_down(neighbour, 0.0)
         # To be told at the end: by asker and origin, the clusters that are done.
         self._kept: dict[Broker, dict[Origin, set[int]]] = {}
         # In custody, with a part whose neighbour has no link.
@@ -58,6 +63,23 @@ class Forwarding:
         self.resent = 0
         self.given_up = 0
         self.without_way = 0
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def link_up(self, neighbour: Broker, now: float) -> None:
+        """What it has not settled is sent again. O(held)."""
+        self._status.forget(neighbour)
+        self._send_again(neighbour, now)
+
+    def link_down(self, neighbour: Broker, now: float) -> None:
+        """That goes round; and no link is as congested as one that is not there. O(held)."""
+        self._status.measured(LinkMeasured(neighbour, _ENDLESS, 0, _ENDLESS))
+        self._send_again(neighbour, now)
+
+    def measured(self, window: LinkMeasured) -> None:
+        """How long the queue to a neighbour is. O(1)."""
+        if self._ways.is_up(window.neighbour):
+            self._status.measured(window)
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -70,9 +92,8 @@ class Forwarding:
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
         first = custody.is_new(origin)
-        if asker is None and first and custody.is_full:
-            # What others rely on goes before what the spool here can keep.
-            self._give_up(origin)
+        if custody.get(origin) is None and custody.is_full and not self._make_room(asker):
+            self._refuse(origin)
             return
         self.repeated += not first
         held = custody.take(notification, now)
@@ -94,7 +115,6 @@ class Forwarding:
         for copy in copies:
             self._send(held, copy.neighbour, now)
         self._tell(held)
-        self._make_room()
 
     def _next_brokers(self, homes: Iterable[str]) -> list[Broker]:
         at = self._own.vertex
@@ -107,20 +127,29 @@ class Forwarding:
         # A repeat is routed statically: what other brokers decided before is not known here.
         targets = Civ(self._scot.clusters, clusters)
         if dynamic:
-            return dynamic_copies(self._own, a_targets, targets, self.status)
+            return dynamic_copies(self._own, a_targets, targets, self._status)
         return static_copies(self._own, a_targets, targets)
 
-    def _make_room(self) -> None:
-        held = self.custody.overflowing()
+    def _make_room(self, asker: Broker | None) -> bool:
+        """For one more: first goes what waits for a broker without a link, which may be for long.
+        Without such, what others rely on goes before what the spool here can keep."""
+        custody = self.custody
+        waiting = next(iter(self._restless), None)
+        held = None if waiting is None else custody.get(waiting)
         if held is None:
-            return
-        self._restless.pop(held.notification.origin, None)
+            if asker is None:
+                return False
+            held = custody.first
+        custody.give_up(held)
+        origin = held.notification.origin
+        self._restless.pop(origin, None)
         if None in held.asked:
-            self._give_up(held.notification.origin)
+            self._refuse(origin)
         else:
             self.given_up += 1
+        return True
 
-    def _give_up(self, origin: Origin) -> None:
+    def _refuse(self, origin: Origin) -> None:
         self.given_up += 1
         most = f"{self._limits.most_held:,}"
         reason = f"more than {most} notifications wait at {_name(self._own)}"
@@ -207,7 +236,7 @@ class Forwarding:
                 self._ways.send(asker, Have(tuple(parts[start : start + MOST_PARTS])), now)
         self._kept.clear()
 
-    def send_again(self, to: Broker, now: float) -> None:
+    def _send_again(self, to: Broker, now: float) -> None:
         """The link to it is another one, or gone: whatever it has not settled. O(held)."""
         for held in self.custody:
             if any(each == to for each, _ in held.waiting):

@@ -244,7 +244,7 @@ class Schedule:
 
 def _size(rng: Random) -> tuple[int, int]:
     """Most are small; a few are as large as 8 vertices and 4 clusters."""
-    if rng.random() < 0.02:
+    if rng.random() < 0.03:
         return rng.randint(1, 8), rng.randint(1, 4)
     return rng.randint(1, 4), rng.randint(1, 3)
 
@@ -279,7 +279,7 @@ def without_failures(seed: int) -> World:
 def with_failures(seed: int, limits: Limits = PATIENT) -> World:
     """One schedule in which links go down and up, and brokers crash and start again."""
     rng = Random(seed)
-    schedule = Schedule(rng, scot_of(rng, rng.randint(1, 4), rng.randint(1, 3)), limits)
+    schedule = Schedule(rng, scot_of(rng, *_size(rng)), limits)
     schedule.fails = True
     for _ in range(rng.randint(1, 3)):
         for _ in range(rng.randint(3, 20)):

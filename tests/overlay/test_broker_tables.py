@@ -20,6 +20,7 @@ from agent.overlay.events import (
     Subscribe,
     Tick,
     Unadvertise,
+    Undeliverable,
     Unsubscribe,
 )
 from agent.overlay.limits import Limits
@@ -320,6 +321,59 @@ def test_time_sends_again_what_is_not_settled() -> None:
     assert sent(made.handle(Tick(), 9.0)) == []
     assert sent(made.handle(Tick(), 10.0)) == [(C, copy())]
     assert made.next_tick == 20.0
+
+
+def full(*, links: bool) -> Broker:
+    """It keeps two notifications that c may want, and no more."""
+    made = broker(limits=Limits(most_held=2, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    does(made, Advertise("p", EVERYTHING))
+    for neighbour in () if links else (A, C, B1, B2):
+        does(made, LinkDown(neighbour))
+    for sequence in (1, 2):
+        does(made, Publish(copy(sequence).notification))
+    assert made.held == 2
+    return made
+
+
+def undeliverable(instructions: list[Instruction]) -> list[tuple[int, str]]:
+    return [
+        (each.origin.sequence, each.reason)
+        for each in instructions
+        if isinstance(each, Undeliverable)
+    ]
+
+
+TOO_MANY = "more than 2 notifications wait at b/0"
+
+
+def test_what_waits_for_a_lost_link_makes_room_for_what_may_get_through() -> None:
+    made = full(links=False)
+    assert undeliverable(made.handle(Publish(copy(3).notification), 0.0)) == [
+        (1, TOO_MANY),
+        (3, "no way from b/0 to c/0 at the moment"),
+    ]
+    assert made.held == 2
+
+
+def test_what_the_spool_can_keep_is_not_taken_while_all_is_well() -> None:
+    made = full(links=True)
+    assert undeliverable(made.handle(Publish(copy(3).notification), 0.0)) == [(3, TOO_MANY)]
+    # What others passed on has to be taken; the spool here still has the other.
+    assert undeliverable(made.handle(Received(A, copy(4)), 0.0)) == [(1, TOO_MANY)]
+    assert made.held == 2
+    assert made.counters["given_up"] == 2
+
+
+def test_a_lost_ilink_is_bypassed_like_a_congested_one() -> None:
+    made = broker()
+    does(made, Advertise("p", EVERYTHING))
+    for neighbour in (B1, B2):
+        told(made, neighbour, CibSet(1, 1, (1, 5)))
+    does(made, LinkDown(B2))
+    does(made, LinkMeasured(B2, 0, 0, 0))
+    copies = does(made, Publish(copy().notification))
+    assert [(to, message.clusters) for to, message in copies] == [(B1, b"\x04")]
 
 
 # --- on the wire ---------------------------------------------------------------------------------

@@ -136,9 +136,9 @@ def test_what_is_given_up_was_delivered_here_and_nothing_else() -> None:
     first = taken(kept, (None, [0]))
     kept.add(first, C, [0])
     assert kept.is_full
-    assert kept.overflowing() is None
-    kept.add(taken(kept, (A, [0]), sequence=2), C, [0])
-    assert kept.overflowing() is first
+    assert kept.first is first
+    kept.give_up(first)
+    assert not kept.is_full
     assert not kept.is_new(first.notification.origin)
     assert not kept.covers(taken(kept, (None, [0])), C, 0)
 
