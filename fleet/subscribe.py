@@ -52,8 +52,8 @@ class Tally(Struct):
     raised: int = 0
     cleared: int = 0
     others: int = 0
-    given_up: int = 0  # positions that hold nothing
-    losses: int = 0  # of which nobody knows whether they were wanted, or how many
+    dropped: int = 0  # positions that hold nothing
+    losses: int = 0  # of which nobody knows how many were wanted here
 
 
 def run(options: Options, keys: KeyFiles | None = None) -> int:
@@ -148,7 +148,7 @@ def _count(tally: Tally, each: Notified | Gap | UnknownLoss) -> None:
             tally.cleared += kind == "cleared"
             tally.others += kind not in ("raised", "cleared")
         case Gap(lost=None):
-            tally.given_up += each.last - each.first + 1
+            tally.dropped += each.last - each.first + 1
         case _:
             tally.losses += 1
 
@@ -225,9 +225,9 @@ def summary_line(tally: Tally) -> str:
     text = f"{alerts} alert{'s' * (alerts != 1)}" if alerts else "no alert came"
     if tally.raised or tally.cleared:
         text += f": {tally.raised} raised, {tally.cleared} cleared"
-        text += f", {tally.others} others" if tally.others else ""
-    if tally.given_up:
-        text += f"; {tally.given_up} dropped"
+        text += f", {tally.others} other" if tally.others else ""
+    if tally.dropped:
+        text += f"; {tally.dropped} dropped"
     if tally.losses:
-        text += f"; {tally.losses} time{'s' * (tally.losses != 1)} others may be lost"
+        text += f"; losses of unknown size: {tally.losses}"
     return text
