@@ -31,7 +31,13 @@ from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
-from agent.metrics.families import KEY_EXPIRY, WATCHES_OPEN
+from agent.metrics.families import (
+    KEY_EXPIRY,
+    NOTIFICATIONS_SPOOLED,
+    OVERLAY_LINK_UP,
+    SUBSCRIPTIONS_OPEN,
+    WATCHES_OPEN,
+)
 from agent.process import StopSignal
 from agent.release import release
 from agent.scheduling.deadlines import DeadlineEstimator
@@ -83,6 +89,9 @@ class Master:
                 self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
             self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
+            self._metrics.shows(SUBSCRIPTIONS_OPEN, lambda: self._push.open_subscriptions)
+            self._metrics.shows(NOTIFICATIONS_SPOOLED, lambda: self._push.spooled)
+            self._metrics.shows_by(OVERLAY_LINK_UP, lambda: self._push.links)
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
             self._context.destroy(linger=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from agent.board import Board
@@ -38,6 +38,12 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "pod_requests_failed": (f.POD_REQUESTS_FAILED, ("failed",)),
     "node_events_repeated": (f.NODE_EVENTS_REPEATED, ()),
     "node_events_refused": (f.NODE_EVENTS_REFUSED, ()),
+    "spooled": (f.ALERTS, ()),
+    "notifications_sent": (f.NOTIFICATIONS_SENT, ()),
+    "spooled_given_up": (f.NOTIFICATIONS_GIVEN_UP, ("spool",)),
+    "notifications_dropped": (f.NOTIFICATIONS_GIVEN_UP, ("inbox",)),
+    "overlay_given_up": (f.NOTIFICATIONS_GIVEN_UP, ("on_the_way",)),
+    "overlay_relayed": (f.OVERLAY_DETOURS, ()),
 }
 
 
@@ -59,6 +65,7 @@ class MetricsPlane:
         self._status = status
         self._peers = peers
         self._shown: dict[f.Family, Callable[[], float | None]] = {}
+        self._shown_by: dict[f.Family, Callable[[], Mapping[str, float]]] = {}
         self._counted = FromRecords()
         self._batch: list[AnyRecord] = []
         self._page: Page | None = None
@@ -73,6 +80,10 @@ class MetricsPlane:
         """`value()`, called on the loop at each scrape, is what a gauge without labels shows; None:
         nothing."""
         self._shown[family] = value
+
+    def shows_by(self, family: f.Family, values: Callable[[], Mapping[str, float]]) -> None:
+        """The same for a gauge with one label: what it shows, by the label's value."""
+        self._shown_by[family] = values
 
     def close(self) -> None:
         """Stop serving."""
@@ -93,6 +104,10 @@ class MetricsPlane:
         self._add_up()
         samples = self._counted.samples() + read(self._status(), self._peers())
         samples += [known(family, value()) for family, value in self._shown.items()]
+        samples += [
+            gauge(family, [((label,), value) for label, value in values().items()])
+            for family, values in self._shown_by.items()
+        ]
         return samples
 
 

@@ -295,6 +295,56 @@ REGISTERED = Family(
     "1 if the registration service has confirmed this IAD's registration, or this CSP's account; "
     "absent without a market.",
 )
+ALERTS = Family(
+    "sanderling_alerts_total",
+    "counter",
+    (),
+    "notifications",
+    "Notifications that this IAD's triggers made, one for each area of an event.",
+)
+NOTIFICATIONS_SPOOLED = Family(
+    "sanderling_notifications_spooled",
+    "gauge",
+    (),
+    "notifications",
+    "Of those, how many some subscriber's master may not have yet.",
+)
+NOTIFICATIONS_SENT = Family(
+    "sanderling_notifications_sent_total",
+    "counter",
+    (),
+    "notifications",
+    "Notifications sent to clients of this master, those sent again included.",
+)
+NOTIFICATIONS_GIVEN_UP = Family(
+    "sanderling_notifications_given_up_total",
+    "counter",
+    ("where",),
+    "notifications",
+    "Notifications given up for want of room: in the spool, in a subscription's inbox, or on their "
+    "way to others, who then get them again from the publisher's spool.",
+)
+SUBSCRIPTIONS_OPEN = Family(
+    "sanderling_subscriptions_open",
+    "gauge",
+    (),
+    "subscriptions",
+    "Subscriptions of clients of this master.",
+)
+OVERLAY_LINK_UP = Family(
+    "sanderling_overlay_link_up",
+    "gauge",
+    ("iad",),
+    "",
+    "1 if the link to that neighbour in the overlay is up.",
+)
+OVERLAY_DETOURS = Family(
+    "sanderling_overlay_detours_total",
+    "counter",
+    (),
+    "messages",
+    "Messages that this master sent, or handed on, round a link that is down.",
+)
 
 MASTER: Final = (
     QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
@@ -302,7 +352,9 @@ MASTER: Final = (
     REDISPATCHED, SUBTASKS_DEMOTED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS,
     NODE_PODS_IDLE, REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN,
     WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
-    NODE_EVENTS_REFUSED, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED, REGISTERED, *COMMON,
+    NODE_EVENTS_REFUSED, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED, REGISTERED,
+    ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP, SUBSCRIPTIONS_OPEN,
+    OVERLAY_LINK_UP, OVERLAY_DETOURS, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

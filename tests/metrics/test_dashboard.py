@@ -17,13 +17,14 @@ QUERIES = [
 ]
 # What Prometheus itself adds.
 TARGET_LABELS = {"instance", "job"}
-# What the master of these tests has no samples of: it has no market and no Kubernetes.
+# What the master of these tests has no samples of: it has no market, no Kubernetes, no neighbours.
 WITHOUT_SAMPLES = {
     "sanderling_registered": set(),
     "sanderling_key_expiry_timestamp_seconds": set(),
     "sanderling_watch_rounds_total": set(),
     "sanderling_watch_rounds_put_off_total": set(),
     "sanderling_pod_requests_failed_total": {"reason"},
+    "sanderling_overlay_link_up": {"iad"},
 }
 SELECTOR = re.compile(r"\b((?:sanderling|process|python)_\w+|up\b)(?:\{([^}]*)\})?")
 
@@ -99,5 +100,5 @@ def test_it_has_a_row_for_each_question():
     assert rows == [
         "SLO attainment per class", "Latency per class", "Where the time goes",
         "Queueing deadlines", "Queues and pods per node", "Refusals", "Liveness",
-        "Registration service", "Edge nodes", "Processes",
+        "Alerts", "Registration service", "Edge nodes", "Processes",
     ]  # fmt: skip
