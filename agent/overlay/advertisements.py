@@ -69,6 +69,11 @@ class Hosted:
         """The clusters that want it. KeyError."""
         return list(self._hosted[self._keys[name]].targets)
 
+    @property
+    def all_heard(self) -> bool:
+        """Whether every other cluster was heard of, or given up."""
+        return not self._unheard
+
     def give_up_unheard(self) -> None:
         """Clusters that were not heard of until now want nothing."""
         self._unheard = Civ(self._width)

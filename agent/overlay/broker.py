@@ -186,7 +186,9 @@ class Broker:
             self._out.clear()
 
     def _tick(self) -> None:
-        if self._unknown_until is not None and self._now >= self._unknown_until:
+        if self._complete and self._hosted.all_heard:
+            self._unknown_until = None
+        elif self._unknown_until is not None and self._now >= self._unknown_until:
             self._unknown_until = None
             self._hosted.give_up_unheard()
             if not self._complete:

@@ -55,6 +55,7 @@ class Forwarding:
             self.link_down(neighbour, 0.0)
         # To be told at the end: by asker and origin, the clusters that are done.
         self._kept: dict[Broker, dict[Origin, set[int]]] = {}
+        self._kept_due: float | None = None
         # In custody, with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
@@ -225,7 +226,14 @@ class Forwarding:
             self._restless.pop(origin, None)
 
     def flush(self, now: float) -> None:
-        """Tell each asker, in as few messages as there can be."""
+        """When it is time, tell each asker, in as few messages as there can be."""
+        if not self._kept:
+            return
+        if self._kept_due is None:
+            self._kept_due = now + self._limits.batch_s
+        if now < self._kept_due:
+            return
+        self._kept_due = None
         for asker, by_origin in self._kept.items():
             parts = [
                 Kept(origin, Civ(self._scot.clusters, clusters).to_bytes())
@@ -253,12 +261,11 @@ class Forwarding:
 
     @property
     def next_tick(self) -> float | None:
-        """When something has to be sent again; None if nothing is kept."""
+        """When something has to be said, or sent again; None if there is nothing."""
         oldest = self.custody.oldest
-        due = None if oldest is None else oldest + self._limits.resend_s
-        if due is None or self._restless_due is None:
-            return due if self._restless_due is None else self._restless_due
-        return min(due, self._restless_due)
+        again = None if oldest is None else oldest + self._limits.resend_s
+        due = (again, self._restless_due, self._kept_due)
+        return min((each for each in due if each is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Send again what is due, some at a time."""

@@ -7,13 +7,14 @@ from msgspec import Struct
 
 class Limits(Struct, frozen=True):
     """Notifications in custody, and origins remembered when they are done; after how many seconds
-    one that is not settled is sent again, over a link and by a detour, and how many at a time; and
-    how long after its start a broker takes one that it never heard of for one that may want
-    everything."""
+    one that is not settled is sent again, over a link and by a detour, and how many at a time; how
+    long word that one is settled waits for more of the kind; and how long after its start a broker
+    takes one that it never heard of for one that may want everything."""
 
     most_held: int = 10_000
     most_remembered: int = 65_536
     resend_s: float = 30.0
     detour_s: float = 1.0
     most_retried: int = 64
+    batch_s: float = 0.0
     unknown_s: float = 60.0

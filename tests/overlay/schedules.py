@@ -298,9 +298,10 @@ def with_failures(seed: int, limits: Limits = PATIENT) -> World:
 
 
 def with_little_room(seed: int) -> World:
-    """The same where few notifications are kept: they are given up, and published again."""
+    """The same where few notifications are kept: they are given up, and published again. Word that
+    they are settled waits a little."""
     most_held = Random(seed).randint(1, 4)
-    return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held))
+    return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held, batch_s=0.05))
 
 
 _TABLES = ("advertisements", "subscriptions")

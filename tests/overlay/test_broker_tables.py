@@ -5,27 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.overlay.broker import Broker
 from agent.overlay.events import (
     Advertise,
-    Deliver,
-    Event,
-    Instruction,
-    LinkDown,
-    LinkMeasured,
-    LinkUp,
-    Publish,
-    Received,
-    Send,
     Subscribe,
     Tick,
     Unadvertise,
-    Undeliverable,
     Unsubscribe,
 )
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
-from agent.overlay.scot import Scot
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,
@@ -36,8 +24,6 @@ from agent.wire.overlay import (
     Have,
     HomeVersion,
     Kept,
-    Notification,
-    Notify,
     Origin,
     OverlayMessage,
     Relay,
@@ -46,44 +32,10 @@ from agent.wire.overlay import (
     SubscriptionVersions,
 )
 from agent.wire.predicates import Filter, Predicate
+from tests.overlay.one_broker import B1, B2, A, C, broker, copy, does, sent, told
 from tests.overlay.world import EVERYTHING, between
 
-PATH = Scot([("a", "b"), ("b", "c")], 3)
-A, B, C = (At(vertex, 0) for vertex in "abc")
-B1, B2 = At("b", 1), At("b", 2)
 NONSENSE: Filter = ((Predicate("x", "<", ()),),)
-
-
-def broker(*, known: bool = True, routing: Any = "idr", limits: Limits | None = None) -> Broker:
-    """The one at b of cluster 0, all links up; `known`: it has heard of all others, and they of
-    it."""
-    made = Broker(B, PATH, epoch=1, routing=routing, limits=limits or Limits(unknown_s=1e9))
-    for neighbour in (A, C, B1, B2):
-        made.handle(LinkUp(neighbour), 0.0)
-    if known:
-        for home in "ac":
-            told(made, At(home, 0), SubscriptionPart(home, 1, 0, 0, 0, ()))
-        for host in (B1, B2):
-            told(made, host, AdvertisementPart(1, 0, 0, 0, ()))
-            told(made, host, CibState(1, (), (), (1, 1)))
-    return made
-
-
-def told(made: Broker, sender: At, message: Any) -> list[tuple[At, Any]]:
-    """What it sends when that comes."""
-    return sent(made.handle(Received(sender, message), 0.0))
-
-
-def sent(instructions: list[Instruction]) -> list[tuple[At, Any]]:
-    return [(each.neighbour, each.message) for each in instructions if isinstance(each, Send)]
-
-
-def does(made: Broker, event: Event) -> list[tuple[At, Any]]:
-    return sent(made.handle(event, 0.0))
-
-
-def copy(sequence: int = 1, clusters: bytes = b"", x: float = 1.0) -> Notify:
-    return Notify(Notification(Origin("p", "h", sequence), 0, {"x": x}), clusters)
 
 
 # --- subscriptions -------------------------------------------------------------------------------
@@ -228,152 +180,6 @@ def test_a_name_that_comes_back_is_another_advertisement() -> None:
     does(made, Advertise("p", EVERYTHING))
     told(made, B1, CibSet(1, 1, (1, 5)))
     assert made.targets_of("p") == []
-
-
-# --- notifications -------------------------------------------------------------------------------
-
-
-def test_a_copy_is_delivered_passed_on_and_told_of() -> None:
-    made = broker()
-    does(made, Subscribe("s", EVERYTHING))
-    told(made, C, SubscriptionChange("c", 1, 1, 1, between(1, 1)))
-    instructions = made.handle(Received(A, copy()), 0.0)
-    assert instructions == [Deliver(("s",), copy().notification), Send(C, copy())]
-    # Again, while it is under way: nobody is told twice.
-    assert told(made, A, copy()) == []
-    kept = Have((Kept(copy().notification.origin, b"\x01"),))
-    assert told(made, C, kept) == [(A, kept)]
-    assert made.handle(Received(A, copy()), 0.0) == [Send(A, kept)]
-    assert made.held == 0
-
-
-def test_haves_of_one_message_go_on_in_one() -> None:
-    made = broker()
-    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
-    for sequence in (1, 2):
-        told(made, A, copy(sequence))
-    both = Have(tuple(Kept(Origin("p", "h", each), b"\x01") for each in (1, 2)))
-    assert told(made, C, both) == [(A, both)]
-
-
-def test_congested_ilinks_are_bypassed_by_idr_and_not_by_snr() -> None:
-    for routing, expected in [("idr", [(B1, b"\x04")]), ("snr", [(B1, b""), (B2, b"")])]:
-        made = broker(routing=routing)
-        does(made, LinkMeasured(B2, 50, 1, 50))
-        does(made, Advertise("p", EVERYTHING))
-        for neighbour in (B1, B2):
-            told(made, neighbour, CibSet(1, 1, (1, 5)))
-        copies = does(made, Publish(copy().notification))
-        assert [(to, message.clusters) for to, message in copies] == expected
-        # What is published again is routed as it was, or not at all.
-        assert does(made, Publish(copy().notification)) == []
-
-
-def test_who_asks_again_from_elsewhere_is_routed_statically() -> None:
-    """What was decided about a notification before is not known to who comes second."""
-    made = broker()
-    for neighbour in (B1, B2):
-        does(made, LinkMeasured(neighbour, 50, 1, 50))
-    told(made, A, copy())
-    later = told(made, C, copy(clusters=b"\x06"))
-    assert later == [(B1, copy()), (B2, copy()), (C, Have((Kept(Origin("p", "h", 1), b"\x01"),)))]
-
-
-def test_a_bit_that_comes_back_from_its_carrier_is_served_directly() -> None:
-    made = broker()
-    does(made, LinkMeasured(B1, 50, 1, 50))
-    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
-    assert told(made, A, copy(clusters=b"\x02")) == [(C, copy(clusters=b"\x02"))]
-    assert (B1, copy()) in told(made, C, copy(clusters=b"\x02"))
-
-
-def test_what_was_under_way_goes_round_as_soon_as_the_link_is_down() -> None:
-    made = broker()
-    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
-    assert told(made, A, copy()) == [(C, copy())]
-    ((first, relay),) = does(made, LinkDown(C))
-    assert (first, relay.path, relay.message) == (B1, (B1, At("c", 1), C), copy())
-
-
-def test_the_bits_of_a_broker_without_a_way_are_served_directly() -> None:
-    made = broker()
-    does(made, LinkMeasured(B2, 50, 1, 50))
-    does(made, Advertise("p", EVERYTHING))
-    for neighbour in (B1, B2):
-        told(made, neighbour, CibSet(1, 1, (1, 5)))
-    does(made, Publish(copy().notification))
-    for neighbour in (A, C):
-        does(made, LinkDown(neighbour))
-    does(made, LinkDown(B2))
-    assert does(made, LinkUp(B2))
-    # Neither b/1 itself, nor a way to it: its cluster waits, the other does not.
-    made.handle(LinkDown(B2), 0.0)
-    down = made.handle(LinkDown(B1), 0.0)
-    assert not sent(down)
-    assert (B2, copy()) in does(made, LinkUp(B2))
-
-
-def test_time_sends_again_what_is_not_settled() -> None:
-    made = broker(limits=Limits(resend_s=10.0, unknown_s=1e9))
-    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
-    told(made, A, copy())
-    assert made.next_tick == 10.0
-    assert sent(made.handle(Tick(), 9.0)) == []
-    assert sent(made.handle(Tick(), 10.0)) == [(C, copy())]
-    assert made.next_tick == 20.0
-
-
-def full(*, links: bool) -> Broker:
-    """It keeps two notifications that c may want, and no more."""
-    made = broker(limits=Limits(most_held=2, unknown_s=1e9))
-    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
-    does(made, Advertise("p", EVERYTHING))
-    for neighbour in () if links else (A, C, B1, B2):
-        does(made, LinkDown(neighbour))
-    for sequence in (1, 2):
-        does(made, Publish(copy(sequence).notification))
-    assert made.held == 2
-    return made
-
-
-def undeliverable(instructions: list[Instruction]) -> list[tuple[int, str]]:
-    return [
-        (each.origin.sequence, each.reason)
-        for each in instructions
-        if isinstance(each, Undeliverable)
-    ]
-
-
-TOO_MANY = "more than 2 notifications wait at b/0"
-
-
-def test_what_waits_for_a_lost_link_makes_room_for_what_may_get_through() -> None:
-    made = full(links=False)
-    assert undeliverable(made.handle(Publish(copy(3).notification), 0.0)) == [
-        (1, TOO_MANY),
-        (3, "no way from b/0 to c/0 at the moment"),
-    ]
-    assert made.held == 2
-
-
-def test_what_the_spool_can_keep_is_not_taken_while_all_is_well() -> None:
-    made = full(links=True)
-    assert undeliverable(made.handle(Publish(copy(3).notification), 0.0)) == [(3, TOO_MANY)]
-    # What others passed on has to be taken; the spool here still has the other.
-    assert undeliverable(made.handle(Received(A, copy(4)), 0.0)) == [(1, TOO_MANY)]
-    assert made.held == 2
-    assert made.counters["given_up"] == 2
-
-
-def test_a_lost_ilink_is_bypassed_like_a_congested_one() -> None:
-    made = broker()
-    does(made, Advertise("p", EVERYTHING))
-    for neighbour in (B1, B2):
-        told(made, neighbour, CibSet(1, 1, (1, 5)))
-    does(made, LinkDown(B2))
-    does(made, LinkMeasured(B2, 0, 0, 0))
-    copies = does(made, Publish(copy().notification))
-    assert [(to, message.clusters) for to, message in copies] == [(B1, b"\x04")]
 
 
 # --- on the wire ---------------------------------------------------------------------------------
