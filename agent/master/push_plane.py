@@ -17,7 +17,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.overlay import events as overlay
-from agent.overlay.broker import Broker
+from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of, oldest_of
@@ -73,7 +73,7 @@ class PushPlane:
         self._broker = Broker(
             place.broker,
             place.scot,
-            epoch=_next_epoch(state, wall()),
+            epoch=next_epoch(state, wall()),
             routing=config.overlay.routing,
         )
         self._spool = Spool()
@@ -84,6 +84,7 @@ class PushPlane:
         self._losses: dict[messages.Origin, Lost] = {}
         self._told: dict[Lost, messages.Notification] = {}
         self._undeliverable = 0
+        self._withheld = 0
         self._not_refused = {
             Subscribe: i.SubscribeArrived,
             AcknowledgeNotifications: i.AcknowledgeArrived,
@@ -162,6 +163,11 @@ class PushPlane:
             self._spool_has(s.LostTold(lost))
 
     def _not_delivered(self, instruction: overlay.Undeliverable) -> None:
+        if instruction.reason == NOT_ADVERTISED:
+            # By this IAD's own will nobody is told.
+            self._withheld += 1
+            self._spool_has(s.Settled(instruction.origin))
+            return
         self._undeliverable += 1
         # A loss is told again by and by.
         if instruction.origin not in self._losses:
@@ -282,6 +288,7 @@ class PushPlane:
             **self._spool.counters,
             **self._inboxes.counters,
             **broker,
+            "alerts_not_announced": self._withheld,
             "overlay_undeliverable": self._undeliverable,
             "overlay_subscriptions": self._broker.prt_entries,
             "overlay_advertisements": self._broker.srt_entries,
@@ -292,7 +299,7 @@ class PushPlane:
         }
 
 
-def _next_epoch(state: State, wall_s: float) -> int:
+def next_epoch(state: State, wall_s: float) -> int:
     """Higher than at any start before; without a state file, as far as the clock goes forward."""
     try:
         before = msgspec.msgpack.decode(state.all(EPOCH).get("", b"\x00"), type=int)

@@ -1,0 +1,231 @@
+"""The glue of spool, broker and inboxes: what waits for the disk, and what is told of losses."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.board import Board
+from agent.master.group_commit import RETRY_S
+from agent.master.place import place_of
+from agent.master.push_plane import PushPlane, next_epoch
+from agent.master.request_plane import Origin as Where
+from agent.master.state import State
+from agent.overlay import events as overlay
+from agent.overlay.scot import Broker
+from agent.topics.spool import GATHER_LOST_S
+from agent.wire.base import TRIGGER_RAISED
+from agent.wire.config import parse
+from agent.wire.master_config import MasterConfig
+from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.overlay import Have, Notify, SubscriptionPart
+from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe, Subscribed
+from agent.wire.senders import Sender
+from tests.topics.disk import Disk
+from tests.topics.samples import notification
+
+ANYONE = Where(b"c", b"M", Sender("anyone", "63"))
+BESIDE = Broker("b", 0)
+TWO = {
+    "vertex": "a",
+    "links": [["a", "b"]],
+    "neighbour": [{"iad": "iad2", "vertex": "b", "cluster": 0, "address": "tcp://127.0.0.1:5800"}],
+}
+
+
+class Links:
+    """To nobody."""
+
+    def __init__(self):
+        self.sent = []
+        self.silent = True
+        self.up = {}
+        self.waiting = self.went_down = 0
+
+    def start(self, handle):
+        self.handle = handle
+        self.silent = False
+
+    def send(self, instruction):
+        self.sent.append(instruction.message)
+
+    def fall_silent(self):
+        self.silent = True
+
+    def speak(self):
+        self.silent = False
+
+
+class Public:
+    def __init__(self):
+        self.handlers = {}
+        self.replies = []
+
+    def takes(self, kind, handler):
+        self.handlers[kind] = handler
+
+    def reply(self, origin, message):
+        self.replies.append(message)
+
+
+class FullDisk(Disk):
+    full = False
+
+    def write(self, changes):
+        return not self.full and super().write(changes)
+
+
+class Rig:
+    def __init__(self, **place):
+        sockets = {"public": "ipc:///run/p", "operator": "ipc:///run/o"}
+        table = {"iad": {"name": "iad1"}, "sockets": sockets, "overlay": place}
+        self.config = parse(table, MasterConfig, "test")
+        self.now = 10.0
+        self.disk = FullDisk()
+        self.start()
+
+    def start(self):
+        self.links, self.public = Links(), Public()
+        self.said = []
+        board = Board(lambda: self.now)
+        self.plane = PushPlane(
+            board, self.config, place_of(self.config), State(None, board.clock), self.disk,
+            self.public, self.links, lambda: 1_000.0, self.said.append,
+        )  # fmt: skip
+
+    def let_pass(self, seconds=0.0):
+        self.now += seconds
+        while (due := self.plane.next_due) is not None and due <= self.now:
+            self.plane.tick(self.now)
+
+    def ask(self, message, origin=ANYONE):
+        self.public.handlers[type(message)](origin, message, self.now)
+
+    def subscribe(self, wanted="value > 30", name="s", durable=True):
+        self.ask(Subscribe(name, wanted, durable))
+        self.let_pass()
+        assert self.public.replies.pop().state == "open"
+
+    def alert(self, *numbers):
+        made = [
+            NodeEvent(each, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5)
+            for each in numbers
+        ]
+        return self.plane.bring(NodeEvents("boot", "h", tuple(made), oldest=min(numbers)))
+
+    def received(self, kind):
+        return [each for each in self.public.replies if isinstance(each, kind)]
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_an_alert_is_published_at_once_and_kept_before_its_node_is_told(rig):
+    rig.subscribe(durable=False)
+    assert rig.alert(1)
+    assert [each.position for each in rig.received(Notified)] == [1]
+    assert not rig.disk.load()[0].spooled
+    assert rig.plane.keep()
+    assert rig.plane.spooled == 0
+
+
+def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
+    rig.subscribe()
+    rig.disk.full = True
+    assert rig.alert(1)
+    assert not rig.plane.keep()
+    assert rig.links.silent
+    assert not rig.alert(2)
+    rig.ask(AcknowledgeNotifications("s", 0))
+    rig.ask(Subscribe("other", "value > 1"))
+    [refused] = rig.public.replies
+    assert (refused.state, "disk" in refused.message) == ("refused", True)
+    rig.let_pass(RETRY_S)
+    assert rig.links.silent
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
+    assert not rig.links.silent
+    assert rig.alert(1, 2)
+    assert rig.plane.keep()
+    rig.let_pass()
+    origins = [each.notification.origin.sequence for each in rig.received(Notified)]
+    assert origins == [16, 32]
+
+
+def test_a_neighbour_may_forget_what_is_on_disk_here(rig):
+    rig = Rig(**TWO)
+    rig.subscribe()
+    rig.links.handle(overlay.LinkUp(BESIDE))
+    rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
+    rig.links.sent.clear()
+    rig.links.handle(overlay.Received(BESIDE, Notify(notification(1, publisher="iad2"), b"")))
+    assert not any(isinstance(each, Have) for each in rig.links.sent)
+    assert not rig.received(Notified)
+    rig.let_pass()
+    assert [type(each) for each in rig.links.sent] == [Have]
+    assert [each.position for each in rig.received(Notified)] == [1]
+
+
+def test_what_is_given_up_is_told_to_who_asked_for_it():
+    rig = Rig(**TWO)
+    rig.plane._spool._most = 2
+    rig.subscribe('kind = "lost"', "losses")
+    for number in range(1, 6):
+        assert rig.alert(number)
+        assert rig.plane.keep()
+    assert rig.plane.counters["spooled_given_up"] == 3
+    rig.links.handle(overlay.LinkUp(BESIDE))
+    rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
+    rig.let_pass(GATHER_LOST_S)
+    assert rig.received(Gap) == [Gap("losses", 1, 1, Lost("iad1", "h", 16, 48, 3))]
+    rig.let_pass()
+    # Who asked has it on disk.
+    assert not rig.plane._spool._lost
+    rig.let_pass(1.0)
+    assert not rig.disk.lost
+
+
+def test_what_is_not_announced_is_told_to_nobody():
+    rig = Rig(advertise=[{"filter": 'metric = "temperature"'}])
+    rig.subscribe("*", durable=False)
+    assert rig.alert(1)
+    assert rig.plane.keep()
+    assert (rig.plane.spooled, rig.plane.counters["alerts_not_announced"]) == (0, 1)
+    assert not rig.public.replies
+
+
+@pytest.mark.parametrize(
+    ("sender", "word"),
+    [
+        (Sender("iad", "iad7"), "a key of role iad may not subscribe"),
+        (Sender("client", "app", ("climate",)), "may only query climate"),
+    ],
+)
+def test_who_may_not_subscribe_is_told_so(rig, sender, word):
+    rig.ask(Subscribe("s", "value > 30"), Where(b"c", b"M", sender))
+    [refused] = rig.public.replies
+    assert isinstance(refused, Subscribed)
+    assert (refused.state, word in refused.message) == ("refused", True)
+
+
+def test_clients_have_subscriptions_of_their_own(rig):
+    for name in ("app", "other"):
+        origin = Where(name.encode(), b"M", Sender("client", name))
+        rig.ask(Subscribe("s", "value > 30"), origin)
+    assert [each.state for each in rig.public.replies] == ["open", "open"]
+    assert rig.plane.open_subscriptions == 2
+    assert rig.alert(1)
+    assert len(rig.received(Notified)) == 2
+
+
+def test_every_start_has_a_higher_epoch(tmp_path):
+    path = tmp_path / "state.sqlite"
+    epochs = []
+    # The clock goes back once.
+    for wall_s in (1_000.7, 1_003.0, 500.0, 500.0):
+        state = State(path, lambda: 0.0)
+        epochs.append(next_epoch(state, wall_s))
+        state.close()
+    assert epochs == [1_000, 1_003, 1_004, 1_005]
+    assert next_epoch(State(None, lambda: 0.0), 0.0) == 1
