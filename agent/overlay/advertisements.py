@@ -70,9 +70,9 @@ class Hosted:
         return list(self._hosted[self._keys[name]].targets)
 
     @property
-    def all_heard(self) -> bool:
-        """Whether every other cluster was heard of, or given up."""
-        return not self._unheard
+    def unheard(self) -> int:
+        """Clusters that were not heard of yet."""
+        return len(self._unheard)
 
     def give_up_unheard(self) -> None:
         """Clusters that were not heard of until now want nothing."""
@@ -181,6 +181,14 @@ class Announced:
 
     def __len__(self) -> int:
         return len(self._replicas)
+
+    def begin(self, epoch: int) -> bool:
+        """Whether the epoch of this start was too low: what is said from now on counts as later
+        than what was said in it."""
+        if epoch <= self._epoch:
+            return False
+        self._epoch = epoch
+        return True
 
     def version(self, host: Broker) -> AdvertisementVersion:
         """Which set of that host is here."""

@@ -144,7 +144,8 @@ class Broker:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Since the start, for metrics; `held` is now."""
+        """Since the start, for metrics; `held` and `unknown` (homes and clusters that were never
+        heard of) are now."""
         ways, forwarding = self._ways, self._forwarding
         return {
             "delivered": forwarding.delivered,
@@ -157,6 +158,7 @@ class Broker:
             "repeated": forwarding.repeated,
             "resent": forwarding.resent,
             "returned": ways.returned,
+            "unknown": self._subscriptions.unknown + self._hosted.unheard,
             "unusable": self._subscriptions.unusable + self._announced.unusable,
             "without_way": forwarding.without_way,
         }
@@ -186,7 +188,7 @@ class Broker:
             self._out.clear()
 
     def _tick(self) -> None:
-        if self._complete and self._hosted.all_heard:
+        if self._complete and not self._hosted.unheard:
             self._unknown_until = None
         elif self._unknown_until is not None and self._now >= self._unknown_until:
             self._unknown_until = None
@@ -297,6 +299,7 @@ class Broker:
     def _subscription_versions(self, source: overlay.Broker, message: SubscriptionVersions) -> None:
         if self._subscriptions.outbid(message):
             self._tell_cluster(self._subscriptions.own_set(), self.broker)
+            self._begin(self._subscriptions.epoch)
         for update in self._subscriptions.newer(message):
             self._send(source, update)
 
@@ -353,6 +356,13 @@ class Broker:
                 self._tell_region(update)
             else:
                 self._send(source, update)
+        if outbid:
+            self._begin(self._hosted.epoch)
+
+    def _begin(self, epoch: int) -> None:
+        """An epoch that is higher than that of this start, which somebody knew a later one of."""
+        if self._announced.begin(epoch):
+            self._tell_states()
 
     def _cib(self, source: overlay.Broker, message: CibSet | CibClear | CibState) -> None:
         self._check_region(source)

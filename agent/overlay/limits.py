@@ -17,4 +17,4 @@ class Limits(Struct, frozen=True):
     detour_s: float = 1.0
     most_retried: int = 64
     batch_s: float = 0.0
-    unknown_s: float = 60.0
+    unknown_s: float = 3_600.0

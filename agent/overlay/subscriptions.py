@@ -56,6 +56,11 @@ class Subscriptions:
         """Whether every home was heard of, or given up."""
         return not self._unknown
 
+    @property
+    def unknown(self) -> int:
+        """Homes that were not heard of yet."""
+        return len(self._unknown)
+
     def give_up_unknown(self) -> None:
         """Who was not heard of until now has no subscriptions."""
         self._unknown.clear()
@@ -142,6 +147,11 @@ class Subscriptions:
             if asked.all_homes or home in theirs
             for update in self._replicas.updates(home, theirs.get(home, NOTHING))
         ]
+
+    @property
+    def epoch(self) -> int:
+        """Of the set of this broker."""
+        return self._replicas.version(self._own).epoch
 
     def outbid(self, asked: SubscriptionVersions) -> bool:
         """Whether somebody knows a later set of this broker than it ever had: then it has begun a

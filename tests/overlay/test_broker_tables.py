@@ -93,7 +93,9 @@ def test_an_epoch_that_was_too_low_is_told_to_all() -> None:
     does(made, Subscribe("s", EVERYTHING))
     past = SubscriptionVersions((HomeVersion("b", 7, 3),), True)
     anew = SubscriptionPart("b", 8, 1, 0, 1, ((1, EVERYTHING),))
-    assert (C, anew) in told(made, A, past)
+    said = told(made, A, past)
+    assert (C, anew) in said
+    assert (B1, CibState(1, (), (), (8, 3))) in said
     does(made, Advertise("p", EVERYTHING))
     own = AdvertisementPart(8, 1, 0, 1, ((1, EVERYTHING),))
     assert told(made, B1, AdvertisementVersion(7, 9)) == [(B1, own), (B2, own)]
