@@ -35,6 +35,8 @@ CANCEL_MS = 1_000.0
 # Told `unknown` so often within the time to renew, over one connection: another client with the
 # same id takes the subscription over each time, and one of the two has to give in.
 MOST_TAKEN_OVER = 3
+# Asked for anew and refused as before, so often: by then it is no word on what was asked before.
+MOST_IN_VAIN = 3
 
 
 class SubscriptionError(ValueError):
@@ -103,8 +105,8 @@ class Notifications:
         self._knows_after = subscribe.after is not None
         self._kept_nothing: str | None = None  # why, by the master
         self._to_ask = False
-        self._unanswered = 0
-        self._refusal: Subscribed | None = None  # perhaps of one that was asked for earlier
+        self._refused_again = False  # in the same words
+        self._in_vain = 0  # how often it was asked for anew, and that was the last word
         self._wait_s = ANSWER_S
         now = time.monotonic()
         self._asked_s = self._asked_first_s = self._said_s = self._heard_s = now
@@ -168,7 +170,12 @@ class Notifications:
     def open(self, timeout_ms: float = 2_000.0) -> None:
         """Subscribe and wait for the master's word on it; part of `Client.subscribe`."""
         self._ask()
-        self._leave("asked", self._ask, timeout_ms)
+        try:
+            self._leave("asked", self._ask, timeout_ms)
+        except NoReplyError:
+            if not self._refused_again:
+                raise
+            self._state, self._message = "refused", self._kept_nothing or ""
         self._check()
 
     def cancel(self, timeout_ms: float = CANCEL_MS) -> bool:
@@ -229,16 +236,22 @@ class Notifications:
 
     def cut(self) -> None:
         """The connection was cut: what was asked over it is not answered."""
-        self._unanswered = 0
         self._unknown_s.clear()
         self._to_ask = True
 
     def _is_next(self, first: int, last: int) -> bool:
         """Whether these positions go on where the last one was; one before them that was lost on
         the way is asked for again."""
+        if not self._has_place:
+            return False  # nobody said yet where it begins
         if first > self._last + 1:
             self._to_ask |= self._state == "open"
         return first <= self._last + 1 <= last
+
+    @property
+    def _has_place(self) -> bool:
+        """Whether positions go on after `after`, as far as is known."""
+        return self._knows_after and self._kept_nothing is None
 
     def _told(self, message: Subscribed) -> None:
         if self._state == "ending":
@@ -254,16 +267,11 @@ class Notifications:
                 if self._state == "open":
                     self._told_unknown()
             case "refused":
-                # Only the word on what was asked last counts; there is always one, over one
-                # connection.
-                self._unanswered = max(0, self._unanswered - 1)
-                self._refusal = message
-                if not self._unanswered:
-                    self._refused(message)
+                if self._state == "asked":
+                    self._refused(message.message)
 
     def _opened(self, message: Subscribed) -> None:
-        self._unanswered = max(0, self._unanswered - 1)
-        self._state, self._refusal = "open", None
+        self._state, self._in_vain = "open", 0
         if message.renew_ms:
             self.renew_s = message.renew_ms / 1e3
         if self._kept_nothing is not None:
@@ -287,13 +295,14 @@ class Notifications:
         else:
             self._to_ask = True
 
-    def _refused(self, message: Subscribed) -> None:
-        self._refusal = None
-        if self._knows_after and self._kept_nothing is None:
-            self._kept_nothing = message.message
-            self._to_ask = True
+    def _refused(self, why: str) -> None:
+        if self._has_place:
+            self._kept_nothing, self._to_ask = why, True
+        elif why == self._kept_nothing:
+            # Perhaps a word on what was asked before that; it counts if no other follows.
+            self._refused_again = True
         else:
-            self._state, self._message = "refused", message.message
+            self._state, self._message = "refused", why
 
     # --- what is said -------------------------------------------------------------------------
 
@@ -314,8 +323,9 @@ class Notifications:
         return min(self._said_s + self.renew_s / 3, self._heard_s + self.renew_s)
 
     def _not_answered(self) -> None:
-        if self._refusal is not None:
-            self._refused(self._refusal)  # then the word on a later one was lost
+        self._in_vain += self._refused_again
+        if self._in_vain == MOST_IN_VAIN:
+            self._state, self._message = "refused", self._kept_nothing or ""
             return
         self._wait_s = min(2 * self._wait_s, LONGEST_ANSWER_S)
         self.on_word(f"no word from the master for {self._silent_s():.0f} s; asking again")
@@ -329,10 +339,9 @@ class Notifications:
         self._asked_s = self._said_s = time.monotonic()
         if self._state != "asked":
             self._state, self._wait_s, self._asked_first_s = "asked", ANSWER_S, self._asked_s
-        self._to_ask, self._refusal = False, None
-        known = self._knows_after and self._kept_nothing is None
-        self._client.send_message(replace(self.subscribe, after=self.after if known else None))
-        self._unanswered += 1
+        self._to_ask = self._refused_again = False
+        after = self.after if self._has_place else None
+        self._client.send_message(replace(self.subscribe, after=after))
         self._acknowledged = self.after
 
     def _say(self) -> None:

@@ -65,6 +65,7 @@ class Line:
         self.times = deque()
         self.coming = deque()
         self.forgotten = []
+        self.always = ()  # in answer to each message
 
     def monotonic(self):
         return self.now
@@ -72,6 +73,7 @@ class Line:
     def send_message(self, message):
         self.sent.append(message)
         self.times.append(self.now)
+        self.coming.extend(self.always)
 
     def take(self, timeout_ms, *, until_cut=False):
         if not self.coming:
@@ -259,7 +261,7 @@ def test_a_position_given_by_the_caller_that_is_not_kept_is_a_loss_too(line):
     assert (next(found), found.after) == (UnknownLoss("s", 7, 2, "gone"), 2)
 
 
-def test_only_the_word_on_what_was_asked_last_refuses(line):
+def test_a_word_on_what_was_asked_before_does_not_refuse(line):
     found = line.open()
     line.coming.append(CUT)
     assert found.wait(12.0) is None
@@ -271,13 +273,23 @@ def test_only_the_word_on_what_was_asked_last_refuses(line):
     assert line.said() == [asked(), acknowledged(0)]
 
 
-def test_a_refusal_counts_in_the_end_though_the_word_on_a_later_one_was_lost(line):
-    found = line.open()
-    line.coming.append(CUT)
-    assert found.wait(12.0) is None
-    line.coming.append(REFUSED)
-    assert found.wait(10.0) is None
-    assert line.said() == [asked(after=0), asked(after=0), asked()]
+def test_the_same_refusal_counts_if_no_other_word_follows_in_the_end(line):
+    found = line.open(CUT)
+    line.always = (REFUSED,)
+    with pytest.raises(SubscriptionError, match="gone"):
+        next(found)
+    assert line.said() == [asked(after=0), *[asked()] * 3]
+    again = line.notifications = Notifications(line, asked(after=7), 60.0)
+    with pytest.raises(SubscriptionError, match="gone"):
+        again.open()
+
+
+def test_what_comes_before_the_word_on_where_it_begins_is_not_counted(line):
+    subscribe = Subscribe("s", WANTED)
+    found = line.notifications = Notifications(line, subscribe, 60.0)
+    line.coming.extend((notified(1), CUT, opened(), notified(1), notified(2)))
+    found.open()
+    assert positions(found, 2) == [1, 2]
 
 
 def test_what_is_refused_anew_is_an_error(line):
