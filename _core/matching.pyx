@@ -1,9 +1,8 @@
 """Matching of events against many conjunctions of predicates: which of them hold?
 
-After Fabret et al. (SIGMOD 2001) equality is decided first, for all attributes at once, by a dict:
-one look-up for each shape of conjunctions. What remains, ranges and everything else, is decided in
-the group found: one bit vector from each attribute's column, ANDed, as bitmap indexes do
-(Whang et al., Indexing Boolean Expressions; Roaring's blocks were tried and are not needed here).
+Equality is decided first, for all attributes at once, by a dict: one look-up for each shape of
+conjunctions, as in Fabret et al. (SIGMOD 2001). What remains, ranges and everything else, is
+decided in the group found by bit vectors, one from the index of each attribute, ANDed.
 
 A result holds the very int objects that were inserted: a list of them costs a pointer each.
 """
@@ -14,10 +13,10 @@ from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from _core.matching_groups cimport Attribute, Group, Shape
+from _core.matching_groups cimport Attribute, Group, Shape, groups_meeting
 from _core.predicates cimport read_conjunction
-from _core.span_index cimport column_at, column_meeting
-from _core.spans cimport Allowed, Point, hashed, hashed_point, spans_contain
+from _core.span_index cimport index_at, index_meeting
+from _core.spans cimport Allowed, hashed
 
 from _core.predicates import covers, holds, intersects
 
@@ -39,7 +38,7 @@ cdef object _NEVER = NEVER
 
 
 cdef class Conjunctions:
-    """A set of conjunctions, each under an id, from 0 to 2**63 - 1. Not for several threads at a time.
+    """A set of conjunctions, each under an id from 0 to 2**63 - 1. One thread at a time.
 
     A conjunction is a sequence of predicates (attribute, operator, operands); an event maps
     attributes to values: bool, int, float or str. `agent.wire.predicates` says what they mean.
@@ -67,8 +66,8 @@ cdef class Conjunctions:
         """Add a conjunction.
 
         ValueError for a predicate that makes no sense, or an id that is there or out of range.
-        O(rows + bounds of a bucket) for each attribute, both bounded but for the latter, a 256th of
-        the group; a rebuild is O(group), amortised.
+        For each attribute O(rows + bounds of a bucket): at most 256 rows, and a 256th of the
+        group's bounds. Cutting buckets anew is O(group) once in as many changes.
         """
         cdef dict allowed
         cdef Allowed one
@@ -93,7 +92,7 @@ cdef class Conjunctions:
             slot = group.add(number, others, list(allowed.values()))
             self.where[number] = <uint64_t>group.number << 32 | slot
         except MemoryError:
-            self._release(group.drop_columns())
+            self._release(group.drop_indexes() + others)
             if group.live == 0:
                 self._forget(group)
             raise
@@ -119,8 +118,8 @@ cdef class Conjunctions:
         """The ids of the conjunctions that an event fulfils, each once, in no particular order.
 
         ValueError for a value that is no bool, number or str, if it is looked at. O(shapes that
-        share an attribute with the event) look-ups; for each attribute of a group found O(its
-        conjunctions / 64 + bounds of a bucket); O(result).
+        share an attribute with the event) look-ups; for each attribute of a group found
+        O(conjunctions of the group / 64 + bounds of a bucket); O(result).
         """
         cdef dict values = event if PyDict_Check(event) else dict(event)
         cdef size_t i
@@ -150,7 +149,7 @@ cdef class Conjunctions:
             if one.spans.count == 0:
                 return []
         for shape in self.shapes.values():
-            for group in _groups_meeting(shape, allowed):
+            for group in groups_meeting(shape, allowed):
                 while group is not None:
                     self._meet_group(group, allowed)
                     group = (<Group>group).next
@@ -315,8 +314,8 @@ cdef class Conjunctions:
             memcpy(all, group.used, words * sizeof(uint64_t))
         for i in range(group.width):
             attribute = <Attribute>group.attributes[i]
-            constrained = group.columns[i].constrained
-            by_all = group.columns[i].users == group.live
+            constrained = group.indexes[i].constrained
+            by_all = group.indexes[i].users == group.live
             if attribute.event != self.event:
                 if by_all:
                     return 0
@@ -324,7 +323,7 @@ cdef class Conjunctions:
                     all[w] &= ~constrained[w]
                 continue
             attribute.place()
-            column_at(&group.columns[i], &attribute.point, one, words)
+            index_at(&group.indexes[i], &attribute.point, one, words)
             if by_all:
                 for w in range(words):
                     all[w] &= one[w]
@@ -363,8 +362,8 @@ cdef class Conjunctions:
         for i in range(group.width):
             other = allowed.get((<Attribute>group.attributes[i]).name)
             if other is not None:
-                constrained = group.columns[i].constrained
-                column_meeting(&group.columns[i], &other.spans, one, words)
+                constrained = group.indexes[i].constrained
+                index_meeting(&group.indexes[i], &other.spans, one, words)
                 for w in range(words):
                     all[w] &= one[w] | ~constrained[w]
         self._collect(group, all if group.width else NULL)
@@ -382,34 +381,6 @@ cdef int _make_room(PyObject ***array, size_t *capacity, size_t count) except -1
     array[0] = <PyObject **>memory
     capacity[0] = more
     return 0
-
-
-cdef list _groups_meeting(Shape shape, dict allowed):
-    """The groups of a shape whose values are among those allowed."""
-    cdef Allowed one
-    cdef Attribute attribute
-    cdef Point point
-    cdef list asked = [allowed.get((<Attribute>attribute).name) for attribute in shape.equal]
-    if None not in asked and all([(<Allowed>one).is_value() for one in asked]):
-        values = [(<Allowed>one).value() for one in asked]
-        group = shape.groups.get(values[0] if len(values) == 1 else tuple(values))
-        return [] if group is None else [group]
-    return [
-        group for key, group in shape.groups.items() if _meets(shape, key, asked)
-    ]
-
-
-cdef bint _meets(Shape shape, object key, list asked) except -1:
-    """Whether what is asked allows a group's values; None asks nothing."""
-    cdef Allowed one
-    cdef Point point
-    values = (key,) if len(shape.equal) == 1 else key
-    for one, value in zip(asked, values):
-        if one is not None:
-            hashed_point(value, &point)
-            if not spans_contain(&one.spans, &point):
-                return False
-    return True
 
 
 cdef object _checked_id(object number):

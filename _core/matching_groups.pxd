@@ -2,21 +2,21 @@
 
 Conjunctions that ask one value (by ``=``) of the same attributes are of one shape; those of a shape
 that ask for the same values are one group, found in a dict. Within a group each conjunction has a
-slot, its place in all bit vectors, and each other attribute that any of them constrains has a column
-(`_core.span_index`). A group of very many attributes is a chain of several.
+slot, its place in all bit vectors, and each other attribute that any of them constrains has an
+index (`_core.span_index`). A group of very many attributes is a chain of several.
 """
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from _core.span_index cimport Column
+from _core.span_index cimport SpanIndex
 from _core.spans cimport Point
 
 
 cdef class Attribute:
     cdef str name
     cdef list shapes          # that are looked at when an event has it; each is filed under one
-    cdef uint32_t users       # shapes with it, filed here or not, and columns
+    cdef uint32_t users       # shapes with it, filed here or not, and indexes
     # Of the event that had it last:
     cdef uint64_t event       # which it was
     cdef PyObject *value      # borrowed while that event is matched
@@ -46,18 +46,22 @@ cdef class Group:
     cdef uint32_t capacity    # of ids; of used: so many bits, in whole words
     cdef uint32_t live        # slots - free ones
     cdef list free            # slots
-    cdef Column *columns      # [width]
+    cdef SpanIndex *indexes      # [width]
     cdef list attributes      # [width] whose they are
     cdef uint32_t width
 
     cdef bint has_room(self, list attributes) except -1
     cdef int reserve(self) except -1
-    cdef uint32_t column_of(self, Attribute attribute) except? 0xFFFFFFFF
+    cdef uint32_t index_of(self, Attribute attribute) except? 0xFFFFFFFF
     cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF
     cdef int clear(self, uint32_t slot) except -1
     cdef list remove(self, uint32_t slot)
-    cdef list drop_columns(self)
+    cdef list drop_indexes(self)
     cdef PyObject **all_ids(self, PyObject **found) noexcept
     cdef PyObject **ids_of(self, const uint64_t *bits, PyObject **found) noexcept
     cdef bint compact(self) except -1
-    cdef bint copied(self, Column *column, Column *to) noexcept
+    cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept
+
+
+# The first groups of all chains of a shape whose values are among those allowed.
+cdef list groups_meeting(Shape shape, dict allowed)

@@ -5,9 +5,9 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from _core.span_changes cimport column_add, column_remove, column_reserve
-from _core.span_index cimport Column, column_free, column_init, turn
-from _core.spans cimport Allowed, point_of
+from _core.span_changes cimport index_add, index_remove, index_reserve
+from _core.span_index cimport SpanIndex, index_free, index_init, turn
+from _core.spans cimport Allowed, Point, hashed_point, point_of, spans_contain
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
@@ -23,7 +23,7 @@ cdef enum:
     FIRST_IDS = 4
     STRIDE = 8                # words looked at together
     MOST_SLOTS = 0x40000000
-    MOST_COLUMNS = 32
+    MOST_INDEXES = 32
     SPARSE = 4                # slots for each one in use, from where a group is made anew …
     WORTH = 256               # … if it has as many slots at least
 
@@ -58,8 +58,8 @@ cdef class Group:
     def __dealloc__(self):
         cdef uint32_t i
         for i in range(self.width):
-            column_free(&self.columns[i])
-        free(self.columns)
+            index_free(&self.indexes[i])
+        free(self.indexes)
         for i in range(self.slots):
             if self.ids[i] != NULL:
                 Py_DECREF(<object>self.ids[i])
@@ -67,9 +67,9 @@ cdef class Group:
         free(self.used)
 
     cdef bint has_room(self, list attributes) except -1:
-        """Whether columns for all of these are there or may be made."""
+        """Whether indexes for all of these are there or may be made."""
         missing = sum([attribute not in self.attributes for attribute in attributes])
-        return self.width == 0 or self.width + missing <= MOST_COLUMNS
+        return self.width == 0 or self.width + missing <= MOST_INDEXES
 
     cdef int reserve(self) except -1:
         """Room for one slot more."""
@@ -89,26 +89,26 @@ cdef class Group:
             self.used = <uint64_t *>memory
             self.capacity = capacity
         for i in range(self.width):
-            if column_reserve(&self.columns[i], self.slots + 1) != 0:
+            if index_reserve(&self.indexes[i], self.slots + 1) != 0:
                 raise MemoryError
         return 0
 
-    cdef uint32_t column_of(self, Attribute attribute) except? 0xFFFFFFFF:
-        """Its column, made if there is none."""
+    cdef uint32_t index_of(self, Attribute attribute) except? 0xFFFFFFFF:
+        """Its index, made if there is none."""
         cdef uint32_t i
         cdef void *memory
         for i in range(self.width):
             if self.attributes[i] is attribute:
                 return i
-        memory = realloc(self.columns, (self.width + 1) * sizeof(Column))
+        memory = realloc(self.indexes, (self.width + 1) * sizeof(SpanIndex))
         if memory == NULL:
             raise MemoryError
-        self.columns = <Column *>memory
+        self.indexes = <SpanIndex *>memory
         i = self.width
-        if column_init(&self.columns[i]) != 0:
+        if index_init(&self.indexes[i]) != 0:
             raise MemoryError
-        if column_reserve(&self.columns[i], self.slots + 1) != 0:
-            column_free(&self.columns[i])
+        if index_reserve(&self.indexes[i], self.slots + 1) != 0:
+            index_free(&self.indexes[i])
             raise MemoryError
         self.attributes.append(attribute)
         self.width += 1
@@ -123,8 +123,8 @@ cdef class Group:
         slot = self.free[len(self.free) - 1] if self.free else self.slots
         try:
             for attribute, taken in zip(attributes, allowed):
-                i = self.column_of(attribute)
-                if column_add(&self.columns[i], slot, taken.spans) != 0:
+                i = self.index_of(attribute)
+                if index_add(&self.indexes[i], slot, taken.spans) != 0:
                     raise MemoryError
                 taken.spans.points = NULL
                 taken.spans.count = 0
@@ -144,15 +144,15 @@ cdef class Group:
         return slot
 
     cdef int clear(self, uint32_t slot) except -1:
-        """Take a slot's spans out of all columns."""
+        """Take a slot's spans out of all indexes."""
         cdef uint32_t i
         for i in range(self.width):
-            if self.columns[i].spans[slot].count:
-                column_remove(&self.columns[i], slot)
+            if self.indexes[i].spans[slot].count:
+                index_remove(&self.indexes[i], slot)
         return 0
 
     cdef list remove(self, uint32_t slot):
-        """Frees a slot; the attributes that have lost their column."""
+        """Frees a slot; the attributes that have lost their index."""
         CHECK(slot < self.slots)
         self.clear(slot)
         Py_DECREF(<object>self.ids[slot])
@@ -160,19 +160,19 @@ cdef class Group:
         turn(self.used, slot)
         self.live -= 1
         self.free.append(slot)
-        return self.drop_columns()
+        return self.drop_indexes()
 
-    cdef list drop_columns(self):
-        """Give up columns that nobody uses; whose they were."""
+    cdef list drop_indexes(self):
+        """Give up indexes that nobody uses; whose they were."""
         cdef list dropped = []
         cdef uint32_t i = self.width
         cdef Attribute attribute
         while i > 0:
             i -= 1
-            if self.columns[i].users == 0:
-                column_free(&self.columns[i])
+            if self.indexes[i].users == 0:
+                index_free(&self.indexes[i])
                 self.width -= 1
-                self.columns[i] = self.columns[self.width]
+                self.indexes[i] = self.indexes[self.width]
                 attribute = self.attributes[i]
                 self.attributes[i] = self.attributes[self.width]
                 self.attributes.pop()
@@ -214,25 +214,25 @@ cdef class Group:
 
     cdef bint compact(self) except -1:
         """Give all in use the first slots, if few are; whether they have others now."""
-        cdef Column *columns
+        cdef SpanIndex *indexes
         cdef uint32_t i, slot, to
         if self.slots < WORTH or self.live > self.slots // SPARSE:
             return False
-        columns = <Column *>calloc(self.width + 1, sizeof(Column))
-        if columns == NULL:
+        indexes = <SpanIndex *>calloc(self.width + 1, sizeof(SpanIndex))
+        if indexes == NULL:
             return False
         for i in range(self.width):
-            if not self.copied(&self.columns[i], &columns[i]):
+            if not self.copied(&self.indexes[i], &indexes[i]):
                 # Their spans still belong to the old ones.
                 for to in range(i + 1):
-                    _free_borrowing(&columns[to])
-                free(columns)
+                    _free_borrowing(&indexes[to])
+                free(indexes)
                 return False
         for i in range(self.width):
-            self.columns[i].capacity = 0  # the new one has the spans
-            column_free(&self.columns[i])
-        free(self.columns)
-        self.columns = columns
+            self.indexes[i].capacity = 0  # the new one has the spans
+            index_free(&self.indexes[i])
+        free(self.indexes)
+        self.indexes = indexes
         to = 0
         for slot in range(self.slots):
             if self.ids[slot] != NULL:
@@ -245,22 +245,50 @@ cdef class Group:
             turn(self.used, slot)
         return True
 
-    cdef bint copied(self, Column *column, Column *to) noexcept:
-        """The same spans in the first slots of a new column; False if memory ran out."""
+    cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept:
+        """The same spans in the first slots of a new index; False if memory ran out."""
         cdef uint32_t slot, next = 0
-        if column_init(to) != 0 or column_reserve(to, self.live) != 0:
+        if index_init(to) != 0 or index_reserve(to, self.live) != 0:
             return False
         for slot in range(self.slots):
             if self.ids[slot] != NULL:
-                if column.spans[slot].count and column_add(to, next, column.spans[slot]) != 0:
+                if index.spans[slot].count and index_add(to, next, index.spans[slot]) != 0:
                     return False
                 next += 1
         return True
 
 
-cdef void _free_borrowing(Column *column) noexcept:
-    column.capacity = 0
-    column_free(column)
+cdef void _free_borrowing(SpanIndex *index) noexcept:
+    index.capacity = 0
+    index_free(index)
+
+
+cdef list groups_meeting(Shape shape, dict allowed):
+    """The groups of a shape whose values are among those allowed."""
+    cdef Allowed one
+    cdef Attribute attribute
+    cdef Point point
+    cdef list asked = [allowed.get((<Attribute>attribute).name) for attribute in shape.equal]
+    if None not in asked and all([(<Allowed>one).is_value() for one in asked]):
+        values = [(<Allowed>one).value() for one in asked]
+        group = shape.groups.get(values[0] if len(values) == 1 else tuple(values))
+        return [] if group is None else [group]
+    return [
+        group for key, group in shape.groups.items() if _meets(shape, key, asked)
+    ]
+
+
+cdef bint _meets(Shape shape, object key, list asked) except -1:
+    """Whether what is asked allows a group's values; None asks nothing."""
+    cdef Allowed one
+    cdef Point point
+    values = (key,) if len(shape.equal) == 1 else key
+    for one, value in zip(asked, values):
+        if one is not None:
+            hashed_point(value, &point)
+            if not spans_contain(&one.spans, &point):
+                return False
+    return True
 
 
 cdef inline bint _any(const uint64_t *bits, uint32_t words) noexcept:

@@ -6,15 +6,15 @@ that if one of them has become much larger than the others.
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from _core.span_index cimport Column
+from _core.span_index cimport SpanIndex
 from _core.spans cimport Spans
 
 # Makes room for slots below `slots`. 0, or -1 if memory ran out, nothing lost. O(1) amortised.
-cdef int column_reserve(Column *c, uint32_t slots) noexcept nogil
+cdef int index_reserve(SpanIndex *index, uint32_t slots) noexcept nogil
 
-# Gives a free slot its spans, which become the column's. 0, or -1 if memory ran out, the spans
+# Gives a free slot its spans, which become the index's. 0, or -1 if memory ran out, the spans
 # still the caller's. O(rows + bounds of a bucket).
-cdef int column_add(Column *c, uint32_t slot, Spans spans) noexcept nogil
+cdef int index_add(SpanIndex *index, uint32_t slot, Spans spans) noexcept nogil
 
 # Takes a slot's spans out. As much.
-cdef void column_remove(Column *c, uint32_t slot) noexcept nogil
+cdef void index_remove(SpanIndex *index, uint32_t slot) noexcept nogil

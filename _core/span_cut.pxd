@@ -2,13 +2,13 @@
 
 from libc.stdint cimport uint32_t
 
-from _core.span_index cimport Column
+from _core.span_index cimport SpanIndex
 
 cdef enum:
     BOUNDS_A_ROW = 8          # while there are few: less would make rows dearer than bounds
 
 # Cuts anew. Without memory for it all stays as it is. O(bounds + rows · slots / 64).
-cdef void column_cut(Column *c) noexcept nogil
+cdef void index_cut(SpanIndex *index) noexcept nogil
 
-# How many buckets a column may be cut into. O(1).
-cdef uint32_t most_rows(const Column *c) noexcept nogil
+# How many buckets an index may be cut into. O(1).
+cdef uint32_t most_rows(const SpanIndex *index) noexcept nogil

@@ -30,74 +30,74 @@ cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
 
-cdef uint32_t most_rows(const Column *c) noexcept nogil:
+cdef uint32_t most_rows(const SpanIndex *index) noexcept nogil:
     """A row has a bit for every slot: so many rows that those who have spans pay for all bits."""
-    cdef uint64_t slots = <uint64_t>c.blocks * c.block_words * 64
-    cdef uint64_t paid = MOST_ROWS * c.users // max(slots, <uint64_t>1)
-    return <uint32_t>max(min(paid, c.bounds // BOUNDS_A_ROW), <uint64_t>1)
+    cdef uint64_t slots = <uint64_t>index.blocks * index.block_words * 64
+    cdef uint64_t paid = MOST_ROWS * index.users // max(slots, <uint64_t>1)
+    return <uint32_t>max(min(paid, index.bounds // BOUNDS_A_ROW), <uint64_t>1)
 
 
-cdef void column_cut(Column *c) noexcept nogil:
+cdef void index_cut(SpanIndex *index) noexcept nogil:
     """New buckets with about as many bounds each, and their rows."""
-    cdef Bound *all = <Bound *>malloc(max(c.bounds, <uint64_t>1) * sizeof(Bound))
+    cdef Bound *all = <Bound *>malloc(max(index.bounds, <uint64_t>1) * sizeof(Bound))
     cdef uint64_t *starts = <uint64_t *>malloc((MOST_ROWS + 1) * sizeof(uint64_t))
     cdef uint32_t rows
     if all != NULL and starts != NULL:
-        _gather(c, all, starts)
-        rows = _choose(c, all, starts)
-        _rebuild(c, all, starts, rows)
-        c.built = c.bounds
+        _gather(index, all, starts)
+        rows = _choose(index, all, starts)
+        _rebuild(index, all, starts, rows)
+        index.built = index.bounds
     free(all)
     free(starts)
 
 
-cdef void _gather(const Column *c, Bound *all, uint64_t *starts) noexcept nogil:
+cdef void _gather(const SpanIndex *index, Bound *all, uint64_t *starts) noexcept nogil:
     """All bounds in order; those at first points, which no bucket keeps, from the spans."""
     cdef uint64_t at = 0
     cdef uint32_t r, slot, nth
     cdef const Point *point
-    for r in range(c.rows):
+    for r in range(index.rows):
         starts[r] = at
-        at += c.buckets[r].at_first
-        memcpy(all + at, c.buckets[r].bounds, c.buckets[r].count * sizeof(Bound))
-        at += c.buckets[r].count
-    CHECK(at == c.bounds)
-    for slot in range(c.capacity):
-        for nth in range(c.spans[slot].count):
-            point = &c.spans[slot].points[nth]
-            r = bucket_of(c, point)
-            if compare(&c.buckets[r].first, point) == 0:
+        at += index.buckets[r].at_first
+        memcpy(all + at, index.buckets[r].bounds, index.buckets[r].count * sizeof(Bound))
+        at += index.buckets[r].count
+    CHECK(at == index.bounds)
+    for slot in range(index.capacity):
+        for nth in range(index.spans[slot].count):
+            point = &index.spans[slot].points[nth]
+            r = bucket_of(index, point)
+            if compare(&index.buckets[r].first, point) == 0:
                 all[starts[r]] = Bound(point.key, slot, nth)
                 starts[r] += 1
 
 
-cdef uint64_t _run_end(const Column *c, const Bound *all, uint64_t i) noexcept nogil:
+cdef uint64_t _run_end(const SpanIndex *index, const Bound *all, uint64_t i) noexcept nogil:
     """The end of the run of bounds that are at the point of number i."""
-    cdef Point point = bound_point(c, &all[i])
+    cdef Point point = bound_point(index, &all[i])
     i += 1
-    while i < c.bounds and bound_order(c, &all[i], &point) == 0:
+    while i < index.bounds and bound_order(index, &all[i], &point) == 0:
         i += 1
     return i
 
 
-cdef uint32_t _choose(const Column *c, const Bound *all, uint64_t *starts) noexcept nogil:
+cdef uint32_t _choose(const SpanIndex *index, const Bound *all, uint64_t *starts) noexcept nogil:
     """Which bounds begin a bucket (numbers in `all`), beside the first one; how many buckets."""
-    cdef uint64_t most = most_rows(c)
-    cdef uint64_t share = (c.bounds + most - 1) // most
+    cdef uint64_t most = most_rows(index)
+    cdef uint64_t share = (index.bounds + most - 1) // most
     cdef uint64_t heavy = 0, heavy_points = 0, inside = 0, i = 0, end
     cdef uint32_t rows = 1
-    while i < c.bounds:
-        end = _run_end(c, all, i)
+    while i < index.bounds:
+        end = _run_end(index, all, i)
         if end - i > share:
             heavy += end - i
             heavy_points += 1
         i = end
     # Points with many bounds begin a bucket each and leave the rest of the rows to the others.
     if heavy_points < most:
-        share = (c.bounds - heavy + most - heavy_points - 1) // (most - heavy_points)
-    i = c.buckets[0].at_first  # the start of the line begins a bucket anyway
-    while i < c.bounds and rows < most:
-        end = _run_end(c, all, i)
+        share = (index.bounds - heavy + most - heavy_points - 1) // (most - heavy_points)
+    i = index.buckets[0].at_first  # the start of the line begins a bucket anyway
+    while i < index.bounds and rows < most:
+        end = _run_end(index, all, i)
         inside += end - i
         if inside > share:
             starts[rows] = i
@@ -107,43 +107,45 @@ cdef uint32_t _choose(const Column *c, const Bound *all, uint64_t *starts) noexc
     return rows
 
 
-cdef void _rebuild(Column *c, const Bound *all, const uint64_t *starts, uint32_t rows) noexcept nogil:
+cdef void _rebuild(
+    SpanIndex *index, const Bound *all, const uint64_t *starts, uint32_t rows
+) noexcept nogil:
     cdef Bucket *buckets = <Bucket *>calloc(rows, sizeof(Bucket))
     cdef uint64_t *keys = <uint64_t *>malloc(rows * sizeof(uint64_t))
-    cdef uint64_t **bits = new_blocks(c.blocks, rows, c.block_words)
+    cdef uint64_t **bits = new_blocks(index.blocks, rows, index.block_words)
     cdef uint64_t *state = <uint64_t *>calloc(
-        c.blocks * c.block_words, sizeof(uint64_t)
+        index.blocks * index.block_words, sizeof(uint64_t)
     )
     cdef uint64_t **old_bits
     cdef Bucket *old_buckets
-    cdef uint32_t old_rows = c.rows
+    cdef uint32_t old_rows = index.rows
     if (
         buckets == NULL
         or keys == NULL
         or bits == NULL
         or state == NULL
-        or not _fill(c, buckets, all, starts, rows)
+        or not _fill(index, buckets, all, starts, rows)
     ):
         free_buckets(buckets, rows)
-        free_blocks(bits, c.blocks)
+        free_blocks(bits, index.blocks)
         free(keys)
         free(state)
         return
-    old_bits = c.bits
-    old_buckets = c.buckets
-    free(c.keys)
-    c.buckets = buckets
-    c.keys = keys
-    c.bits = bits
-    c.rows = rows
-    _write_rows(c, all, state)
+    old_bits = index.bits
+    old_buckets = index.buckets
+    free(index.keys)
+    index.buckets = buckets
+    index.keys = keys
+    index.bits = bits
+    index.rows = rows
+    _write_rows(index, all, state)
     free(state)
-    free_blocks(old_bits, c.blocks)
+    free_blocks(old_bits, index.blocks)
     free_buckets(old_buckets, old_rows)
 
 
 cdef bint _fill(
-    const Column *c, Bucket *buckets, const Bound *all, const uint64_t *starts, uint32_t rows
+    const SpanIndex *index, Bucket *buckets, const Bound *all, const uint64_t *starts, uint32_t rows
 ) noexcept nogil:
     """Give each new bucket its first point and its bounds; False if memory ran out."""
     cdef uint64_t start, inside, end
@@ -152,13 +154,13 @@ cdef bint _fill(
     cdef Bucket *bucket
     for r in range(rows):
         start = starts[r] if r else 0
-        end = starts[r + 1] if r + 1 < rows else c.bounds
+        end = starts[r + 1] if r + 1 < rows else index.bounds
         bucket = &buckets[r]
-        first = bound_point(c, &all[start]) if r else c.buckets[0].first
+        first = bound_point(index, &all[start]) if r else index.buckets[0].first
         if not point_copy(&bucket.first, &first):
             return False
         inside = start
-        while inside < end and bound_order(c, &all[inside], &first) == 0:
+        while inside < end and bound_order(index, &all[inside], &first) == 0:
             inside += 1
         bucket.at_first = <uint32_t>(inside - start)
         bucket.count = <uint32_t>(end - inside)
@@ -170,20 +172,20 @@ cdef bint _fill(
     return True
 
 
-cdef void _write_rows(Column *c, const Bound *all, uint64_t *state) noexcept nogil:
+cdef void _write_rows(SpanIndex *index, const Bound *all, uint64_t *state) noexcept nogil:
     """Go along the line once; `state` is who holds, at first nobody."""
     cdef uint32_t r, i, block
     cdef Bucket *bucket
-    for r in range(c.rows):
-        bucket = &c.buckets[r]
-        c.keys[r] = bucket.first.key
+    for r in range(index.rows):
+        bucket = &index.buckets[r]
+        index.keys[r] = bucket.first.key
         for i in range(bucket.at_first):
             turn(state, all[i].slot)
-        for block in range(c.blocks):
+        for block in range(index.blocks):
             memcpy(
-                c.bits[block] + <size_t>r * c.block_words,
-                state + <size_t>block * c.block_words,
-                c.block_words * sizeof(uint64_t),
+                index.bits[block] + <size_t>r * index.block_words,
+                state + <size_t>block * index.block_words,
+                index.block_words * sizeof(uint64_t),
             )
         all += bucket.at_first
         for i in range(bucket.count):

@@ -31,7 +31,7 @@ cdef struct Bucket:
     uint32_t capacity
     uint32_t at_first         # so many more are at `first` itself: the row has taken them in
 
-cdef struct Column:
+cdef struct SpanIndex:
     Bucket *buckets           # [rows]
     uint64_t *keys            # [rows] of their first points
     uint32_t rows             # at least 1, from the start of the line
@@ -47,20 +47,22 @@ cdef struct Column:
     uint64_t changes          # bounds added and removed since then
 
 # 0, or -1 if memory ran out.
-cdef int column_init(Column *c) noexcept nogil
-cdef void column_free(Column *c) noexcept nogil
+cdef int index_init(SpanIndex *index) noexcept nogil
+cdef void index_free(SpanIndex *index) noexcept nogil
 
-# Writes a bit for each slot: whether it has spans and they contain the point. `words` tell all slots that were
-# ever reserved. O(words + bounds of a bucket).
-cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t words) noexcept nogil
+# Writes a bit for each slot: whether it has spans and they contain the point. 64 · `words` slots,
+# which are all that were ever used. O(words + bounds of a bucket).
+cdef void index_at(
+    const SpanIndex *index, const Point *point, uint64_t *out, uint32_t words
+) noexcept nogil
 
 # The same: whether its spans and those given have a point in common; `out` has room for twice as
 # many words. O(words + bounds between) for each of the given spans.
-cdef void column_meeting(
-    const Column *c, const Spans *spans, uint64_t *out, uint32_t words
+cdef void index_meeting(
+    const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
 ) noexcept nogil
 
-# For the modules that change a column.
+# For the modules that change an index.
 
 cdef void free_buckets(Bucket *buckets, uint32_t rows) noexcept nogil
 cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil
@@ -73,27 +75,29 @@ cdef inline void turn(uint64_t *row, uint32_t slot) noexcept nogil:
     row[slot >> 6] ^= <uint64_t>1 << (slot & 63)
 
 
-cdef inline Point bound_point(const Column *c, const Bound *bound) noexcept nogil:
-    CHECK(bound.slot < c.capacity)
-    CHECK(bound.nth < c.spans[bound.slot].count)
-    return c.spans[bound.slot].points[bound.nth]
+cdef inline Point bound_point(const SpanIndex *index, const Bound *bound) noexcept nogil:
+    CHECK(bound.slot < index.capacity)
+    CHECK(bound.nth < index.spans[bound.slot].count)
+    return index.spans[bound.slot].points[bound.nth]
 
 
-cdef inline int bound_order(const Column *c, const Bound *bound, const Point *point) noexcept nogil:
+cdef inline int bound_order(
+    const SpanIndex *index, const Bound *bound, const Point *point
+) noexcept nogil:
     """As compare(); the bound's own point is only looked up where the keys do not decide."""
     cdef Point own
     if bound.key != point.key:
         return 1 if bound.key > point.key else -1
     if bound.key < STRINGS_START:
         return 0
-    own = bound_point(c, bound)
+    own = bound_point(index, bound)
     return compare(&own, point)
 
 
-cdef inline uint32_t bucket_of(const Column *c, const Point *point) noexcept nogil:
+cdef inline uint32_t bucket_of(const SpanIndex *index, const Point *point) noexcept nogil:
     """The last bucket whose first point is not after `point`."""
-    cdef uint32_t low = 0, size = c.rows, half
-    cdef const uint64_t *keys = c.keys
+    cdef uint32_t low = 0, size = index.rows, half
+    cdef const uint64_t *keys = index.keys
     if point.key < STRINGS_START:
         while size > 1:
             half = size >> 1
@@ -102,7 +106,7 @@ cdef inline uint32_t bucket_of(const Column *c, const Point *point) noexcept nog
         return low
     while size > 1:
         half = size >> 1
-        if compare(&c.buckets[low + half].first, point) <= 0:
+        if compare(&index.buckets[low + half].first, point) <= 0:
             low += half
         size -= half
     return low

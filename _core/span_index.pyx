@@ -6,16 +6,16 @@ from libc.string cimport memcpy, memset
 from _core.spans cimport FALSE_KEY, compare, spans_free
 
 
-cdef int column_init(Column *c) noexcept nogil:
-    memset(c, 0, sizeof(Column))
-    c.buckets = <Bucket *>calloc(1, sizeof(Bucket))
-    c.keys = <uint64_t *>malloc(sizeof(uint64_t))
-    if c.buckets == NULL or c.keys == NULL:
-        column_free(c)
+cdef int index_init(SpanIndex *index) noexcept nogil:
+    memset(index, 0, sizeof(SpanIndex))
+    index.buckets = <Bucket *>calloc(1, sizeof(Bucket))
+    index.keys = <uint64_t *>malloc(sizeof(uint64_t))
+    if index.buckets == NULL or index.keys == NULL:
+        index_free(index)
         return -1
-    c.rows = 1
-    c.buckets[0].first.key = FALSE_KEY
-    c.keys[0] = FALSE_KEY
+    index.rows = 1
+    index.buckets[0].first.key = FALSE_KEY
+    index.keys[0] = FALSE_KEY
     return 0
 
 
@@ -38,16 +38,16 @@ cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil:
     free(bits)
 
 
-cdef void column_free(Column *c) noexcept nogil:
+cdef void index_free(SpanIndex *index) noexcept nogil:
     cdef uint32_t slot
-    for slot in range(c.capacity):
-        spans_free(&c.spans[slot])
-    free(c.spans)
-    free_buckets(c.buckets, c.rows)
-    free_blocks(c.bits, c.blocks)
-    free(c.keys)
-    free(c.constrained)
-    memset(c, 0, sizeof(Column))
+    for slot in range(index.capacity):
+        spans_free(&index.spans[slot])
+    free(index.spans)
+    free_buckets(index.buckets, index.rows)
+    free_blocks(index.bits, index.blocks)
+    free(index.keys)
+    free(index.constrained)
+    memset(index, 0, sizeof(SpanIndex))
 
 
 cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil:
@@ -64,12 +64,14 @@ cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexc
     return bits
 
 
-cdef inline uint32_t _up_to(const Column *c, const Bucket *bucket, const Point *point) noexcept nogil:
+cdef inline uint32_t _up_to(
+    const SpanIndex *index, const Bucket *bucket, const Point *point
+) noexcept nogil:
     """How many of a bucket's bounds are at `point` or before it."""
     cdef uint32_t low = 0, size = bucket.count, half
     while size > 0:
         half = size >> 1
-        if bound_order(c, &bucket.bounds[low + half], point) <= 0:
+        if bound_order(index, &bucket.bounds[low + half], point) <= 0:
             low += half + 1
             size -= half + 1
         else:
@@ -77,12 +79,14 @@ cdef inline uint32_t _up_to(const Column *c, const Bucket *bucket, const Point *
     return low
 
 
-cdef inline uint32_t _before(const Column *c, const Bucket *bucket, const Point *point) noexcept nogil:
+cdef inline uint32_t _before(
+    const SpanIndex *index, const Bucket *bucket, const Point *point
+) noexcept nogil:
     """How many of a bucket's bounds are before `point`."""
     cdef uint32_t low = 0, size = bucket.count, half
     while size > 0:
         half = size >> 1
-        if bound_order(c, &bucket.bounds[low + half], point) < 0:
+        if bound_order(index, &bucket.bounds[low + half], point) < 0:
             low += half + 1
             size -= half + 1
         else:
@@ -90,27 +94,29 @@ cdef inline uint32_t _before(const Column *c, const Bucket *bucket, const Point 
     return low
 
 
-cdef void column_at(const Column *c, const Point *point, uint64_t *out, uint32_t words) noexcept nogil:
-    cdef uint32_t row = bucket_of(c, point)
-    cdef const Bucket *bucket = &c.buckets[row]
+cdef void index_at(
+    const SpanIndex *index, const Point *point, uint64_t *out, uint32_t words
+) noexcept nogil:
+    cdef uint32_t row = bucket_of(index, point)
+    cdef const Bucket *bucket = &index.buckets[row]
     cdef uint32_t i, block, first, size
-    for block in range(c.blocks):
-        first = block * c.block_words
+    for block in range(index.blocks):
+        first = block * index.block_words
         if first >= words:
             break
-        size = min(c.block_words, words - first)
+        size = min(index.block_words, words - first)
         memcpy(
             out + first,
-            c.bits[block] + <size_t>row * c.block_words,
+            index.bits[block] + <size_t>row * index.block_words,
             size * sizeof(uint64_t),
         )
-    for i in range(_up_to(c, bucket, point)):
+    for i in range(_up_to(index, bucket, point)):
         CHECK(bucket.bounds[i].slot < words * 64)
         turn(out, bucket.bounds[i].slot)
 
 
-cdef void column_meeting(
-    const Column *c, const Spans *spans, uint64_t *out, uint32_t words
+cdef void index_meeting(
+    const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
 ) noexcept nogil:
     """Who contains the first point of a span, and who begins or ends before its end."""
     cdef uint32_t i, row, last, w
@@ -119,16 +125,16 @@ cdef void column_meeting(
         out[i] = 0
     for i in range(0, spans.count, 2):
         here = out + words  # the caller's, too: see the declaration
-        column_at(c, &spans.points[i], here, words)
+        index_at(index, &spans.points[i], here, words)
         for w in range(words):
             out[w] |= here[w]
-        row = bucket_of(c, &spans.points[i])
-        last = bucket_of(c, &spans.points[i + 1])
-        _mark(c, row, last, &spans.points[i], &spans.points[i + 1], out, words)
+        row = bucket_of(index, &spans.points[i])
+        last = bucket_of(index, &spans.points[i + 1])
+        _mark(index, row, last, &spans.points[i], &spans.points[i + 1], out, words)
 
 
 cdef void _mark(
-    const Column *c,
+    const SpanIndex *index,
     uint32_t row,
     uint32_t last,
     const Point *first,
@@ -140,17 +146,20 @@ cdef void _mark(
     cdef const Bucket *bucket
     cdef uint32_t i, start, stop, r
     for r in range(row, last + 1):
-        bucket = &c.buckets[r]
-        start = _up_to(c, bucket, first) if r == row else 0
-        stop = _before(c, bucket, end) if r == last else bucket.count
+        bucket = &index.buckets[r]
+        start = _up_to(index, bucket, first) if r == row else 0
+        stop = _before(index, bucket, end) if r == last else bucket.count
         for i in range(start, stop):
             out[bucket.bounds[i].slot >> 6] |= <uint64_t>1 << (bucket.bounds[i].slot & 63)
         if r > row and compare(&bucket.first, end) < 0:
-            _mark_row(c, r, out, words)
+            _mark_row(index, r, out, words)
 
 
-cdef void _mark_row(const Column *c, uint32_t row, uint64_t *out, uint32_t words) noexcept nogil:
+cdef void _mark_row(
+    const SpanIndex *index, uint32_t row, uint64_t *out, uint32_t words
+) noexcept nogil:
     """Set the bits of a row, which has those who begin at its bucket's first point."""
+    cdef size_t first = <size_t>row * index.block_words
     cdef uint32_t w
     for w in range(words):
-        out[w] |= c.bits[w // c.block_words][<size_t>row * c.block_words + w % c.block_words]
+        out[w] |= index.bits[w // index.block_words][first + w % index.block_words]
