@@ -176,6 +176,7 @@ class Schedule:
         self.world.settled.clear()
         self.world.undeliverable.clear()
         self.world.entered.clear()
+        self.world.copies.clear()
         self.crashed.clear()
 
     def check(self) -> None:
@@ -212,7 +213,9 @@ class Schedule:
                 assert self.world.deliveries[at, name, origin], f"{name} at {at} misses {origin}"
 
     def check_clusters(self) -> None:
-        """No notification enters a cluster twice, or its own again."""
+        """No notification enters a cluster twice, or its own again, or comes to a broker twice."""
+        for (origin, at), times in self.world.copies.items():
+            assert times == 1, f"{origin} came to {at} {times} times"
         for (origin, cluster), times in self.world.entered.items():
             assert times == 1, f"{origin} entered cluster {cluster} {times} times"
             assert not origin.publisher.endswith(f"-{cluster}"), f"{origin} came back"

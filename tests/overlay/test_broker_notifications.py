@@ -42,6 +42,15 @@ def test_a_copy_is_delivered_passed_on_and_told_of() -> None:
     assert made.held == 0
 
 
+def test_a_copy_never_goes_back() -> None:
+    made = broker()
+    for home in (A, C):
+        told(made, home, SubscriptionChange(home.vertex, 1, 1, 1, EVERYTHING))
+    assert told(made, A, copy()) == [(C, copy())]
+    # What came from another cluster goes both ways.
+    assert told(made, B1, copy(2)) == [(A, copy(2)), (C, copy(2))]
+
+
 def test_haves_of_one_message_go_on_in_one() -> None:
     made = broker()
     told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))

@@ -131,6 +131,7 @@ class World:
         self.settled: Counter[Origin] = Counter()
         self.undeliverable: list[Undeliverable] = []
         self.entered: Counter[tuple[Origin, int]] = Counter()
+        self.copies: Counter[tuple[Origin, At]] = Counter()
         self.subscription_hops = 0
         self.notification_hops = 0
         self.handled = 0
@@ -269,6 +270,7 @@ class World:
             assert len({message.source, *message.path}) == len(message.path) + 1, "a loop"
         if isinstance(message, Notify):
             self.notification_hops = max(self.notification_hops, hops)
+            self.copies[message.notification.origin, to] += 1
             if at.cluster != to.cluster:
                 self.entered[message.notification.origin, to.cluster] += 1
         if isinstance(message, SubscriptionChange):
