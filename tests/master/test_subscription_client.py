@@ -221,6 +221,14 @@ def test_after_a_cut_it_is_asked_for_again_from_the_last_one_taken(line):
     assert line.said() == [acknowledged(1), asked(after=1)]
 
 
+def test_what_is_taken_while_it_is_asked_for_is_acknowledged_as_soon_as_it_is_open(line):
+    found = line.open(notified(1), CUT, notified(2), opened(1))
+    assert positions(found, 2) == [1, 2]
+    assert line.said() == [acknowledged(1), asked(after=1)]
+    assert found.wait(1.0) is None
+    assert line.said() == [acknowledged(2)]
+
+
 def test_what_is_not_kept_is_an_unknown_loss_and_begins_anew(line):
     anew = REFUSED, opened(), notified(1), notified(2)
     found = line.open(notified(1), UNKNOWN, *anew)
