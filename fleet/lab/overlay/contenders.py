@@ -10,6 +10,7 @@ from msgspec import Struct
 from agent.overlay import broker
 from agent.overlay.forwarding import Routing
 from agent.overlay.limits import Limits
+from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker, Scot
 from agent.overlay.tid import TidBroker
 from fleet.lab.overlay.world import AnyBroker
@@ -19,8 +20,10 @@ EVENT_S: Final = 100e-6
 COPY_S: Final = 10e-6
 
 # Whatever waits for a link is kept, and not sent again while it waits: the baseline has no limits,
-# and no link fails here.
-LIMITS: Final = Limits(most_held=1_000_000, most_remembered=1_000_000, resend_s=1e9)
+# and no link fails here. Word that notifications have arrived waits for more of the kind.
+LIMITS: Final = Limits(
+    most_held=1_000_000, most_remembered=1_000_000, resend_s=1e9, batch_s=WINDOW_S
+)
 
 
 class Contender(Struct, frozen=True):

@@ -49,6 +49,7 @@ def draw_bursts(results: Sequence[BurstResult], path: Path) -> None:
     from fleet.lab.overlay.burst_page import ORDER, SHORT, bottlenecks, rates, runs
 
     down, across = bottlenecks(results), rates(results)
+    latest = max([1.0, *(each.stable_s for each in results)])
     size = (1 + 3.4 * len(across), 1 + 2.5 * len(down))
     figure, axes = pyplot(SALT).subplots(len(down), len(across), figsize=size, squeeze=False)
     for row, bottleneck in enumerate(down):
@@ -59,6 +60,7 @@ def draw_bursts(results: Sequence[BurstResult], path: Path) -> None:
                     times, delays = zip(*one.curve, strict=True)
                     panel.plot(times, delays, lw=1, color=COLOUR[contender], label=TITLE[contender])
             panel.set_ylim(bottom=0)
+            panel.set_xlim(0, 1.2 * latest)
             panel.set_title(f"{SHORT[bottleneck]}, {rate:,}/min", loc="left", fontsize=8)
             if column == 0:
                 panel.set_ylabel("longest delay of 1,000, s")
