@@ -2,8 +2,9 @@
 
 python -m bench.matching [memory KIND COUNT]: `memory` prints the bytes that a conjunction costs.
 
-Two populations at 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to a range of
-two attributes. Both sides get quotes as dicts, one at a time, and give the ids of all that hold:
+Two populations at 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to ranges of
+the same two attributes; in a third, `any`, each subscribes to ranges of any two of five, most of
+which go together. Both sides get quotes as dicts, one at a time, and give the ids of all that hold:
 the engine a list of int, NumPy an array, which is less work. The scan compares the bounds (or
 one-byte codes of symbols) of all subscriptions, each operation into memory that it has: the best
 that it can do without an index.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import math
 import random
 import subprocess
 import sys
@@ -31,7 +33,7 @@ Conjunction = list[tuple[str, str, tuple[str | float, ...]]]
 
 QUOTES = Path(__file__).resolve().parent / "data/stock_quotes.csv.gz"
 NUMBERS = ("open", "high", "low", "close", "volume")
-KINDS = ("symbol", "ranges")
+KINDS = ("symbol", "ranges", "any")
 SELECTIVITY = 0.02
 SUBSCRIPTIONS = 5_000
 MANY = 100_000
@@ -61,12 +63,13 @@ def subscriptions(kind: str, events: list[Quote]) -> Iterator[Conjunction]:
     if kind == "symbol":
         for symbol in itertools.cycle(sorted({event["symbol"] for event in events})):
             yield [("symbol", "=", (symbol,))]
-    columns = {name: sorted(float(event[name]) for event in events) for name in ("close", "volume")}
+    columns = {name: sorted(float(event[name]) for event in events) for name in NUMBERS}
     # Both attributes are nearly independent; a range takes this share of an attribute's quotes.
     share = SELECTIVITY**0.5
     while True:
         conjunction: Conjunction = []
-        for name, column in columns.items():
+        for name in ("close", "volume") if kind == "ranges" else draw.sample(NUMBERS, 2):
+            column = columns[name]
             first = draw.uniform(0, 1 - share) * (len(column) - 1)
             low, high = column[int(first)], column[int(first + share * len(column))]
             conjunction += [(name, ">=", (low,)), (name, "<=", (high,))]
@@ -96,28 +99,33 @@ def symbol_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray
 
 
 def ranges_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray]:
-    """Four bounds a subscription, as doubles."""
-    low, high, least, most = (
-        np.array([conjunction[i][2][0] for conjunction in conjunctions]) for i in range(4)
-    )
-    all_hold, holds = np.empty((2, len(low)), bool)
-    at_most, at_least, both = np.less_equal, np.greater_equal, np.bitwise_and
+    """Two bounds a subscription as doubles, for each attribute that any of them constrains."""
+    bounds: dict[tuple[str, str], np.ndarray] = {}
+    for number, conjunction in enumerate(conjunctions):
+        for name, operator, (value,) in conjunction:
+            if (name, operator) not in bounds:
+                open_end = -math.inf if operator == ">=" else math.inf
+                bounds[name, operator] = np.full(len(conjunctions), open_end)
+            bounds[name, operator][number] = value
+    # An attribute is at least its lower end: the end is at most the attribute.
+    compares = [
+        (np.less_equal if operator == ">=" else np.greater_equal, ends, name)
+        for (name, operator), ends in bounds.items()
+    ]
+    (compare_first, first_ends, first_name), *others = compares
+    all_hold, holds = np.empty((2, len(conjunctions)), bool)
+    both = np.bitwise_and
 
     def scan(event: Quote) -> np.ndarray:
-        close, volume = event["close"], event["volume"]
-        at_most(low, close, out=all_hold)
-        for compare, column, value in (
-            (at_least, high, close),
-            (at_most, least, volume),
-            (at_least, most, volume),
-        ):
-            both(all_hold, compare(column, value, out=holds), out=all_hold)
+        compare_first(first_ends, event[first_name], out=all_hold)
+        for compare, ends, name in others:
+            both(all_hold, compare(ends, event[name], out=holds), out=all_hold)
         return all_hold.nonzero()[0]
 
     return scan
 
 
-SCANS = {"symbol": symbol_scan, "ranges": ranges_scan}
+SCANS = {"symbol": symbol_scan, "ranges": ranges_scan, "any": ranges_scan}
 
 
 def time_matching(match: Callable[[Quote], object], events: list[Quote]) -> float:
@@ -232,7 +240,7 @@ def memory(kind: str, count: int) -> Result:
 
 def run() -> Iterator[Result]:
     """Goals: matching-…-5000 at least 5 times the scan; `growth` of changes at most 4; memory about
-    the same a subscription at every size."""
+    the same for each subscription at every size."""
     events = quotes()
     for count, kind in itertools.product((SUBSCRIPTIONS, MANY, MOST), KINDS):
         yield matching(kind, events, count)
