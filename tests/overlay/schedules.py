@@ -273,6 +273,7 @@ def without_failures(seed: int) -> World:
     assert sent["SubscriptionChange"] == subscriptions * (len(scot.vertices) - 1)
     assert sent["Have"] <= sent["Notify"] * scot.clusters
     schedule.withdraw()
+    assert world.needless_bits == 0
     assert world.subscription_hops <= scot.tree.diameter
     # The bound of agent.overlay.routing: each cluster is walked through once.
     assert world.notification_hops <= scot.clusters * (scot.tree.diameter + 1)

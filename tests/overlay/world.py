@@ -33,6 +33,8 @@ from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import (
+    CibClear,
+    CibSet,
     Notification,
     Notify,
     Origin,
@@ -132,6 +134,9 @@ class World:
         self.undeliverable: list[Undeliverable] = []
         self.entered: Counter[tuple[Origin, int]] = Counter()
         self.copies: Counter[tuple[Origin, At]] = Counter()
+        # Bits that a host was told to be set; and how often it was told what it knew.
+        self.bits: set[tuple[At, At, int]] = set()
+        self.needless_bits = 0
         self.subscription_hops = 0
         self.notification_hops = 0
         self.handled = 0
@@ -273,6 +278,11 @@ class World:
             self.copies[message.notification.origin, to] += 1
             if at.cluster != to.cluster:
                 self.entered[message.notification.origin, to.cluster] += 1
+        if isinstance(message, CibSet | CibClear):
+            self.needless_bits += ((at, to, message.key) in self.bits) == isinstance(
+                message, CibSet
+            )
+            self.bits ^= {(at, to, message.key)}
         if isinstance(message, SubscriptionChange):
             self.subscription_hops = max(self.subscription_hops, hops)
         self._put(at, to, hops, message)
