@@ -51,8 +51,9 @@ MOST_REMEMBERED = 2_048
 # Sent and not acknowledged.
 WINDOW = 64
 MOST_SUBSCRIPTIONS = 10_000
-# As MessagePack; it is kept, and goes to all masters of the cluster.
-MOST_FILTER_BYTES = 32_768
+# As MessagePack; it is kept, and goes to all masters of the cluster, a hundred in one message of at
+# most 1 MiB.
+MOST_FILTER_BYTES = 8_192
 # So long a client may say nothing before nothing is sent to it any more.
 LEASE_S = 60.0
 # So long what is durable is kept for a client that does not come back.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from agent.master.place import place_of
@@ -81,6 +85,13 @@ def test_what_is_wrong_is_said_in_one_line(change, line):
         place(**FOUR | change)
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_example_on_the_page_can_be_used():
+    page = (Path(__file__).parents[2] / "docs" / "push.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    found = place_of(parse(tomllib.loads(example), MasterConfig, "push.md"))
+    assert {each.iad for each in found.neighbours.values()} == {"iad2", "iad3"}
 
 
 def test_an_address_beyond_this_host_needs_keys():
