@@ -37,7 +37,7 @@ at first use is. The smallest size is mostly that, so the cost of a reading fall
 
 **Growth** is the cost of a reading at the largest size over that at the smallest: {growth}.
 At most 1.3 was aimed at. Over the size before the largest, where what is done once weighs less:
-{last}.
+{last}; in CPU time, which other work on the machine stretches less: {last_cpu}.
 
 ## Memory and shuffles
 
@@ -69,12 +69,14 @@ def page(sizes: Sequence[Size], provenance: Provenance) -> str:
                 "s": lambda m, _: f"{m.wall_s:.1f}",
                 "CPU s": lambda m, _: f"{m.cpu_s:.1f}",
                 "µs a reading": lambda m, n: f"{m.wall_s / n * 1e6:.2f}",
+                "CPU µs a reading": lambda m, n: f"{m.cpu_s / n * 1e6:.2f}",
                 "rows": lambda m, _: f"{m.rows:,}",
                 "output, MiB": lambda m, _: f"{m.output / MIB:,.1f}",
             },
         ),
         growth=_growth(sizes),
         last=_growth(sizes[-2:]),
+        last_cpu=_growth(sizes[-2:], lambda m: m.cpu_s),
         heap=f"{HEAP[:-1]} GiB",
         memory=_by_step(
             sizes,
@@ -90,14 +92,20 @@ def page(sizes: Sequence[Size], provenance: Provenance) -> str:
     )
 
 
-def growth(sizes: Sequence[Size], step: str) -> float:
+def _wall_s(measured: Measured) -> float:
+    return measured.wall_s
+
+
+def growth(
+    sizes: Sequence[Size], step: str, seconds: Callable[[Measured], float] = _wall_s
+) -> float:
     """What a reading costs at the last size, over the first."""
-    first, last = [size.steps[step].wall_s / size.made.readings for size in (sizes[0], sizes[-1])]
+    first, last = [seconds(size.steps[step]) / size.made.readings for size in (sizes[0], sizes[-1])]
     return last / first
 
 
-def _growth(sizes: Sequence[Size]) -> str:
-    return ", ".join(f"{step} {growth(sizes, step):.2f}" for step in spark_steps(sizes))
+def _growth(sizes: Sequence[Size], seconds: Callable[[Measured], float] = _wall_s) -> str:
+    return ", ".join(f"{step} {growth(sizes, step, seconds):.2f}" for step in spark_steps(sizes))
 
 
 def spark_steps(sizes: Sequence[Size]) -> list[str]:
