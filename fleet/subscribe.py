@@ -120,8 +120,7 @@ def _show(notifications: Notifications, options: Options) -> int:
 def _follow(notifications: Notifications, options: Options, tally: Tally) -> None:
     out = screen.console()
     if not options.as_json:
-        header = ALERT.format("time", *COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
-        screen.line(out, header, "bold")
+        screen.line(out, header(), "bold")
     for shown, each in enumerate(_until(notifications, options.lasting_s), start=1):
         _count(tally, each)
         if options.as_json:
@@ -164,6 +163,11 @@ def headline(notifications: Notifications, options: Options) -> str:
 
 
 # --- lines ----------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    """What stands in the columns of `alert_line`."""
+    return ALERT.format("time", *COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
 
 
 def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:

@@ -24,7 +24,7 @@ from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.standing import Style
 from fleet import exits, screen, service_screen, watch
-from fleet.lab import workload
+from fleet.lab import demo_alerts, workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.lab.load import LoadGenerator, Tick
 from fleet.lab.measures import ClassSummary, Outcome, summarize
@@ -81,12 +81,14 @@ class Run(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """results.json: what was run and what was measured. `virtual` is in virtual time."""
+    """results.json: what was run and what was measured: `alerts_ms` from a reading to a subscriber.
+    `virtual` is in virtual time."""
 
     emulated: str
     rate_per_s: float
     seed: int
     seconds: float
+    alerts_ms: list[float]
     real: list[Run]
     virtual: list[Run]
 
@@ -127,11 +129,18 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 def _run(options: Options, show: DemoScreen) -> None:
     plan = building_fleet()
     _introduce(plan, show)
-    with Testbed(plan, options.directory, market=True) as bed:
+    with Testbed(
+        plan,
+        options.directory,
+        market=True,
+        overlay=demo_alerts.OVERLAY,
+        triggers=demo_alerts.TRIGGERS,
+    ) as bed:
         _start(bed, show)
         _trade(bed, show)
         _ask(bed, show)
         _watch(bed, show)
+        alerts_ms = demo_alerts.show_alerts(bed, show)
         trace = _record(plan, options)
         addresses = {iad.name: bed.public(iad.name) for iad in plan.iads}
         with LoadGenerator(addresses) as load:
@@ -139,7 +148,13 @@ def _run(options: Options, show: DemoScreen) -> None:
             real = _compare(bed, load, trace, options, show)
         virtual = _virtual(plan, options, show)
         results = Results(
-            EMULATED, options.rate_per_s, options.seed, options.seconds, real, virtual
+            EMULATED,
+            options.rate_per_s,
+            options.seed,
+            options.seconds,
+            alerts_ms,
+            real,
+            virtual,
         )
         path = options.directory / "results.json"
         path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
@@ -292,7 +307,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
                         screen.line(show.console, text)
 
 
-# --- 5 and 6: the load under two policies ---------------------------------------------------------
+# --- 6 and 7: the load under two policies ---------------------------------------------------------
 
 
 def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
@@ -322,7 +337,7 @@ def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int
 
 
 def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScreen) -> None:
-    show.heading("5  Warm-up")
+    show.heading("6  Warm-up")
     seconds = min(LONGEST_WARM_UP_S, options.seconds / 2)
     trace = workload.warm_up(
         bed.plan,
@@ -340,7 +355,7 @@ def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScre
 def _compare(
     bed: Testbed, load: LoadGenerator, trace: Sequence[Arrival], options: Options, show: DemoScreen
 ) -> list[Run]:
-    show.heading("6  The same load under FIFO and under EDFQ (earliest deadline first)")
+    show.heading("7  The same load under FIFO and under EDFQ (earliest deadline first)")
     show.say(
         f"{len(trace)} queries in {options.seconds:g} s, λ = {options.rate_per_s:g}/s. "
         "Classes 1.1 and 1.2 ask one room (1.2 always in iad4), class 2 one room in each IAD, "
@@ -364,11 +379,11 @@ def _finished(policy: Policy, seconds: float, outcomes: list[Outcome]) -> Run:
     return Run(policy, round(seconds, 3), summarize(outcomes))
 
 
-# --- 7: virtual time ------------------------------------------------------------------------------
+# --- 8: virtual time ------------------------------------------------------------------------------
 
 
 def _virtual(plan: FleetPlan, options: Options, show: DemoScreen) -> list[Run]:
-    show.heading("7  In virtual time: the same trace, continued")
+    show.heading("8  In virtual time: the same trace, continued")
     count = options.virtual_queries
     arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
     trace = list(itertools.islice(arrivals, count))
@@ -412,6 +427,9 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     standing = f"{fleet_command()} watch --master {address} --service humidity --area b1/f4"
     for rest in ("--every 5s", "--every 2s --stream", f"--every 2s --when '{HUMID}'"):
         screen.line(show.console, f"  {standing} {rest}")
+    show.say("Alerts, until Ctrl-C:")
+    wanted = demo_alerts.WANTED
+    screen.line(show.console, f"  {fleet_command()} subscribe --master {address} '{wanted}'")
     show.say("And its operator's view:")
     for command in ("status", "service list", "service show temperature"):
         line = f"  {fleet_command()} {command} --operator {bed.operator(iad)}"

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.lab import processes
 from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, IadPlan, NodePlan
+from fleet.overlay_plan import OverlayPlan
 from fleet.toml import dump
 
 READY_TIMEOUT_S: Final = 120.0
@@ -36,6 +37,8 @@ DRS: Final = "drs"
 CAPABILITIES: Final = ("temperature", "humidity")
 DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
 NO_AUTOSCALE: Final = master_config.MasterAutoscale()
+Triggers = tuple[edge_config.EdgeTrigger, ...]
+NO_TRIGGERS: Final[Mapping[str, Triggers]] = MappingProxyType({})
 
 
 class TestbedError(RuntimeError):
@@ -63,7 +66,8 @@ class Testbed:
     """The processes of `plan`, with configurations, logs and records under `directory`.
 
     Its IADs have a fixed pool, the service `default`; with `market` they register with a DRS
-    instead, and services are set up between them.
+    instead, and services are set up between them. With `overlay` alerts travel between them, of the
+    `triggers` that all nodes of an IAD have.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -81,6 +85,8 @@ class Testbed:
         preload_rows: int = PRELOAD_ROWS,
         market: bool = False,
         autoscale: master_config.MasterAutoscale = NO_AUTOSCALE,
+        overlay: OverlayPlan | None = None,
+        triggers: Mapping[str, Triggers] = NO_TRIGGERS,
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -89,6 +95,8 @@ class Testbed:
         self._preload_rows = preload_rows
         self._market = market
         self._autoscale = autoscale
+        self._overlay = overlay
+        self._triggers = triggers
         self._children: dict[str, processes.Child] = {}
         self._operators: dict[str, Operator] = {}
 
@@ -162,8 +170,8 @@ class Testbed:
 
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> Iterator[Progress]:
         """Start everything and yield how far it is, until every node is live and every master
-        reaches the others or is registered. `TestbedError` if a process ends or the time is
-        over."""
+        reaches the others, or is registered, and its neighbours in the overlay. `TestbedError` if
+        a process ends or the time is over."""
         if self._market:
             self.spawn(DRS)
         for iad in self.plan.iads:
@@ -188,7 +196,7 @@ class Testbed:
             self.check()
             statuses = self.statuses()
             progress = Progress(
-                sum(_ready(status, connected=connected) for status in statuses.values()),
+                sum(self._ready(status, connected=connected) for status in statuses.values()),
                 len(self.plan.iads),
                 sum(node.state == "live" for s in statuses.values() for node in s.nodes),
                 len(self.plan.nodes),
@@ -205,8 +213,19 @@ class Testbed:
         late = [iad.name for iad in self.plan.iads if iad.name not in statuses]
         late += [n.name for n in self.plan.nodes if n.name in self._children and n.name not in live]
         if not late:
-            late = [iad for iad, s in statuses.items() if not _ready(s, connected=True)]
+            late = [iad for iad, s in statuses.items() if not self._ready(s, connected=True)]
         return f"the fleet is not up in time; waiting for {', '.join(late)}; logs: {self.directory}"
+
+    def _ready(self, status: IadStatus, *, connected: bool) -> bool:
+        """Whether a master answers, and with `connected` is in touch with the others too."""
+        if not connected:
+            return True
+        links = len(self._overlay.neighbours(status.iad)) if self._overlay else 0
+        return not (
+            status.unreachable_iads
+            or status.registered is False
+            or status.counters["overlay_links_up"] < links
+        )
 
     def spawn(self, name: str) -> None:
         """Start the master of an IAD, a node or the DRS; one that ended may be started again."""
@@ -303,9 +322,15 @@ class Testbed:
             scheduling=master_config.MasterScheduling(policy=self._policy),
             liveness=self._liveness,
             autoscale=self._autoscale,
+            overlay=self._overlay_section(iad),
             # Soon enough that a query's records can be shown right after its answer.
             records=master_config.MasterRecords(flush_s=0.2),
         )
+
+    def _overlay_section(self, iad: IadPlan) -> master_config.MasterOverlay:
+        if self._overlay is None:
+            return master_config.MasterOverlay()
+        return self._overlay.section(iad.name, lambda other: (self.public(other), ""))
 
     def _drs_config(self) -> drs_config.DrsConfig:
         return drs_config.DrsConfig(sockets=drs_config.DrsSockets(public=self.directory_address))
@@ -326,14 +351,10 @@ class Testbed:
                     },
                 ),
             ),
+            trigger=self._triggers.get(iad.name, ()),
             pods=edge_config.EdgePods(emulate=node.profile),
         )
 
     def _write(self, path: Path, content: config.Section) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dump(content), encoding="utf-8")
-
-
-def _ready(status: IadStatus, *, connected: bool) -> bool:
-    """Whether a master answers, and with `connected` is in touch with the others too."""
-    return not (connected and (status.unreachable_iads or status.registered is False))

@@ -20,6 +20,8 @@ from fleet.lab.run_records import read_records
 
 BRIEF = ("--seconds", "1", "--virtual", "300")
 TIMEOUT_S = 150.0
+# How the commands that go on until Ctrl-C end in a test, and what they say then.
+ENDS = {"watch": (("--rounds", "1"), "1 round, "), "subscribe": (("--count", "1"), "1 alert: ")}
 
 
 def of_run(directory: Path) -> list[psutil.Process]:
@@ -65,6 +67,8 @@ def require_whole(out: str, run: Path) -> None:
         "humidity: likewise, 4 IADs",
         "streaming, every second",
         "fired: b1/f4/r413",
+        "by iad4 → iad2 → iad1",
+        "  humidity-up   iad4  after ",
         "Emulated:",
         "complete: 1 of 1 areas",
         "complete: 4 of 4 areas",
@@ -77,6 +81,8 @@ def require_whole(out: str, run: Path) -> None:
     assert "\x1b" not in out
 
     results = msgspec.json.decode((run / "results.json").read_bytes(), type=Results)
+    assert len(results.alerts_ms) == out.count("  humidity-up   iad4  after ")
+    assert all(0.0 < late_ms < 60_000.0 for late_ms in results.alerts_ms)
     trace = workload.replay(run / "trace.jsonl")
     assert [r.policy for r in results.real] == [r.policy for r in results.virtual]
     for real in results.real:
@@ -122,18 +128,19 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
         require_whole("".join(read_until(process, "Ctrl-C stops it")), run)
         printed = read_until(process, "service show")
         commands = [line.strip() for line in printed if line.startswith("  ")]
-        assert len(commands) == 9
+        assert len(commands) == 10
         for command in commands:
-            watches = "fleet watch" in command
+            words = shlex.split(command)
+            end, summary = ENDS.get(words[1], ((), ""))
             done = subprocess.run(
-                [*shlex.split(command), *(["--rounds", "1"] if watches else [])],
+                [*words, *end],
                 capture_output=True,
                 text=True,
                 check=False,
                 timeout=60,
             )
             assert done.returncode == 0, command
-            assert ("1 round, " in done.stderr) if watches else done.stderr == "", command
+            assert (summary in done.stderr) if summary else done.stderr == "", command
         with pytest.raises(RunFolderError, match="another run is at work"), run_folder(run):
             pass
         process.send_signal(signal.SIGINT)

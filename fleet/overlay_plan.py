@@ -1,0 +1,64 @@
+"""Which IAD has which place in an overlay of masters, and what each master's file says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from msgspec import Struct
+
+from agent.overlay.scot import Broker, Scot
+from agent.wire.master_config import MasterOverlay, OverlayNeighbour
+
+
+class OverlayPlan(Struct, frozen=True, dict=True):
+    """The two factors of a SCOT, and the IADs that are its brokers: every place has one."""
+
+    links: tuple[tuple[str, str], ...]
+    clusters: int
+    places: dict[str, Broker]
+
+    @cached_property
+    def scot(self) -> Scot:
+        """The overlay; ScotError if the factors form none."""
+        vertices = () if self.links else {place.vertex for place in self.places.values()}
+        return Scot(self.links, self.clusters, vertices)
+
+    @cached_property
+    def iads(self) -> dict[Broker, str]:
+        """Who is at a place."""
+        return {place: iad for iad, place in self.places.items()}
+
+    def neighbours(self, iad: str) -> tuple[str, ...]:
+        """Those in its cluster, then those in its region. KeyError where a place is empty."""
+        place, scot = self.places[iad], self.scot
+        return tuple(
+            [
+                self.iads[each]
+                for each in (*scot.cluster_neighbours(place), *scot.region_neighbours(place))
+            ]
+        )
+
+    def way(self, publisher: str, subscriber: str) -> tuple[str, ...]:
+        """The IADs that a notification passes as long as no link is congested or down, both ends
+        among them: first into the subscriber's cluster, then along its tree."""
+        first, last = self.places[publisher], self.places[subscriber]
+        path = self.scot.tree.path(first.vertex, last.vertex)
+        passed = [first, *(Broker(vertex, last.cluster) for vertex in path)]
+        return tuple([self.iads[each] for each in dict.fromkeys(passed)])
+
+    def section(self, iad: str, reach: Callable[[str], tuple[str, str]]) -> MasterOverlay:
+        """What the master of `iad` is told. `reach` gives the address of an IAD's public socket,
+        and the file with its public keys or nothing."""
+        place = self.places[iad]
+        neighbours = []
+        for name in self.neighbours(iad):
+            (vertex, cluster), (address, keys) = self.places[name], reach(name)
+            neighbours.append(OverlayNeighbour(name, vertex, cluster, address, keys))
+        return MasterOverlay(
+            vertex=place.vertex,
+            cluster=place.cluster,
+            links=self.links,
+            clusters=self.clusters,
+            neighbour=tuple(neighbours),
+        )
