@@ -148,8 +148,9 @@ class Notifications:
         return found
 
     def wait(self, timeout_s: float) -> Received | None:
-        """The next one, or None if none comes for `timeout_s`. `NoReplyError` after the patience of
-        the subscription without a word from the master; `SubscriptionError` once it has ended."""
+        """The next one, or None if none comes for `timeout_s`, with keys some seconds more while
+        there is no connection. `NoReplyError` after the subscription's patience without a word from
+        the master; `SubscriptionError` once it has ended."""
         self.acknowledge()
         give_up_s = time.monotonic() + timeout_s
         while not self._received:
@@ -263,8 +264,8 @@ class Notifications:
             case "cancelled":
                 self._state = "cancelled"
             case "unknown":
-                # While it is asked for this is on something before.
-                if self._state == "open":
+                # While it is asked for, or will be, this is on something before.
+                if self._state == "open" and not self._to_ask:
                     self._told_unknown()
             case "refused":
                 if self._state == "asked":

@@ -316,6 +316,14 @@ def test_two_clients_do_not_take_one_subscription_from_each_other_for_ever(line)
         next(found)
 
 
+def test_many_acknowledgements_of_what_is_unknown_are_no_other_client(line):
+    found = line.open(*[UNKNOWN] * 4)
+    for _ in range(4):
+        line.take(0)  # in the loop's body, as a query does
+    line.coming.extend((opened(), notified(1)))
+    assert positions(found, 1) == [1]
+
+
 def test_masters_that_restart_are_no_other_client(line):
     found = line.open(*[UNKNOWN, opened(), CUT, opened()] * 4, notified(1))
     assert positions(found, 1) == [1]
