@@ -182,7 +182,7 @@ TestEngineAgainstTwin.settings = settings(max_examples=60, stateful_step_count=4
 
 
 @given(st.integers(0, 2**64))
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=800, deadline=None)
 def test_covering_intersection_and_holding_of_pairs(seed: int) -> None:
     draw = random.Random(seed)
     a = populations.some_conjunction(draw, "ab")
