@@ -321,6 +321,8 @@ class Notifications:
             self._say()
         if self._state == "asked":
             return self._asked_s + self._wait_s
+        if not self.is_open:
+            return now
         return min(self._said_s + self.renew_s / 3, self._heard_s + self.renew_s)
 
     def _not_answered(self) -> None:

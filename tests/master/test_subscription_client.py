@@ -287,6 +287,7 @@ def test_the_same_refusal_counts_if_no_other_word_follows_in_the_end(line):
     with pytest.raises(SubscriptionError, match="gone"):
         next(found)
     assert line.said() == [asked(after=0), *[asked()] * 3]
+    assert line.now == pytest.approx(135.0, abs=0.01)
     again = line.notifications = Notifications(line, asked(after=7), 60.0)
     with pytest.raises(SubscriptionError, match="gone"):
         again.open()
