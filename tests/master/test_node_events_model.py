@@ -105,6 +105,7 @@ class Disk:
         self.records: list[NodeEventRecord] = []
         self.state: dict[str, bytes] = {}
         self.full = False
+        self.alerts: set[tuple[str, int]] = set()
         self.kill_at = ""
 
     def reach(self, where: str) -> None:
@@ -147,6 +148,28 @@ class FakeState:
             self.disk.state = self.disk.state | self.dirty
         self.dirty = {}
         self.disk.reach("after the state")
+
+
+class FakeAlerts:
+    """Publishes all events, as if each were of a trigger."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.waiting: set[tuple[str, int]] = set()
+        self.refusing = False
+
+    def bring(self, message: NodeEvents) -> bool:
+        # Between its tries it takes nothing.
+        self.refusing = self.refusing and self.disk.full
+        if not self.refusing:
+            self.waiting |= {(message.history, event.sequence) for event in message.events}
+        return not self.refusing
+
+    def keep(self) -> bool:
+        self.refusing = self.disk.full
+        if not self.refusing:
+            self.disk.alerts |= self.waiting
+        return not self.refusing
 
 
 MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
@@ -192,7 +215,8 @@ class StoreAndForward(RuleBasedStateMachine):
         board.performs(TellOperator, lambda _: None)
         records: Any = FakeRecords(self.disk)
         state: Any = FakeState(self.disk)
-        self.plane = EventPlane(board, "iad1", records, state, lambda: self.now)
+        alerts = FakeAlerts(self.disk)
+        self.plane = EventPlane(board, "iad1", records, state, alerts, lambda: self.now)
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
         self.board = board
 
@@ -203,8 +227,9 @@ class StoreAndForward(RuleBasedStateMachine):
             self.start_master()
 
     def from_master(self, instruction: SendToNode) -> None:
-        if isinstance(instruction.message, EventsTaken):
-            self.to_node.append(instruction.message)
+        if isinstance(taken := instruction.message, EventsTaken):
+            assert self.disk.alerts.issuperset((taken.history, each) for each in taken.sequences)
+            self.to_node.append(taken)
         elif self.up and instruction.peer == self.connection:
             self.answers.append(instruction.message)
 
