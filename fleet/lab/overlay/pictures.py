@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -86,7 +87,7 @@ def draw_scale(
             ("messages a notification", "notification_messages"),
         )
     ):
-        values = [max(getattr(expected, name), 0.5) for _, _, expected in paper]
+        values = [getattr(expected, name) or math.nan for _, _, expected in paper]
         right.plot(clusters, values, "o-", ms=3, lw=1, color=COLOURS[number], label=title)
     right.set_xscale("log")
     right.set_yscale("log")
@@ -103,9 +104,7 @@ def _agreement(axes: Any, results: Sequence[Measured]) -> None:
         expected = [getattr(each.expected, name) for each in results]
         measured = [getattr(each, name) for each in results]
         axes.plot(expected, measured, "o", ms=4, color=COLOURS[number], label=title)
-    low, high = axes.get_xlim()
     axes.axline((1, 1), slope=1, color="#999999", lw=0.8, zorder=0)
-    axes.set_xlim(max(low, 0.5), high)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("expected")

@@ -38,7 +38,7 @@ def table(results: Sequence[Measured]) -> Table:
                 f"{getattr(each.expected, name):,.{digits}f}",
             ]
         rows.append(row)
-    headings = ["|V_a| × |V_c|", "brokers", "subscriptions"]
+    headings = ["vertices × clusters", "brokers", "subscriptions"]
     for title, _, _ in COLUMNS:
         headings += [title, "expected"]
     return Table("Measured, and expected by arithmetic", tuple(headings), rows)
@@ -70,7 +70,7 @@ def paper_table(entry_bytes: float) -> Table:
             )
         )
     headings = (
-        *("|V_a| × |V_c|", "brokers", "neighbours", "SRT", "PRT", "tables, MiB"),
+        *("vertices × clusters", "brokers", "neighbours", "SRT", "PRT", "tables, MiB"),
         *("messages an advertisement", "a subscription", "a notification"),
         *("hops of a subscription", "of a notification"),
     )
