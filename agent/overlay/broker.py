@@ -326,12 +326,14 @@ class Broker:
 
     def _pass_on(self, to: overlay.Broker, update: Update) -> None:
         """If there is no way to that broker, to those behind it."""
-        if self._send(to, update):
-            return
-        back = self._scot.next_vertex(to.vertex, self.broker.vertex)
-        for each in self._scot.cluster_neighbours(to):
-            if each.vertex != back:
-                self._pass_on(each, update)
+        waiting = [to]
+        while waiting:
+            each = waiting.pop()
+            if self._send(each, update) or self._scot.clusters == 1 or self._ways.alone:
+                continue
+            back = self._scot.next_vertex(each.vertex, self.broker.vertex)
+            behind = self._scot.cluster_neighbours(each)
+            waiting += (other for other in behind if other.vertex != back)
 
     # --- advertisements --------------------------------------------------------------------------
 

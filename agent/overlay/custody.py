@@ -60,7 +60,8 @@ class Held:
 class Custody:
     """The notifications that one broker keeps, and the memory of those that it need not.
 
-    Memory: `most_held` notifications with a part for each neighbour, `most_remembered` origins.
+    Memory: `most_held` notifications with a part for each neighbour, and for each broker that is
+    served round one that has no way; `most_remembered` origins.
     """
 
     def __init__(self, own: Broker, scot: Scot, most_held: int, most_remembered: int) -> None:

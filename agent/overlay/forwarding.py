@@ -68,9 +68,11 @@ class Forwarding:
     # --- links -----------------------------------------------------------------------------------
 
     def link_up(self, neighbour: Broker, now: float) -> None:
-        """What it has not settled is sent again. O(held)."""
+        """What it has not settled is sent again, and what had no way may have one. O(held)."""
         self._status.forget(neighbour)
         self._send_again(neighbour, now)
+        if self._restless:
+            self._restless_due = now
 
     def link_down(self, neighbour: Broker, now: float) -> None:
         """That goes round; and no link is as congested as one that is not there. O(held)."""
@@ -159,31 +161,38 @@ class Forwarding:
     # --- out -------------------------------------------------------------------------------------
 
     def _send(self, held: Held, to: Broker, now: float) -> None:
-        """All that the neighbour has not settled yet, in one copy."""
-        bits = [bit for each, bit in held.waiting if each == to and bit != to.cluster]
-        clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
-        sent = self._ways.send(to, Notify(held.notification, clusters), now)
-        if not self._ways.is_up(to):
-            self._restless[held.notification.origin] = None
-            if self._restless_due is None:
-                self._restless_due = now + self._limits.detour_s
-        if not sent:
-            self._go_round(held, to, bits, now)
+        """All that the neighbour has not settled yet, in one copy; without a way to it, to those
+        that can stand in for it."""
+        waiting = [to]
+        while waiting:
+            each = waiting.pop()
+            bits = [bit for owner, bit in held.waiting if owner == each and bit != each.cluster]
+            clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
+            sent = self._ways.send(each, Notify(held.notification, clusters), now)
+            if not self._ways.is_up(each):
+                self._restless[held.notification.origin] = None
+                if self._restless_due is None:
+                    self._restless_due = now + self._limits.detour_s
+            if not sent:
+                waiting += self._stand_ins(held, each, bits)
 
-    def _go_round(self, held: Held, lost: Broker, bits: Iterable[int], now: float) -> None:
-        """There is no way to that broker: to those behind it, and its bits are for others."""
+    def _stand_ins(self, held: Held, lost: Broker, bits: Iterable[int]) -> list[Broker]:
+        """There is no way to that broker: those behind it, and others for its bits, have parts of
+        their own now. None if there can be no way round anything."""
         custody = self.custody
         self.without_way += 1
         if None in held.asked and not held.told_stuck:
             held.told_stuck = True
             reason = f"no way from {_name(self._own)} to {_name(lost)} at the moment"
             self._out.append(Undeliverable(held.notification.origin, reason))
+        if self._scot.clusters == 1 or self._ways.alone:
+            return []
         others = self._behind(lost, held.notification.attributes)
         others += [Broker(self._own.vertex, bit) for bit in bits]
-        for each in others:
-            if not custody.covers(held, each, each.cluster):
-                custody.add(held, each, (each.cluster,))
-                self._send(held, each, now)
+        new = [each for each in others if not custody.covers(held, each, each.cluster)]
+        for each in new:
+            custody.add(held, each, (each.cluster,))
+        return new
 
     def _behind(self, lost: Broker, attributes: Attributes) -> list[Broker]:
         """Its neighbours in its cluster, away from here; in the own one, those that lie on the way

@@ -72,6 +72,11 @@ class Ways:
         """O(1)."""
         return neighbour in self._up
 
+    @property
+    def alone(self) -> bool:
+        """Whether no link is up. O(1)."""
+        return not self._up
+
     def link_up(self, neighbour: Broker) -> None:
         """And what was broken there may be whole. O(spots avoided)."""
         self._up.add(neighbour)

@@ -1,11 +1,12 @@
 """What is gone round while a link or a broker is down, in overlays small enough to see through."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from agent.overlay.broker import Broker
-from agent.overlay.events import LinkUp, Publish, Received
+from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
@@ -18,6 +19,7 @@ from agent.wire.overlay import (
     Origin,
     Relay,
     SubscriptionChange,
+    SubscriptionPart,
 )
 from tests.overlay.world import EVERYTHING, PATIENT, World, between
 
@@ -244,6 +246,26 @@ def test_a_cluster_is_entered_elsewhere_when_its_broker_here_is_dead() -> None:
     world.rest()
     assert [has(world, At(vertex, 1), origin) for vertex in "ac"] == [1, 1]
     assert world.settled[origin] == 1
+
+
+def test_a_long_row_of_dead_brokers_is_not_too_deep() -> None:
+    row = [f"v{i}" for i in range(1_500)]
+    scot = Scot(pairwise(row), 2)
+    first = Broker(At("v0", 0), scot, epoch=1, limits=PATIENT)
+    last = SubscriptionPart("v1499", 1, 1, 0, 1, ((1, EVERYTHING),))
+    first.handle(LinkUp(At("v1", 0)), 0.0)
+    first.handle(Received(At("v1", 0), last), 0.0)
+    first.handle(LinkDown(At("v1", 0)), 0.0)
+    first.handle(LinkUp(At("v0", 1)), 0.0)
+    first.handle(Advertise("p", EVERYTHING), 0.0)
+    notification = Notification(Origin("p", "h", 1), 0, {"x": 1.0})
+    copies = first.handle(Publish(notification), 0.0)
+    assert {each.neighbour for each in copies if isinstance(each, Send)} == {At("v0", 1)}
+    first.handle(LinkDown(At("v0", 1)), 0.0)
+    # Alone: it is kept for whoever is next, not for each of the thousand.
+    first.handle(Publish(Notification(Origin("p", "h", 2), 0, {"x": 1.0})), 0.0)
+    first.handle(Subscribe("s", EVERYTHING), 0.0)
+    assert first.held == 2
 
 
 def test_a_subscription_goes_round_a_dead_broker() -> None:

@@ -21,10 +21,12 @@ from agent.wire.overlay import (
     CibSet,
     Have,
     Kept,
+    NoWay,
     Origin,
+    Relay,
     SubscriptionChange,
 )
-from tests.overlay.one_broker import B1, B2, A, C, broker, copy, does, sent, told
+from tests.overlay.one_broker import B1, B2, A, B, C, broker, copy, does, sent, told
 from tests.overlay.world import EVERYTHING, between
 
 
@@ -106,15 +108,18 @@ def test_the_bits_of_a_broker_without_a_way_are_served_directly() -> None:
     for neighbour in (B1, B2):
         told(made, neighbour, CibSet(1, 1, (1, 5)))
     does(made, Publish(copy().notification))
-    for neighbour in (A, C):
+    for neighbour in (A, C, B2, B1):
         does(made, LinkDown(neighbour))
-    does(made, LinkDown(B2))
-    assert does(made, LinkUp(B2))
-    # Neither b/1 itself, nor a way to it: its cluster waits, the other does not.
-    made.handle(LinkDown(B2), 0.0)
-    down = made.handle(LinkDown(B1), 0.0)
-    assert not sent(down)
-    assert (B2, copy()) in does(made, LinkUp(B2))
+    # Alone until now; b/1 may be reached through b/2.
+    up = does(made, LinkUp(B2))
+    relay = Relay(B, (B2, B1), 0, copy(clusters=b"\x04"))
+    assert (B2, relay) in up
+    # It is dead: cluster 2 need not wait for it.
+    back = NoWay(B, (B2, B1), 0, -1, copy(clusters=b"\x04"))
+    assert (B2, copy()) in told(made, B2, back)
+    kept = Have((Kept(Origin("p", "h", 1), b"\x04"),))
+    assert told(made, B2, kept) == []
+    assert made.held == 1
 
 
 def test_time_sends_again_what_is_not_settled() -> None:
