@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import zmq
 
 from agent.client import Operator
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
-from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
+from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from agent.wire.unions import PublicReply
 from bench.processes import free_address
 from tests.agent_process import AgentProcess, installed
@@ -44,7 +46,7 @@ class PushMaster(AgentProcess):
             f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
             f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{overlay}'
         )
-        self.start()
+        super().start()
 
     def start(self):
         super().start()
@@ -67,10 +69,11 @@ class PushMaster(AgentProcess):
 
 
 class Node(FakeNode):
-    """Its events are told again and again until they are taken."""
+    """Its history is a new one."""
 
     def __init__(self, context, master):
         super().__init__(context, master.nodes, "n1", ("b1/f4/r1",))
+        self.history = os.urandom(4).hex()
 
     def tell(self, *sequences, value=31.5, kind=TRIGGER_RAISED, areas=("b1/f4/r1",)):
         made = [
@@ -80,7 +83,7 @@ class Node(FakeNode):
             )
             for each in sequences
         ]  # fmt: skip
-        self.send(NodeEvents("boot-n1", "history", tuple(made), oldest=min(sequences)))
+        self.send(NodeEvents("boot-n1", self.history, tuple(made), oldest=min(sequences)))
 
     def await_taken(self, *sequences):
         while not isinstance(taken := self.receive(), EventsTaken):
@@ -116,5 +119,9 @@ class Subscriber:
     def nothing_else(self):
         return not self.socket.poll(0)
 
-    def close(self):
+    def end(self):
+        self.send(Unsubscribe(self.name))
+        while not isinstance(reply := self.receive(), Subscribed):
+            pass
+        assert reply.state == "cancelled"
         self.socket.close()

@@ -15,32 +15,35 @@ HOT = 'metric = "temperature" and value > 30'
 
 
 @pytest.fixture
-def stop_all():
-    started = []
-    yield started.append
-    for process in started:
-        process.stop(signal.SIGKILL)
-
-
-@pytest.fixture
-def alone(tmp_path, stop_all):
+def alone(tmp_path):
     made = PushMaster(tmp_path, "iad1")
-    stop_all(made)
-    return made
+    yield made
+    made.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def masters(tmp_path_factory):
+    """A path of two times a complete graph of two."""
+    folder = tmp_path_factory.mktemp("four")
+    addresses = {iad: free_address() for iad in PLACES}
+    made = {
+        iad: PushMaster(folder / iad, iad, address, overlay_text(iad, addresses, PLACES))
+        for iad, address in addresses.items()
+    }
+    yield made
+    for master in made.values():
+        master.stop(signal.SIGKILL)
 
 
 @pytest.fixture
-def four(tmp_path, stop_all):
-    """A path of two times a complete graph of two, with all links up."""
-    addresses = {iad: free_address() for iad in PLACES}
-    made = {}
-    for iad, address in addresses.items():
-        text = overlay_text(iad, addresses, PLACES)
-        made[iad] = PushMaster(tmp_path / iad, iad, address, text)
-        stop_all(made[iad])
-    for master in made.values():
-        master.wait_for_links()
-    return made
+def four(masters):
+    """They, with all links up and nothing that is wanted or waits."""
+    for master in masters.values():
+        master.wait_until(
+            lambda c: c["overlay_links_up"] == 2 and not c["overlay_subscriptions"] + c["spool"]
+        )
+    wanted_in(masters, 0)
+    return masters
 
 
 def wanted_in(four, clusters):
@@ -53,7 +56,7 @@ def test_an_alert_is_told_once_and_says_nothing_of_the_node(alone, context):
     assert subscriber.opened.state == "open"
     node.tell(7)
     assert subscriber.notified().notification == Notification(
-        Origin("iad1", "history", 7 * 16),
+        Origin("iad1", node.history, 7 * 16),
         1_007,
         {
             "iad": "iad1",
@@ -96,12 +99,14 @@ def test_an_alert_crosses_the_overlay_once(four, context):
     node = Node(context, four["iad1"])
     node.tell(1)
     for subscriber in subscribers.values():
-        assert subscriber.notified().notification.origin == Origin("iad1", "history", 16)
+        assert subscriber.notified().notification.origin == Origin("iad1", node.history, 16)
     node.tell(2)
     for subscriber in subscribers.values():
         assert subscriber.notified().notification.origin.sequence == 32
         assert subscriber.nothing_else()
+        subscriber.end()
     assert others.nothing_else()
+    others.end()
     four["iad1"].wait_until(lambda counters: counters["spool"] == 0)
 
 
@@ -115,7 +120,8 @@ def test_a_durable_subscription_gets_what_came_while_its_master_was_killed(four,
     publisher.tell(2)
     publisher.await_taken(1)
     publisher.await_taken(2)
-    assert four["iad1"].status().counters["spool"] == 1
+    # Word of the first may not have come either.
+    assert four["iad1"].status().counters["spool"] in (1, 2)
     home.start()
     again = Subscriber(context, home, HOT, durable=True, after=1)
     assert again.opened.state == "open"
@@ -125,13 +131,13 @@ def test_a_durable_subscription_gets_what_came_while_its_master_was_killed(four,
     publisher.tell(3)
     assert again.notified().position == 3
     assert again.nothing_else()
+    again.end()
 
 
 def test_what_is_spooled_survives_the_publishers_master(four, context):
     home, source = four["iad4"], four["iad1"]
-    subscriber = Subscriber(context, home, HOT, durable=True)
+    Subscriber(context, home, HOT, durable=True)
     wanted_in(four, 1)
-    subscriber.close()
     home.stop(signal.SIGKILL)
     node = Node(context, source)
     node.tell(1)
@@ -141,20 +147,28 @@ def test_what_is_spooled_survives_the_publishers_master(four, context):
     assert source.status().counters["spool"] == 1
     home.start()
     again = Subscriber(context, home, HOT, durable=True, after=0)
-    assert again.notified().notification.origin == Origin("iad1", "history", 16)
+    assert again.notified().notification.origin == Origin("iad1", node.history, 16)
     source.wait_until(lambda counters: counters["spool"] == 0)
     assert again.nothing_else()
+    again.end()
 
 
-def test_a_neighbour_with_another_overlay_is_refused_in_words(tmp_path, stop_all):
-    addresses = {iad: free_address() for iad in PLACES}
-    text = overlay_text("iad1", addresses, PLACES)
-    one = PushMaster(tmp_path / "iad1", "iad1", addresses["iad1"], text)
-    stop_all(one)
-    longer = overlay_text("iad2", addresses, PLACES).replace('["a", "b"]', '["a", "b"], ["a", "c"]')
-    other = PushMaster(tmp_path / "iad2", "iad2", addresses["iad2"], longer)
-    stop_all(other)
-    line = one.process.stderr.readline()
-    while "overlay" not in line:
-        line = one.process.stderr.readline()
-    assert "no link to iad2: its hello was refused: the two masters have overlays" in line
+def test_an_alert_goes_round_a_master_that_is_gone(four, context):
+    source, home = four["iad1"], four["iad4"]
+    subscriber = Subscriber(context, home, HOT)
+    wanted_in(four, 1)
+    node = Node(context, source)
+    node.tell(1)
+    assert subscriber.notified().position == 1
+    # The only one of the subscriber's cluster with a link to the publisher's master.
+    four["iad3"].stop(signal.SIGKILL)
+    node.tell(2)
+    assert subscriber.notified().notification.origin.sequence == 32
+    four["iad3"].start()
+    source.wait_for_links()
+    node.tell(3)
+    assert subscriber.notified().notification.origin.sequence == 48
+    source.wait_until(lambda counters: counters["spool"] == 0)
+    assert subscriber.nothing_else()
+    subscriber.end()
+    assert source.status().counters["overlay_relayed"] > 0
