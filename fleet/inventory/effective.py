@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from agent.overlay.scot import Broker
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
 from fleet.inventory.model import Group, Inventory, Node
 from fleet.inventory.parties import HostOf
+from fleet.overlay_plan import OverlayPlan
 
 
 def groups_of(fleet: Inventory, node: Node) -> list[Group]:
@@ -54,3 +56,15 @@ def history_of(fleet: Inventory, node: Node) -> EdgeHistory:
 def pods_of(fleet: Inventory, node: Node) -> EdgePods:
     """Its pods."""
     return node.pods or next((g.pods for g in groups_of(fleet, node) if g.pods), EdgePods())
+
+
+def overlay_of(fleet: Inventory) -> OverlayPlan | None:
+    """The overlay and the places of the IADs that have one; None without an overlay."""
+    if fleet.overlay is None:
+        return None
+    places = {
+        iad.name: Broker(iad.overlay.vertex, iad.overlay.cluster)
+        for iad in fleet.iad
+        if iad.overlay is not None
+    }
+    return OverlayPlan(fleet.overlay.links, fleet.overlay.clusters, places)

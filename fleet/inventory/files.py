@@ -14,12 +14,13 @@ from agent.wire.edge_config import EdgeConfig, EdgeHistory, EdgeIdentity, EdgeMa
 from agent.wire.master_config import (
     MasterConfig,
     MasterIdentity,
+    MasterOverlay,
     MasterSockets,
     MasterState,
     PoolMember,
 )
 from fleet import toml
-from fleet.inventory.effective import history_of, pods_of, sensors_of, triggers_of
+from fleet.inventory.effective import history_of, overlay_of, pods_of, sensors_of, triggers_of
 from fleet.inventory.model import Iad, Inventory, Node
 from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
 
@@ -91,7 +92,7 @@ def master_config(
             public=_tcp(master.listen, master.public_port),
             operator=_tcp(master.listen, master.operator_port),
             nodes=_tcp(master.listen, master.nodes_port) if iad.node else "",
-            advertise=_tcp(master.address, master.public_port),
+            advertise=_public_address(iad),
         ),
         pool=_pool(pool_members(fleet) if members is None else members, iad),
         offers=iad.offers,
@@ -100,6 +101,7 @@ def master_config(
         trust=Trust(key="keys/master.secret", allow="allow.toml"),
         metrics=master.metrics,
         state=MasterState(path=f"{kept}state.sqlite"),
+        overlay=_overlay(fleet, iad),
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
@@ -147,6 +149,7 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
 def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...]:
     config = master_config(fleet, iad)
     others = [member.iad for member in config.pool if member.keys]
+    others += [neighbour.iad for neighbour in config.overlay.neighbour]
     allow = toml.dump(allow_list(fleet, iad, keys)).encode()
     return (
         _configuration("master.toml", config),
@@ -159,8 +162,8 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
         ),
         HostFile("allow.toml", allow, restart=False),
         *[
-            _public(f"keys/iad-{name}.public", keys.public_file(Party("master", name)))
-            for name in others
+            _public(_keys_of(name), keys.public_file(Party("master", name)))
+            for name in dict.fromkeys(others)
         ],
     )
 
@@ -170,9 +173,9 @@ def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
     return {
         iad.name: PoolMember(
             iad=iad.name,
-            address=_tcp(iad.master.address, iad.master.public_port),
+            address=_public_address(iad),
             areas=areas,
-            keys=f"keys/iad-{iad.name}.public",
+            keys=_keys_of(iad.name),
         )
         for iad in fleet.iad
         if (areas := areas_of(iad))
@@ -185,6 +188,25 @@ def _pool(members: Mapping[str, PoolMember], iad: Iad) -> tuple[PoolMember, ...]
         return ()
     own = replace(members[iad.name], keys="")
     return tuple([own if name == iad.name else each for name, each in members.items()])
+
+
+def _overlay(fleet: Inventory, iad: Iad) -> MasterOverlay:
+    """The place of an IAD, and where its neighbours are."""
+    plan = overlay_of(fleet)
+    if plan is None or fleet.overlay is None or iad.overlay is None:
+        return MasterOverlay()
+    addresses = {each.name: _public_address(each) for each in fleet.iad}
+    section = plan.section(iad.name, lambda name: (addresses[name], _keys_of(name)))
+    return replace(section, routing=fleet.overlay.routing, advertise=iad.overlay.advertise)
+
+
+def _public_address(iad: Iad) -> str:
+    return _tcp(iad.master.address, iad.master.public_port)
+
+
+def _keys_of(iad: str) -> str:
+    """The file with its master's public keys, at the others."""
+    return f"keys/iad-{iad}.public"
 
 
 def _configuration(path: str, config: Section) -> HostFile:

@@ -16,12 +16,14 @@ from agent.wire.edge_config import (
     EdgeTrigger,
 )
 from agent.wire.master_config import (
+    Cluster,
     MasterAutoscale,
     MasterClients,
     MasterLiveness,
     MasterRecords,
     MasterScheduling,
     Offered,
+    OverlayAdvertisement,
 )
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
@@ -29,6 +31,7 @@ MODELS: Final[tuple[Model, ...]] = ("pi3", "pi4", "zero2w", "host")
 # A host name or address without a port; the label rules of DNS are the resolver's business.
 Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)")]
 User = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)")]
+Routing = Literal["idr", "snr"]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 ReleaseId = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)")]
 
@@ -155,6 +158,17 @@ class Master(Section, frozen=True):
     metrics: Metrics = Metrics()
 
 
+class Place(Section, frozen=True):
+    """An IAD's place in the overlay of masters, which `[overlay]` describes."""
+
+    vertex: Annotated[Name, Meta(description="Its vertex of the acyclic factor.")]
+    cluster: Annotated[Cluster, Meta(description="Its cluster, from 0.")] = 0
+    advertise: Annotated[
+        tuple[OverlayAdvertisement, ...],
+        Meta(max_length=64, description='What is published; none: iad = "<this IAD>".'),
+    ] = ()
+
+
 class Iad(Section, frozen=True):
     """An independent sensing administrative domain: a master and its edge nodes."""
 
@@ -169,7 +183,25 @@ class Iad(Section, frozen=True):
         ),
     ] = ()
     offers: Annotated[tuple[Offered, ...], Meta(max_length=64)] = ()
+    overlay: Place | None = None
     node: Annotated[tuple[Node, ...], Meta(max_length=10_000)] = ()
+
+
+class Overlay(Section, frozen=True):
+    """The overlay of masters on which alerts travel: each of its places has one IAD. Left out:
+    alerts stay in their IADs."""
+
+    links: Annotated[
+        tuple[tuple[Name, Name], ...],
+        Meta(max_length=500, description="The acyclic factor: pairs of vertices, a tree."),
+    ] = ()
+    clusters: Annotated[
+        int,
+        Meta(ge=1, le=500, description="Vertices of the complete factor: how many clusters."),
+    ] = 1
+    routing: Annotated[
+        Routing, Meta(description="idr goes round congested links, snr does not.")
+    ] = "idr"
 
 
 class Inventory(Section, frozen=True):
@@ -179,5 +211,6 @@ class Inventory(Section, frozen=True):
     iad: Annotated[tuple[Iad, ...], Meta(min_length=1, max_length=500)]
     ssh: Ssh = Ssh()
     releases: Releases = Releases()
+    overlay: Overlay | None = None
     person: Annotated[tuple[Person, ...], Meta(max_length=1_000)] = ()
     group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()

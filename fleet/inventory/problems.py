@@ -8,6 +8,7 @@ from fleet.inventory.contradictions import (
     areas,
     groups,
     names,
+    overlay,
     people,
     places,
     sensors,
@@ -20,14 +21,19 @@ from fleet.inventory.model import Inventory
 def problems(fleet: Inventory) -> list[str]:
     """One line each; none if the inventory can be used. Where there are none, the configuration of
     every host can be made."""
-    subjects = (names, groups, people, places, areas, sensors, triggers)
+    subjects = (names, groups, people, places, areas, sensors, triggers, overlay)
     found = [line for subject in subjects for line in subject.check(fleet)]
     return list(dict.fromkeys(found)) or list(_refused(fleet))
 
 
 def warnings(fleet: Inventory) -> list[str]:
     """What can be used, and is likely not meant; one line each."""
-    return [*groups.unused(fleet), *areas.idle(fleet), *places.emulated(fleet)]
+    return [
+        *groups.unused(fleet),
+        *areas.idle(fleet),
+        *places.emulated(fleet),
+        *overlay.apart(fleet),
+    ]
 
 
 def _refused(fleet: Inventory) -> Iterator[str]:

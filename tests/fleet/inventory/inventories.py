@@ -136,8 +136,19 @@ MASTERS = _table(
     records=_table({}, directory=st.sampled_from(["", "r", "/var/lib/sanderling/r"])),
 )
 OFFERS = st.lists(_table({"capability": st.just("temperature"), "areas": AREAS}), max_size=1)
+ADVERTISED = st.lists(
+    _table({"filter": st.sampled_from(['metric = "co2"', "*", "value >"])}), max_size=2
+)
+PLACES = _table({"vertex": st.sampled_from("ab")}, cluster=st.integers(0, 2), advertise=ADVERTISED)
+OVERLAYS = _table(
+    {},
+    links=st.lists(st.sampled_from([["a", "b"], ["b", "a"], ["b", "c"], ["a", "a"]]), max_size=2),
+    clusters=st.integers(1, 3),
+    routing=st.sampled_from(["idr", "snr"]),
+)
 IADS = _table(
     {"name": NAMES, "master": MASTERS},
+    overlay=PLACES,
     areas=AREAS,
     offers=OFFERS,
     node=st.lists(NODES, max_size=3),
@@ -168,6 +179,7 @@ ANY = _table(
     {"name": NAMES, "iad": st.lists(IADS, min_size=1, max_size=3)},
     group=st.lists(GROUPS, max_size=3),
     person=st.lists(PERSONS, max_size=3),
+    overlay=OVERLAYS,
     releases=_table({}, pin=RELEASES),
     ssh=_table({}, port=PORTS, user=st.sampled_from(["root", "fleet"])),
 ).map(_inventory)
@@ -197,8 +209,25 @@ def sound(draw: st.DrawFn) -> Inventory:
             covered = {area.partition("/")[0] for node in nodes for area in node["areas"]}
             iad["areas"] = sorted(covered)
         iads.append(iad)
+    overlay = _sound_overlay(draw, iads)
     people = [draw(PERSONS) | {"name": f"p{i}", "ssh_keys": []} for i in range(2)]
-    return _inventory({"name": "f", "iad": iads, "group": groups, "person": people})
+    made = {"name": "f", "iad": iads, "group": groups, "person": people}
+    return _inventory(made | ({"overlay": overlay} if overlay is not None else {}))
+
+
+def _sound_overlay(draw: st.DrawFn, iads: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """None, or one of one or two vertices; IADs that are left have no place."""
+    shapes = [None, ["a"]] + ([["a", "b"]] if len(iads) > 1 else [])
+    vertices = draw(st.sampled_from(shapes))
+    if vertices is None:
+        return None
+    clusters = draw(st.integers(1, len(iads) // len(vertices)))
+    places = [(vertex, cluster) for vertex in vertices for cluster in range(clusters)]
+    for iad, (vertex, cluster) in zip(iads, places, strict=False):
+        iad["overlay"] = {"vertex": vertex, "cluster": cluster}
+        iad["overlay"]["advertise"] = [{"filter": "*"}] * draw(st.integers(0, 1))
+    routing = draw(st.sampled_from(["idr", "snr"]))
+    return {"links": [vertices] if vertices[1:] else [], "clusters": clusters, "routing": routing}
 
 
 def _sound_sensors(draw: st.DrawFn) -> list[dict[str, Any]]:
