@@ -10,6 +10,7 @@ from agent import systemd
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
 from agent.master.place import place_of
+from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
 from agent.process import StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
@@ -33,6 +34,7 @@ def main() -> None:
             *[each.keys for each in config.overlay.neighbour],
         )
         place_of(config)
+        hooks_of(config, folder)
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

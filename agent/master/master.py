@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import zmq
 from msgspec.structs import replace
@@ -31,12 +32,14 @@ from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane
+from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
     KEY_EXPIRY,
     NOTIFICATIONS_SPOOLED,
     OVERLAY_LINK_UP,
     SUBSCRIPTIONS_OPEN,
     WATCHES_OPEN,
+    WEBHOOK_UP,
 )
 from agent.process import StopSignal
 from agent.release import release
@@ -51,6 +54,9 @@ from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
+
+if TYPE_CHECKING:
+    from agent.master.webhook_plane import WebhookPlane
 
 
 class Master:
@@ -84,6 +90,7 @@ class Master:
             }
             self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
             self._connect(config)
+            self._call_out(config, folder)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
                 self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
@@ -92,6 +99,8 @@ class Master:
             self._metrics.shows(SUBSCRIPTIONS_OPEN, lambda: self._push.open_subscriptions)
             self._metrics.shows(NOTIFICATIONS_SPOOLED, lambda: self._push.spooled)
             self._metrics.shows_by(OVERLAY_LINK_UP, lambda: self._push.links)
+            if (webhooks := self._webhooks) is not None:
+                self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
             self._context.destroy(linger=0)
@@ -142,6 +151,14 @@ class Master:
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
+
+    def _call_out(self, config: MasterConfig, folder: Path) -> None:
+        self._webhooks: WebhookPlane | None = None
+        if hooks := hooks_of(config, folder):
+            # The HTTP client and TLS take 9 MiB.
+            from agent.master.webhook_plane import WebhookPlane
+
+            self._webhooks = WebhookPlane(self._board, hooks, self._push, time.time, self._say)
 
     def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
         """The market, and the pods that it sells."""
@@ -204,6 +221,8 @@ class Master:
         self._metrics.close()
         self._pods.close()
         self._records.close()
+        if self._webhooks is not None:
+            self._webhooks.close()
         self._push.close()
         self._state.close()
         self._context.destroy()
@@ -240,6 +259,7 @@ class Master:
             | self._standing.counters
             | self._events.counters
             | self._push.counters
+            | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {
                 "malformed_frames": sum(part.malformed for part in readers if part is not None),

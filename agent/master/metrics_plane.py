@@ -44,6 +44,9 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "notifications_dropped": (f.NOTIFICATIONS_GIVEN_UP, ("inbox",)),
     "overlay_given_up": (f.NOTIFICATIONS_GIVEN_UP, ("on_the_way",)),
     "overlay_relayed": (f.OVERLAY_DETOURS, ()),
+    "webhook_delivered": (f.WEBHOOK_POSTS, ("delivered",)),
+    "webhook_failed": (f.WEBHOOK_POSTS, ("failed",)),
+    "webhook_given_up": (f.WEBHOOK_POSTS, ("given_up",)),
 }
 
 

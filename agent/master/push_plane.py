@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -31,7 +31,14 @@ from agent.wire.messages import NodeEvents
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check, simplified
 from agent.wire.predicates import Filter
-from agent.wire.push import AcknowledgeNotifications, Lost, Subscribe, Subscribed, Unsubscribe
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    Lost,
+    PushReply,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 from agent.wire.senders import Sender
 
 # A document on disk.
@@ -85,7 +92,7 @@ class PushPlane:
         self._told: dict[Lost, messages.Notification] = {}
         self._undeliverable = 0
         self._withheld = 0
-        self._not_refused = {
+        self._not_refused: dict[type, Callable[..., i.InboxEvent]] = {
             Subscribe: i.SubscribeArrived,
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
@@ -204,11 +211,26 @@ class PushPlane:
         if problem:
             self._public.reply(origin, Subscribed(message.id, "refused", message=problem))
             return
-        event: Any = self._not_refused[type(message)]
+        event = self._not_refused[type(message)]
         self._inbox_has(event(origin, _client(origin.sender), message))
 
+    def ids_of(self, client: str) -> list[str]:
+        """What a client calls the subscriptions that are kept for it."""
+        return self._inboxes.ids_of(client)
+
+    def ask(self, peer: Callable[[PushReply], None], client: str, message: Message) -> bool:
+        """For a client within this process, whose `peer` takes what comes for it, in the middle of
+        anything. Whether the message was taken: it is not while the disk refuses."""
+        if not self._commit.refusing:
+            self._inbox_has(self._not_refused[type(message)](peer, client, message))
+        return not self._commit.refusing
+
     def _send(self, instruction: i.SendPush) -> None:
-        self._public.reply(instruction.peer, instruction.message)
+        peer = instruction.peer
+        if isinstance(peer, Origin):
+            self._public.reply(peer, instruction.message)
+        else:
+            peer(instruction.message)
 
     def _start(self, instruction: i.StartSubscription) -> None:
         try:

@@ -345,6 +345,20 @@ OVERLAY_DETOURS = Family(
     "messages",
     "Messages that this master sent, or handed on, round a link that is down.",
 )
+WEBHOOK_POSTS = Family(
+    "sanderling_webhook_posts_total",
+    "counter",
+    ("outcome",),
+    "posts",
+    "Posts to webhooks that were delivered or failed; given_up: what was refused for too long.",
+)
+WEBHOOK_UP = Family(
+    "sanderling_webhook_up",
+    "gauge",
+    ("webhook",),
+    "",
+    "1 if the last post to that webhook was delivered, or there was none yet.",
+)
 
 MASTER: Final = (
     QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
@@ -354,7 +368,7 @@ MASTER: Final = (
     WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
     NODE_EVENTS_REFUSED, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED, REGISTERED,
     ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP, SUBSCRIPTIONS_OPEN,
-    OVERLAY_LINK_UP, OVERLAY_DETOURS, *COMMON,
+    OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

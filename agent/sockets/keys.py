@@ -125,6 +125,11 @@ def _dates(comment: str) -> Iterator[tuple[str, float]]:
             yield word, (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def secret_text(path: str) -> str:
+    """The text of a file that only its owner may read; ConfigError says what is wrong with it."""
+    return _text(path, secret=True)
+
+
 def _lines(text: str) -> Iterator[tuple[int, str, str]]:
     """(number, key, comment) of each line with a key."""
     for number, line in enumerate(text.split("\n"), 1):

@@ -113,6 +113,10 @@ class Inboxes:
         """Positions that clients have not acknowledged and that are kept."""
         return sum(len(inbox.kept) for inbox in self._by_key.values())
 
+    def ids_of(self, client: str) -> list[str]:
+        """What a client calls its subscriptions. O(subscriptions)."""
+        return [id_ for owner, id_ in self._by_key if owner == client]
+
     @property
     def next_tick(self) -> float | None:
         """When `InboxesDue` is due; None: nothing waits for time to pass."""

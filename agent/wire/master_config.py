@@ -18,6 +18,7 @@ from agent.wire.config import (
     require_keys,
     require_usable,
 )
+from agent.wire.webhook_config import MasterWebhook
 
 Cluster = Annotated[int, Meta(ge=0, le=1_023)]
 # A Kubernetes resource quantity, without its rarer forms.
@@ -321,6 +322,9 @@ class MasterConfig(Section, frozen=True):
     metrics: Metrics = Metrics()
     state: MasterState = MasterState()
     overlay: MasterOverlay = MasterOverlay()
+    webhook: Annotated[
+        tuple[MasterWebhook, ...], Meta(max_length=16, description="Receivers of notifications.")
+    ] = ()
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()
     records: MasterRecords = MasterRecords()

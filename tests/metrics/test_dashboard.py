@@ -17,7 +17,8 @@ QUERIES = [
 ]
 # What Prometheus itself adds.
 TARGET_LABELS = {"instance", "job"}
-# What the master of these tests has no samples of: it has no market, no Kubernetes, no neighbours.
+# What the master of these tests has no samples of: it has no market, no Kubernetes, no neighbours,
+# no webhooks.
 WITHOUT_SAMPLES = {
     "sanderling_registered": set(),
     "sanderling_key_expiry_timestamp_seconds": set(),
@@ -25,6 +26,8 @@ WITHOUT_SAMPLES = {
     "sanderling_watch_rounds_put_off_total": set(),
     "sanderling_pod_requests_failed_total": {"reason"},
     "sanderling_overlay_link_up": {"iad"},
+    "sanderling_webhook_posts_total": {"outcome"},
+    "sanderling_webhook_up": {"webhook"},
 }
 SELECTOR = re.compile(r"\b((?:sanderling|process|python)_\w+|up\b)(?:\{([^}]*)\})?")
 

@@ -1,0 +1,168 @@
+"""Webhooks: subscribers within the master, whose notifications are posted to receivers."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import random
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from agent.board import Board
+from agent.master.push_plane import PushPlane
+from agent.master.webhook_sender import Request, Results, Sender
+from agent.master.webhooks import Hook, headers
+from agent.release import release
+from agent.topics.webhook import Webhook
+from agent.topics.webhook_events import (
+    AskInbox,
+    InboxSaid,
+    Post,
+    TellOperator,
+    WebhookDue,
+    WebhookEvent,
+    WebhookInstruction,
+    WebhookStarted,
+)
+from agent.voice import Say
+from agent.wire.push import PushReply, Subscribe, Subscribed
+from agent.wire.webhook_config import target
+
+# No client of a key is called so: a name has no slash.
+CLIENT: Final = "webhook/"
+NOT_NOW: Final = "this master's disk takes nothing now"
+
+
+class _Part:
+    """One webhook, the thread that posts for it, and how the inboxes know it."""
+
+    def __init__(self, hook: Hook, kept: list[str], results: Results) -> None:
+        config = hook.config
+        self.name = config.name
+        self.keys = hook.keys
+        self.client = f"{CLIENT}{config.name}"
+        # Positions begin at 1 in each life of a subscription; so its id is new.
+        self.machine = Webhook(
+            kept[0] if kept else secrets.token_hex(8),
+            hook.wanted,
+            jitter=random,
+            longest_pause_s=config.longest_pause_s,
+            give_up_s=config.give_up_s,
+        )
+        self.sender = Sender(
+            config.name,
+            target(config.url),
+            config.timeout_s,
+            partial(ssl.create_default_context, cafile=hook.ca or None),
+            results,
+        )
+        self.came: deque[PushReply] = deque()
+        # One object: an inbox knows its client's connection by it.
+        self.peer: Callable[[PushReply], None] = self.came.append
+
+
+class WebhookPlane:
+    """Glue of inboxes, webhooks and their threads. `wall` reads the wall clock in seconds since
+    1970 UTC."""
+
+    def __init__(
+        self,
+        board: Board,
+        hooks: Iterable[Hook],
+        push: PushPlane,
+        wall: Callable[[], float],
+        say: Say,
+    ) -> None:
+        self._board = board
+        self._push = push
+        self._wall = wall
+        self._say = say
+        self._agent = f"sanderling/{release() or 'checkout'}"
+        self._results = Results()
+        self._parts: dict[str, _Part] = {}
+        for hook in hooks:
+            kept = push.ids_of(f"{CLIENT}{hook.config.name}")
+            part = self._parts[hook.config.name] = _Part(hook, kept, self._results)
+            self._has(part, WebhookStarted())
+        board.listen(self._results.fileno, self._turn)
+        board.keeps_time(self)
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def _has(self, part: _Part, event: WebhookEvent) -> None:
+        for instruction in part.machine.handle(event, self._board.clock()):
+            self._perform(part, instruction)
+
+    def _turn(self) -> None:
+        for name, answered in self._results.take():
+            self._has(self._parts[name], answered)
+
+    @property
+    def next_due(self) -> float | None:
+        """When something came, or is to be posted or said again."""
+        if any(part.came for part in self._parts.values()):
+            return 0.0
+        ticks = [part.machine.next_tick for part in self._parts.values()]
+        return min([due for due in ticks if due is not None], default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for part in self._parts.values():
+            # What comes meanwhile has its turn in the next round.
+            for _ in range(len(part.came)):
+                self._has(part, InboxSaid(part.came.popleft()))
+            due = part.machine.next_tick
+            if due is not None and due <= now:
+                self._has(part, WebhookDue())
+
+    # --- what is to be done --------------------------------------------------------------------
+
+    def _perform(self, part: _Part, instruction: WebhookInstruction) -> None:
+        match instruction:
+            case AskInbox(message):
+                taken = self._push.ask(part.peer, part.client, message)
+                if not taken and isinstance(message, Subscribe):
+                    part.came.append(Subscribed(message.id, "refused", message=NOT_NOW))
+            case Post():
+                self._post(part, instruction)
+            case TellOperator(line):
+                self._say(f"webhook {part.name}: {line}\n")
+
+    def _post(self, part: _Part, post: Post) -> None:
+        body = msgspec.json.encode(replace(post.message, id=part.name))
+        told = headers(post.id, int(self._wall()), body, part.keys)
+        told |= {
+            "Content-Type": "application/json",
+            "User-Agent": self._agent,
+            "Connection": "close",
+        }
+        part.sender.post(Request(body, told))
+
+    def close(self) -> None:
+        """Stop; what is under way is posted again at the next start."""
+        self._board.ignore(self._results.fileno)
+        for part in self._parts.values():
+            part.sender.stop()
+        ended = [part.sender.join() for part in self._parts.values()]
+        if all(ended):
+            self._results.close()
+
+    # --- what it is ----------------------------------------------------------------------------
+
+    @property
+    def up(self) -> dict[str, bool]:
+        """Whether a webhook's last attempt went well, by its name."""
+        return {name: part.machine.up for name, part in self._parts.items()}
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Of all webhooks, since the start."""
+        total: Counter[str] = Counter()
+        for part in self._parts.values():
+            total.update(part.machine.counters)
+        return dict(total)

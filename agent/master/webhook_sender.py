@@ -1,0 +1,146 @@
+"""Posts what a webhook is told to, in a thread of its own: a receiver may take its time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from queue import SimpleQueue
+from typing import Final, NamedTuple
+
+from agent.topics.webhook_events import Answered
+from agent.wire.webhook_config import Target
+
+STOPPING_S: Final = 0.2  # for a request under way; it is repeated at the next start
+LONGEST_LINE: Final = 200
+
+
+class Request(NamedTuple):
+    """One attempt; `headers` beside those of HTTP."""
+
+    body: bytes
+    headers: dict[str, str]
+
+
+class Results:
+    """What all senders found; `fileno` becomes readable when there is something."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[str, Answered]] = SimpleQueue()
+        self.fileno, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def put(self, name: str, answered: Answered) -> None:
+        """From any thread."""
+        self._queue.put((name, answered))
+        with suppress(BlockingIOError):  # full of bytes that wake just as well
+            os.write(self._waker, b"\0")
+
+    def take(self) -> list[tuple[str, Answered]]:
+        """All since the last call, by webhook, oldest first."""
+        with suppress(BlockingIOError):
+            os.read(self.fileno, 4096)
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+
+    def close(self) -> None:
+        """Nobody puts any more."""
+        os.close(self.fileno)
+        os.close(self._waker)
+
+
+class Sender:
+    """The thread of one webhook. `ssl_context` is made there: reading certificates takes long."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        timeout_s: float,
+        ssl_context: Callable[[], ssl.SSLContext],
+        results: Results,
+    ) -> None:
+        self._name = name
+        self._target = target
+        self._timeout_s = timeout_s
+        self._open_context = ssl_context
+        self._context: ssl.SSLContext | None = None
+        self._results = results
+        self._requests: SimpleQueue[Request | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"webhook {name}", daemon=True)
+        self._thread.start()
+
+    def post(self, request: Request) -> None:
+        """Try it once; `results` will have how it ended."""
+        self._requests.put(request)
+
+    def stop(self) -> None:
+        """End, without what is under way."""
+        self._requests.put(None)
+
+    def join(self) -> bool:
+        """Wait a little for the thread, and whether it ended; the process ends without it."""
+        self._thread.join(STOPPING_S)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            try:
+                answered = self._attempt(request)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the master lives and is told
+                answered = Answered(0, _one_line(f"{type(error).__name__}: {error}"))
+            self._results.put(self._name, answered)
+
+    def _attempt(self, request: Request) -> Answered:
+        connection = self._connection()
+        # A timeout of the socket begins anew with each byte.
+        late = threading.Event()
+        watch = threading.Timer(self._timeout_s, _cut, (connection, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            connection.connect()
+            if late.is_set():
+                raise TimeoutError
+            connection.request("POST", self._target.path, request.body, request.headers)
+            return _read(connection)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                return Answered(0, f"no answer within {self._timeout_s:g} s")
+            return Answered(0, _one_line(str(error) or type(error).__name__))
+        finally:
+            watch.cancel()
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        _, host, port, _ = self._target
+        if not self._target.tls:
+            return HTTPConnection(host, port, timeout=self._timeout_s)
+        self._context = self._context or self._open_context()
+        return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+
+
+def _read(connection: HTTPConnection) -> Answered:
+    """The status, and nothing of the body: nobody would look at it. A redirection is an answer
+    like any other: what is posted goes where the configuration says."""
+    response = connection.getresponse()
+    line = f"{response.status} {response.reason}"
+    if 300 <= response.status < 400:
+        line += ", and redirections are not followed; set webhook.url to where it leads"
+    after = response.getheader("Retry-After", "")
+    # The other form is a date, by a clock that may be off.
+    retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
+    return Answered(response.status, _one_line(line), retry_after_s)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_LINE]
+
+
+def _cut(connection: HTTPConnection, late: threading.Event) -> None:
+    late.set()
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,94 @@
+"""Configuration of a master's webhooks, and what an address of one may be."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from agent.wire.base import Name, Text
+from agent.wire.config import HIGHEST_PORT, File, Positive, Section
+
+LONGEST_URL = 2_048
+
+
+class Target(NamedTuple):
+    """Where a request goes: `path` with its query, as it stands in the request."""
+
+    tls: bool
+    host: str
+    port: int
+    path: str
+
+
+class MasterWebhook(Section, frozen=True):
+    """Where notifications are posted to."""
+
+    name: Annotated[Name, Meta(description="What it is called here, and in what is posted.")]
+    url: Annotated[
+        str, Meta(max_length=LONGEST_URL, description="http://… or https://…; said to nobody.")
+    ]
+    filter: Annotated[
+        Text, Meta(min_length=1, description="What is posted: a filter (subscriptions.md).")
+    ]
+    secret: Annotated[
+        File,
+        Meta(
+            min_length=1,
+            description="File with the signing key in Base64 (mode 0600, at most two, one a line; "
+            "relative: to the config file).",
+        ),
+    ]
+    ca: Annotated[
+        File,
+        Meta(
+            description="File with the certificates (PEM) that an https server's is checked with; "
+            "empty: the system's."
+        ),
+    ] = ""
+    timeout_s: Annotated[
+        float, Meta(ge=0.1, le=300.0, description="Seconds that a receiver has to answer.")
+    ] = 10.0
+    longest_pause_s: Annotated[
+        float,
+        Meta(ge=0.1, le=3_600.0, description="Pauses between attempts double from 1 s to these."),
+    ] = 300.0
+    give_up_s: Annotated[
+        Positive,
+        Meta(
+            le=30 * 86_400.0,
+            description="Seconds after which one that the receiver refuses (4xx) is given up.",
+        ),
+    ] = 86_400.0
+
+    def __post_init__(self) -> None:
+        try:
+            target(self.url)
+        except ValueError as error:
+            raise ValueError(f"webhook.url of {self.name}: {error}") from None
+        if self.ca and not self.url.startswith("https:"):
+            raise ValueError(f"webhook.ca of {self.name} is of no use without https://")
+
+
+def target(url: str) -> Target:
+    """Where requests to `url` go. ValueError says what is wrong, without the address: its path may
+    be a secret."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("not plain ASCII without blanks; write the others as %XX")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"no host and port; ports go from 1 to {HIGHEST_PORT}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("neither http://host/path nor https://host/path")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a user stands in it; what is posted is signed, and needs none")
+    if parts.fragment:
+        raise ValueError("the part from # on is never sent; leave it out")
+    if port == 0:
+        raise ValueError(f"ports go from 1 to {HIGHEST_PORT}")
+    tls = parts.scheme == "https"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(tls, parts.hostname, port or (443 if tls else 80), path)

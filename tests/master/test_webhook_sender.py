@@ -1,0 +1,106 @@
+"""One attempt to post, against a real HTTP server: what comes of each thing that it may do."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+
+import pytest
+
+from agent.master.webhook_sender import Request, Results, Sender
+from agent.topics.webhook_events import Answered
+from agent.wire.webhook_config import Target
+from tests.master.webhook_receiver import PATIENCE_S, Receiver
+
+REQUEST = Request(b'{"a":1}', {"webhook-id": "w_1", "webhook-timestamp": "1"})
+
+
+def attempt(port, path="/x?y=1", *, timeout_s=5.0, tls=False):
+    results = Results()
+    target = Target(tls, "127.0.0.1", port, path)
+    sender = Sender("w", target, timeout_s, ssl.create_default_context, results)
+    try:
+        sender.post(REQUEST)
+        assert select.select([results.fileno], [], [], PATIENCE_S)[0]
+        [(name, answered)] = results.take()
+        assert name == "w"
+        return answered
+    finally:
+        sender.stop()
+        sender._thread.join(PATIENCE_S)
+        results.close()
+
+
+@pytest.fixture
+def receiver():
+    made = Receiver(200)
+    yield made
+    made.close()
+
+
+def test_it_posts_what_it_is_told_to(receiver):
+    assert attempt(receiver.port) == Answered(200, "200 OK")
+    post = receiver.next()
+    assert (post.path, post.body, post.id) == ("/x?y=1", REQUEST.body, "w_1")
+    assert post.headers["Host"] == f"127.0.0.1:{receiver.port}"
+
+
+def test_a_redirection_is_not_followed(receiver):
+    receiver.answers = [302]
+    answered = attempt(receiver.port)
+    assert answered.status == 302
+    assert "not followed" in answered.line
+
+
+@pytest.mark.parametrize(("after", "seconds"), [(b"7", 7.0), (b"Mon, 1 Jan", 0.0), (b"-1", 0.0)])
+def test_what_it_asks_for_is_read(receiver, after, seconds):
+    receiver.answers = [b"HTTP/1.1 503 Busy\r\nRetry-After: %s\r\n\r\n" % after]
+    assert attempt(receiver.port) == Answered(503, "503 Busy", seconds)
+
+
+def test_an_endless_body_is_not_read(receiver):
+    receiver.answers = [b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 4_000_000]
+    assert attempt(receiver.port) == Answered(200, "200 OK")
+
+
+@pytest.mark.parametrize("answer", [b"SMTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nx", b""])
+def test_what_is_no_answer_is_none(receiver, answer):
+    receiver.answers = [answer]
+    answered = attempt(receiver.port)
+    assert (answered.status, "\n" in answered.line) == (0 if answer[:4] != b"HTTP" else 200, False)
+
+
+def test_nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    answered = attempt(port)
+    assert answered.status == 0
+    assert "refused" in answered.line
+
+
+def test_no_answer_in_time(receiver):
+    receiver.answers = [None]
+    assert attempt(receiver.port, timeout_s=0.1) == Answered(0, "no answer within 0.1 s")
+
+
+def test_a_byte_now_and_then_does_not_make_it_longer():
+    """Each read would have its own timeout; all together have one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        results = Results()
+        target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
+        sender = Sender("w", target, 0.3, ssl.create_default_context, results)
+        sender.post(REQUEST)
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 ")
+            while not select.select([results.fileno], [], [], 0.05)[0]:
+                connection.sendall(b"2")
+        assert results.take() == [("w", Answered(0, "no answer within 0.3 s"))]
+        sender.stop()
+        sender._thread.join(PATIENCE_S)
+        results.close()
+
+
+def test_a_server_without_a_certificate_that_is_known(receiver):
+    assert attempt(receiver.port, tls=True).status == 0
