@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -87,9 +86,8 @@ class PushPlane:
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
         self._store = store
         self._commit = GroupCommit(store, board.perform, board.clock)
-        # What is lost, by the notifications that say so; and back.
+        # What is lost, by the notifications that say so.
         self._losses: dict[messages.Origin, Lost] = {}
-        self._told: dict[Lost, messages.Notification] = {}
         self._undeliverable = 0
         self._withheld = 0
         self._not_refused: dict[type, Callable[..., i.InboxEvent]] = {
@@ -154,11 +152,8 @@ class PushPlane:
         self._tell_broker(overlay.Publish(instruction.notification))
 
     def _tell_lost(self, instruction: s.TellLost) -> None:
-        lost = instruction.lost
-        if (told := self._told.get(lost)) is None:
-            told = notification_of(lost, secrets.token_hex(8), round(self._wall() * 1e3))
-            self._told[lost] = told
-            self._losses[told.origin] = lost
+        told = notification_of(instruction.lost, round(self._wall() * 1e3))
+        self._losses[told.origin] = instruction.lost
         self._tell_broker(overlay.Publish(told))
 
     def _settled(self, instruction: overlay.Settled) -> None:
@@ -166,7 +161,6 @@ class PushPlane:
         if lost is None:
             self._spool_has(s.Settled(instruction.origin))
         else:
-            del self._told[lost]
             self._spool_has(s.LostTold(lost))
 
     def _not_delivered(self, instruction: overlay.Undeliverable) -> None:

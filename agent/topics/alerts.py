@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -74,8 +75,10 @@ def losses_of(iad: str) -> Filter:
     return ((Predicate("iad", "=", (iad,)), Predicate("kind", "=", (LOST,))),)
 
 
-def notification_of(lost: Lost, history: str, time_ms: WallMs) -> Notification:
-    """That notifications are lost, told like one, as the only one of a new `history`."""
+def notification_of(lost: Lost, time_ms: WallMs) -> Notification:
+    """That notifications are lost, told like one, with an origin that only this loss has: told
+    again, also after a restart, it is the same."""
+    history = sha256(msgspec.msgpack.encode(lost)).hexdigest()[:16]
     attributes: dict[str, Value] = {
         "iad": lost.publisher,
         "kind": LOST,
