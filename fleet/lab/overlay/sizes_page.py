@@ -72,7 +72,8 @@ def change(ours: float, theirs: float) -> float:
 
 def percent(number: float) -> str:
     """With its sign."""
-    return "–" if math.isnan(number) else f"{number:+.1f} %"
+    # Zero is added for its sign: there is no -0.0 %.
+    return "–" if math.isnan(number) else f"{round(number, 1) + 0.0:+.1f} %"
 
 
 class Pair(Struct, frozen=True):
