@@ -1,4 +1,7 @@
-"""The invariants of the overlay under random schedules; SANDERLING_SCHEDULES says how many."""
+"""The invariants of the overlay under random schedules; SANDERLING_SCHEDULES says how many.
+
+`make test` runs the first tenth of them, `make test-long` the others.
+"""
 
 import os
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from tests.overlay.world import World
 
 SCHEDULES = int(os.environ.get("SANDERLING_SCHEDULES", "10000"))
 PIECES = 20
+SHORT = 2
 
 
 def _run(schedule: Callable[[int], World], first: int, count: int) -> None:
@@ -21,7 +25,10 @@ def _run(schedule: Callable[[int], World], first: int, count: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("piece", range(PIECES))
+@pytest.mark.parametrize(
+    "piece",
+    [*range(SHORT), *(pytest.param(n, marks=pytest.mark.long) for n in range(SHORT, PIECES))],
+)
 def test_schedules(piece: int) -> None:
     """Of ten schedules seven are without failures, and one keeps few notifications."""
     count = SCHEDULES // PIECES
