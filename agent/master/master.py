@@ -155,7 +155,7 @@ class Master:
     def _call_out(self, config: MasterConfig, folder: Path) -> None:
         self._webhooks: WebhookPlane | None = None
         if hooks := hooks_of(config, folder):
-            # The HTTP client and TLS take 9 MiB.
+            # The HTTP client and TLS take 3 MiB.
             from agent.master.webhook_plane import WebhookPlane
 
             self._webhooks = WebhookPlane(self._board, hooks, self._push, time.time, self._say)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import signal
 
 import pytest
@@ -55,12 +57,13 @@ def test_an_alert_is_posted_signed_and_as_subscribers_get_it(receive, start, con
     assert post.headers["content-type"] == "application/json"
     assert all(post.is_signed(key) for key in KEYS)
     assert post.id.endswith("_1")
+    history = post.message["notification"]["origin"][1]
     assert post.message == {
         "type": "notified",
         "id": "pager",
         "position": 1,
         "notification": {
-            "origin": ["iad1", "history", 7 * 16],
+            "origin": ["iad1", history, 7 * 16],
             "time_ms": 1_007,
             "attributes": {
                 "iad": "iad1",
@@ -136,6 +139,31 @@ def test_killed_while_the_receiver_thinks_it_posts_the_same_again(receive, start
     second = receiver.next()
     assert (second.id, second.body) == (first.id, first.body)
     delivered(master, 1)
+
+
+def test_thirty_alerts_whoever_is_killed(receive, start, context):
+    """The receiver fails every third time, sometimes after it took what came."""
+    answers = itertools.cycle([200, 500, 200, b"", 200, 200, 429])
+    receiver = receive(lambda: next(answers))
+    master = start(receiver.port)
+    for turn in range(3):
+        node = Node(context, master)
+        for number in range(turn * 10 + 1, turn * 10 + 11):
+            node.tell(number)
+            node.await_taken(number)
+        if turn < 2:
+            master.stop(signal.SIGKILL)
+            master.start()
+    master.wait_until(lambda counters: counters["notifications_waiting"] == 0)
+    by_id = {}
+    while not receiver.posts.empty():
+        post = receiver.next()
+        assert post.is_signed(KEYS[0])
+        assert by_id.setdefault(post.id, post.body) == post.body
+    messages = [json.loads(body) for body in by_id.values()]
+    assert [message["position"] for message in messages] == list(range(1, 31))
+    origins = [message["notification"]["origin"][2] // 16 for message in messages]
+    assert origins == list(range(1, 31))
 
 
 def test_gone_ends_it_with_one_line(receive, start, context):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import select
+import shutil
 import socket
 import ssl
+import subprocess
+from functools import partial
 
 import pytest
 
@@ -16,10 +19,11 @@ from tests.master.webhook_receiver import PATIENCE_S, Receiver
 REQUEST = Request(b'{"a":1}', {"webhook-id": "w_1", "webhook-timestamp": "1"})
 
 
-def attempt(port, path="/x?y=1", *, timeout_s=5.0, tls=False):
+def attempt(port, *, timeout_s=5.0, tls=False, host="127.0.0.1", ca=None):
     results = Results()
-    target = Target(tls, "127.0.0.1", port, path)
-    sender = Sender("w", target, timeout_s, ssl.create_default_context, results)
+    target = Target(tls, host, port, "/x?y=1")
+    context = partial(ssl.create_default_context, cafile=ca)
+    sender = Sender("w", target, timeout_s, context, results)
     try:
         sender.post(REQUEST)
         assert select.select([results.fileno], [], [], PATIENCE_S)[0]
@@ -102,5 +106,36 @@ def test_a_byte_now_and_then_does_not_make_it_longer():
         results.close()
 
 
-def test_a_server_without_a_certificate_that_is_known(receiver):
+def test_a_server_that_does_not_speak_tls(receiver):
     assert attempt(receiver.port, tls=True).status == 0
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Of localhost, with its key."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("openssl is not installed")
+    key, made = tmp_path / "key.pem", tmp_path / "made.pem"
+    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1"
+    name = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    files = ["-keyout", key, "-out", made]
+    subprocess.run([*command.split(), *name.split(), *files], check=True, capture_output=True)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+def test_a_certificate_is_checked_and_so_is_its_name(certificate):
+    receiver = Receiver(200, certificate=certificate)
+    try:
+        known = {"tls": True, "ca": str(certificate)}
+        assert attempt(receiver.port, host="localhost", **known) == Answered(200, "200 OK")
+        assert receiver.next().body == REQUEST.body
+        for answered in (
+            attempt(receiver.port, host="localhost", tls=True),
+            attempt(receiver.port, **known),
+        ):
+            assert answered.status == 0
+            assert "CERTIFICATE_VERIFY_FAILED" in answered.line
+        assert receiver.posts.empty()
+    finally:
+        receiver.close()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from email import message_from_string
+from pathlib import Path
+
 import pytest
 
 from agent.master.webhooks import headers, hooks_of, keys_in
@@ -90,3 +94,20 @@ def test_the_signature_is_that_of_the_specification():
 def test_while_a_key_is_replaced_both_sign():
     one, other = (headers("w_1", 1, b"{}", [key])["webhook-signature"] for key in KEYS)
     assert headers("w_1", 1, b"{}", KEYS)["webhook-signature"] == f"{one} {other}"
+
+
+def test_the_page_checks_its_own_example(monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    [request] = re.findall(r"```\nPOST .*?\n(.*?)```", text, re.DOTALL)
+    told, _, body = request.partition("\n\n")
+    body = body.replace("\n ", "").strip().encode()
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(code, names)
+    said = message_from_string(told)
+    [secret] = re.findall(r"`(whsec_.{32})`", text)
+    monkeypatch.setattr("time.time", lambda: int(said["webhook-timestamp"]) + 299)
+    assert names["is_ours"](said, body, secret)
+    assert not names["is_ours"](said, body + b" ", secret)
+    monkeypatch.setattr("time.time", lambda: int(said["webhook-timestamp"]) + 300)
+    assert not names["is_ours"](said, body, secret)

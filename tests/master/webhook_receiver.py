@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
@@ -29,9 +30,9 @@ class Post:
 
 class Receiver:
     """`answers` are statuses, the last one for good; None never answers, and bytes are sent as they
-    are. `port` 0: any."""
+    are; a function is called. `port` 0: any. `certificate`: a file with one and its key."""
 
-    def __init__(self, *answers, port=0):
+    def __init__(self, *answers, port=0, certificate=None):
         self.answers = list(answers)
         self.posts = Queue()
         self.hung = threading.Event()
@@ -42,6 +43,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 answers = receiver.answers
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                answer = answer() if callable(answer) else answer
                 receiver.posts.put(Post(self.path, self.headers, body))
                 if answer is None:
                     receiver.hung.wait(PATIENCE_S)
@@ -60,6 +62,10 @@ class Receiver:
         self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # a sender that does not wait for the answer
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_port
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()

@@ -285,4 +285,4 @@ class Receiving(RuleBasedStateMachine):
 
 
 TestReceiving = Receiving.TestCase
-TestReceiving.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestReceiving.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
