@@ -32,6 +32,13 @@ vertex = "v2"
 cluster = 0
 address = "tcp://127.0.0.1:5800"
 """
+WEBHOOK = """
+[[webhook]]
+name = "pager"
+url = "https://pager.example.com/"
+filter = "*"
+secret = "pager.secret"
+"""
 TRIGGER = """
 [[trigger]]
 name = "hot"
@@ -312,7 +319,7 @@ def with_value(data, place, value):
 
 @pytest.mark.parametrize("kind", [EdgeConfig, MasterConfig])
 def test_every_number_is_bounded(kind):
-    text = tomllib.loads(EDGE + TRIGGER if kind is EdgeConfig else MASTER + NEIGHBOUR)
+    text = tomllib.loads(EDGE + TRIGGER if kind is EdgeConfig else MASTER + NEIGHBOUR + WEBHOOK)
     for place, found in numbers(kind):
         assert found.le is not None, place
         assert found.ge is not None or found.gt is not None, place
