@@ -1,6 +1,6 @@
 """SQLite files of agents: who has one to itself, and what becomes of a broken one."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH118, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import fcntl
 import os
 import sqlite3
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 LOGS: Final = ("", "-wal", "-shm")  # what SQLite puts after a file's name
 
@@ -39,6 +42,65 @@ def hold(path: str) -> int | None:
         os.close(holder)
         return None
     return holder
+
+
+class BrokenFileError(Exception):
+    """The file is none that can be used; the text says why. It may be put aside."""
+
+
+def open_alone(
+    path: str,
+    opened: Callable[[sqlite3.Connection], T],
+    broken: Callable[[str, str], object],
+    in_use: str,
+) -> tuple[int, sqlite3.Connection, T]:
+    """The file for this process alone, in WAL mode, and what `opened` makes of it; the file
+    descriptor that holds it comes first.
+
+    If `opened` raises BrokenFileError or finds damage, the file is put aside and begun anew;
+    `broken` is told why, and under which name it is kept. OSError in one line if it cannot be
+    reached; with the text `in_use` if another process has it.
+    """
+    try:
+        holder = hold(path)
+    except OSError as error:
+        raise OSError(f"cannot use {path}: {error.strerror}") from None
+    if holder is None:
+        raise OSError(in_use)
+    try:
+        try:
+            file, made = _opened(path, opened)
+        except BrokenFileError as error:
+            broken(str(error), os.path.basename(put_aside(path)))
+            file, made = _opened(path, opened)
+    except (OSError, BrokenFileError, *DAMAGE) as error:
+        os.close(holder)
+        raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+    return holder, file, made
+
+
+def _opened(path: str, opened: Callable[[sqlite3.Connection], T]) -> tuple[sqlite3.Connection, T]:
+    file = sqlite3.connect(path, isolation_level=None)
+    try:
+        file.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
+        file.execute("PRAGMA synchronous = FULL")
+        return file, opened(file)
+    except DAMAGE as error:
+        file.close()
+        if out_of_reach(error):
+            raise
+        raise BrokenFileError(" ".join(str(error).split())) from None
+    except BaseException:
+        file.close()
+        raise
+
+
+def require_sound(file: sqlite3.Connection) -> None:
+    """BrokenFileError if SQLite finds a fault in it. O(its size)."""
+    (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise BrokenFileError(" ".join(str(verdict).split()))
 
 
 def out_of_reach(error: Exception) -> bool:

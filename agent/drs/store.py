@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from agent import database
+from agent.database import BrokenFileError
 from agent.market.directory import Directory, Edit
 from agent.wire.directory import DirectoryEntry
 
@@ -24,11 +25,6 @@ CREATE TABLE entry (name TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
 INSERT INTO meta VALUES ('schema', 1), ('role', ''), ('epoch', ''), ('version', 0);
 COMMIT;
 """
-DAMAGE: Final = (*database.DAMAGE, msgspec.MsgspecError)
-
-
-class _Broken(Exception):
-    """The file is no directory that can be used; the text says why."""
 
 
 class Store:
@@ -40,14 +36,17 @@ class Store:
 
     def __init__(self, path: Path, *, mirror: bool) -> None:
         self.said = ""
-        self._holder = _hold(path)
-        try:
-            self._file, self._loaded = self._open_or_rebuild(
-                path, "mirror" if mirror else "primary"
-            )
-        except (OSError, _Broken, *DAMAGE) as error:
-            os.close(self._holder)
-            raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+        role = "mirror" if mirror else "primary"
+
+        def broken(why: str, aside: str) -> None:
+            self.said = f"directory {path} was broken ({why}); kept as {aside}, started anew"
+
+        self._holder, self._file, self._loaded = database.open_alone(
+            str(path),
+            lambda file: _loaded(file, role),
+            broken,
+            f"cannot use {path}: another registration service is using it",
+        )
 
     def load(self) -> Directory:
         """What the file held when it was opened."""
@@ -80,56 +79,25 @@ class Store:
         self._file.close()
         os.close(self._holder)
 
-    def _open_or_rebuild(self, path: Path, role: str) -> tuple[sqlite3.Connection, Edit]:
-        try:
-            return _open(path, role)
-        except _Broken as error:
-            aside = Path(database.put_aside(str(path)))
-            self.said = f"directory {path} was broken ({error}); kept as {aside.name}, started anew"
-            return _open(path, role)
 
-
-def _hold(path: Path) -> int:
-    """A lock that ends with the process, however that ends."""
+def _loaded(file: sqlite3.Connection, role: str) -> Edit:
+    if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        file.executescript(SCHEMA)
+    _check(file)
+    _take_role(file, role)
     try:
-        holder = database.hold(str(path))
-    except OSError as error:
-        raise OSError(f"cannot use {path}: {error.strerror}") from None
-    if holder is None:
-        raise OSError(f"cannot use {path}: another registration service is using it")
-    return holder
-
-
-def _open(path: Path, role: str) -> tuple[sqlite3.Connection, Edit]:
-    file = sqlite3.connect(path, isolation_level=None)
-    try:
-        file.execute("PRAGMA journal_mode = WAL")
-        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
-        file.execute("PRAGMA synchronous = FULL")
-        if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            file.executescript(SCHEMA)
-        _check(file)
-        _take_role(file, role)
-        return file, _read(file)
-    except DAMAGE as error:
-        file.close()
-        if database.out_of_reach(error):
-            raise
-        raise _Broken(" ".join(str(error).split())) from None
-    except (_Broken, OSError):
-        file.close()
-        raise
+        return _read(file)
+    except msgspec.MsgspecError as error:
+        raise BrokenFileError(" ".join(str(error).split())) from None
 
 
 def _check(file: sqlite3.Connection) -> None:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _Broken("it is not a Sanderling directory")
-    (problem,) = file.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != "ok":
-        raise _Broken(" ".join(str(problem).split()))
+        raise BrokenFileError("it is not a Sanderling directory")
+    database.require_sound(file)
     schema = _meta(file).get("schema")
     if not isinstance(schema, int):
-        raise _Broken("the version of its schema is missing")
+        raise BrokenFileError("the version of its schema is missing")
     if schema > SCHEMA_VERSION:
         raise OSError(
             f"written by a newer version of Sanderling (format {schema}, this one reads "
@@ -153,11 +121,11 @@ def _read(file: sqlite3.Connection) -> Edit:
     meta = _meta(file)
     epoch, version = meta.get("epoch"), meta.get("version")
     if not isinstance(epoch, str) or len(epoch) > 64 or not isinstance(version, int):
-        raise _Broken("its epoch or version is missing")
+        raise BrokenFileError("its epoch or version is missing")
     decode = msgspec.msgpack.Decoder(DirectoryEntry).decode
     entries = tuple(decode(body) for (body,) in file.execute("SELECT body FROM entry"))
     if any(entry.gone or not 0 < entry.version <= version for entry in entries):
-        raise _Broken("an entry contradicts the rest")
+        raise BrokenFileError("an entry contradicts the rest")
     return Edit(epoch, version, entries)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from agent import database
+from agent.database import BrokenFileError
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.ledger import Taken
@@ -47,7 +48,7 @@ SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
     " ON CONFLICT (number) DO UPDATE SET body = excluded.body"
 )
-DAMAGE: Final = (*database.DAMAGE, msgspec.MsgspecError, TypeError)
+UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
 
 Change = s.SpoolChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
@@ -100,10 +101,6 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
         )
     ],
 }
-
-
-class _Broken(Exception):
-    """The file is none that can be used; the text says why."""
 
 
 class NotificationStore:
@@ -162,66 +159,38 @@ class NotificationStore:
             self._holder = None
 
     def _open(self, path: Path) -> sqlite3.Connection:
-        try:
-            self._holder = database.hold(str(path))
-        except OSError as error:
-            raise OSError(f"cannot use {path}: {error.strerror}") from None
-        if self._holder is None:
-            raise OSError(f"{path} is in use by another process; is this master running twice?")
-        try:
-            return self._open_or_begin_anew(path)
-        except (OSError, _Broken, *DAMAGE) as error:
-            os.close(self._holder)
-            self._holder = None
-            raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
-
-    def _open_or_begin_anew(self, path: Path) -> sqlite3.Connection:
-        try:
-            file, self._spool, self._inboxes = _opened(path)
-        except _Broken as error:
-            aside = Path(database.put_aside(str(path)))
+        def broken(why: str, aside: str) -> None:
             self._report(
-                f"{path} is broken ({error}); it is kept as {aside.name}. Notifications that "
+                f"{path} is broken ({why}); it is kept as {aside}. Notifications that "
                 "waited are lost, and who has a durable subscription here must subscribe anew\n"
             )
-            file, self._spool, self._inboxes = _opened(path)
+
+        in_use = f"{path} is in use by another process; is this master running twice?"
+        self._holder, file, saved = database.open_alone(str(path), _saved, broken, in_use)
+        self._spool, self._inboxes = saved
         return file
 
 
-def _opened(path: Path) -> tuple[sqlite3.Connection, s.SavedSpool, i.SavedInboxes]:
-    """_Broken if something else than a new file will not do; sqlite3.Error and OSError if the file
-    cannot be reached, or is not ours to touch."""
-    file = sqlite3.connect(path, isolation_level=None)
+def _saved(file: sqlite3.Connection) -> tuple[s.SavedSpool, i.SavedInboxes]:
+    if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        file.executescript(SCHEMA)
+    _check(file)
     try:
-        file.execute("PRAGMA journal_mode = WAL")
-        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
-        file.execute("PRAGMA synchronous = FULL")
-        if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            file.executescript(SCHEMA)
-        _check(file)
-        return file, _spool_in(file), _inboxes_in(file)
-    except DAMAGE as error:
-        file.close()
-        if isinstance(error, sqlite3.Error) and database.out_of_reach(error):
-            raise
-        raise _Broken(" ".join(str(error).split())) from None
-    except (_Broken, OSError):
-        file.close()
-        raise
+        return _spool_in(file), _inboxes_in(file)
+    except UNREADABLE as error:
+        raise BrokenFileError(" ".join(str(error).split())) from None
 
 
 def _check(file: sqlite3.Connection) -> None:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _Broken("it is no file of notifications")
+        raise BrokenFileError("it is no file of notifications")
     (version,) = file.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise OSError(
             f"written by a newer version of Sanderling (format {version}, this one reads "
             f"{SCHEMA_VERSION}); it is left as it is"
         )
-    (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise _Broken(" ".join(str(verdict).split()))
+    database.require_sound(file)
 
 
 def _spool_in(file: sqlite3.Connection) -> s.SavedSpool:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import msgspec
-
+from agent.master.config_filters import configured_filter
 from agent.overlay.scot import Broker, Scot, ScotError
 from agent.topics.alerts import announced_by, losses_of
-from agent.topics.inboxes import MOST_FILTER_BYTES
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig, OverlayNeighbour
-from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import Filter, FilterError
+from agent.wire.predicates import Filter
 
 LOSSES: Final = "losses"
 
@@ -66,18 +63,12 @@ def _neighbours(config: MasterConfig, scot: Scot, own: Broker) -> dict[Broker, O
 
 def _announced(config: MasterConfig) -> dict[str, Filter]:
     iad = config.iad.name
-    announced: dict[str, Filter] = {}
-    for number, each in enumerate(config.overlay.advertise, 1):
-        try:
-            read = read_filter(each.filter)
-        except FilterError as error:
-            raise ConfigError(f"overlay.advertise.filter {each.filter!r}: {error}") from None
-        if (size := len(msgspec.msgpack.encode(read))) > MOST_FILTER_BYTES:
-            raise ConfigError(
-                f"overlay.advertise.filter {each.filter!r}: {size} bytes are over the limit of "
-                f"{MOST_FILTER_BYTES}; make two of it"
-            )
-        announced[f"alerts-{number}"] = read
+    announced = {
+        f"alerts-{number}": configured_filter(
+            each.filter, f"overlay.advertise.filter {each.filter!r}"
+        )
+        for number, each in enumerate(config.overlay.advertise, 1)
+    }
     # That something was lost is always announced.
     return {**announced, LOSSES: losses_of(iad)} if announced else {"alerts": announced_by(iad)}
 

@@ -42,23 +42,15 @@ class State:
         self._file = None if path is None else self._open(path)
 
     def _open(self, path: Path) -> sqlite3.Connection:
-        try:
-            self._holder = database.hold(str(path))
-        except OSError as error:
-            raise OSError(f"cannot use {path}: {error.strerror}") from None
-        if self._holder is None:
-            raise OSError(f"{path} is in use by another process; is this master running twice?")
-        try:
-            return _connected(path)
-        except database.DAMAGE as error:
-            if database.out_of_reach(error):
-                raise OSError(f"cannot use {path}: {error}") from None
-            aside = Path(database.put_aside(str(path)))
+        def broken(why: str, aside: str) -> None:
             self._report(
-                f"{path} is broken ({error}); it is kept as {aside.name}, and this master knows no "
+                f"{path} is broken ({why}); it is kept as {aside}, and this master knows no "
                 "services until their owners send them again\n"
             )
-            return _connected(path)
+
+        in_use = f"{path} is in use by another process; is this master running twice?"
+        self._holder, file, _ = database.open_alone(str(path), _prepare, broken, in_use)
+        return file
 
     @property
     def next_due(self) -> float | None:
@@ -125,16 +117,6 @@ class State:
             self._holder = None
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    file = sqlite3.connect(path, isolation_level=None)
-    try:
-        file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = FULL")
-        file.execute(TABLE)
-        [(verdict,)] = file.execute("PRAGMA quick_check(1)")
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
-    except database.DAMAGE:
-        file.close()
-        raise
-    return file
+def _prepare(file: sqlite3.Connection) -> None:
+    file.execute(TABLE)
+    database.require_sound(file)

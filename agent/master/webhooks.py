@@ -10,14 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
+from agent.master.config_filters import configured_filter
 from agent.sockets.keys import secret_text
-from agent.topics.inboxes import MOST_FILTER_BYTES
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
-from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import Filter, FilterError
+from agent.wire.predicates import Filter
 from agent.wire.webhook_config import MasterWebhook
 
 # Bytes, as in the Standard Webhooks specification.
@@ -47,15 +44,7 @@ def hooks_of(config: MasterConfig, folder: Path) -> tuple[Hook, ...]:
 
 
 def _hook(config: MasterWebhook, folder: Path) -> Hook:
-    try:
-        wanted = read_filter(config.filter)
-    except FilterError as error:
-        raise ConfigError(f"webhook.filter of {config.name}: {error}") from None
-    if (size := len(msgspec.msgpack.encode(wanted))) > MOST_FILTER_BYTES:
-        raise ConfigError(
-            f"webhook.filter of {config.name}: {size} bytes are over the limit of "
-            f"{MOST_FILTER_BYTES}; make two webhooks of it"
-        )
+    wanted = configured_filter(config.filter, f"webhook.filter of {config.name}")
     ca = str(folder / config.ca) if config.ca else ""
     if ca and not Path(ca).is_file():
         raise ConfigError(f"webhook.ca of {config.name}: there is no file {ca}")

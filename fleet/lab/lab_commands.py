@@ -13,6 +13,14 @@ from click.core import ParameterSource
 from fleet import exits
 from fleet.parameters import POLICY, SEED, Number, results_folder, run_directory
 
+JOBS = click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each processor",
+    help="Processes at work.",
+)
+
 
 @click.group()
 def lab() -> None:
@@ -133,13 +141,7 @@ def faults(
     show_default=True,
     help="How often it is drawn who is where, for a burst.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one for each processor",
-    help="Processes at work.",
-)
+@JOBS
 @click.option("--quick", is_flag=True, help="A look in minutes: the smallest cases.")
 @SEED
 @click.option(
@@ -303,13 +305,7 @@ def testbed(
     show_default=True,
     help="Healthy rooms that are also judged at 1 Hz.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one for each processor",
-    help="Processes at work.",
-)
+@JOBS
 @SEED
 @click.option(
     "--results",
@@ -383,13 +379,7 @@ FLEETS = ("100", "1000", "4000", "12000", "18000")
 @click.option(
     "--kept", is_flag=True, help="Write down what finished results say, and make no more."
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one for each processor",
-    help="Processes at work.",
-)
+@JOBS
 @click.option(
     "--spark",
     metavar="URL",

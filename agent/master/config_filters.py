@@ -1,0 +1,23 @@
+"""Filters in a master's configuration."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agent.topics.inboxes import MOST_FILTER_BYTES
+from agent.wire.config import ConfigError
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicates import Filter, FilterError
+
+
+def configured_filter(text: str, where: str) -> Filter:
+    """What `text` says; ConfigError in one line, which begins with `where`."""
+    try:
+        read = read_filter(text)
+    except FilterError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if (size := len(msgspec.msgpack.encode(read))) > MOST_FILTER_BYTES:
+        raise ConfigError(
+            f"{where}: {size} bytes are over the limit of {MOST_FILTER_BYTES}; make two of it"
+        )
+    return read
