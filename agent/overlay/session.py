@@ -116,6 +116,8 @@ class Session:
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0
+        self._greeting: OverlayHello | None = None
+        self._greeted_s = 0.0
         # When the next greeting is due, or the next beat.
         self._say_s = 0.0
         self._out: list[SessionInstruction] = []
@@ -174,7 +176,12 @@ class Session:
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
+        """Not the same again so soon: greetings that waited for an end that stood still would each
+        be answered by one, and none of these would be the last."""
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
+        if hello == self._greeting and now < self._greeted_s + GREETING_S:
+            return
+        self._greeting, self._greeted_s = hello, now
         self._out.append(Transmit(hello))
         if not self.up:
             self._say_s = now + GREETING_S

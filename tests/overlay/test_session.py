@@ -186,6 +186,17 @@ def test_three_greetings_make_a_link():
     assert b.handle(Heard(third.message), 0.0) == [Up()]
 
 
+def test_greetings_that_waited_are_not_each_answered():
+    numbers = {"a": iter([11]), "b": iter([7])}
+    a, b = (Session(OverlayHello(n, "v", 0, "o", 1, 0, False), numbers[n].__next__) for n in "ab")
+    waited = [a.handle(Due(), n * s.GREETING_S) for n in range(200)]
+    answers = [out for [each] in waited for out in b.handle(Heard(each.message), 50.0)]
+    assert answers == [Transmit(OverlayHello("b", "v", 0, "o", 7, 11, False))]
+    assert b.next_tick == 50.0 + s.GREETING_S
+    [again] = b.handle(Due(), b.next_tick)
+    assert again == answers[0]
+
+
 def test_a_window_is_under_way_and_the_rest_waits():
     session = up(window=2)
     assert session.handle(Put("m1"), 5.0) == [Transmit(OverlayFrame(11, 1, "m1"))]
