@@ -164,6 +164,7 @@ def test_each_reading_that_is_missing_says_why(start: Start) -> None:
     assert interrupted(process)[::2] == (0, "")
 
 
+@pytest.mark.long
 def test_a_driver_that_hangs_is_waited_for_and_left_open(start: Start) -> None:
     process = start(odd("hangs"))
     assert "Z odd: waiting: its read has not returned " in output(process).readline()

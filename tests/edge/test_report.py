@@ -67,6 +67,7 @@ def test_a_month_of_failures_is_kilobytes():
     assert sum(1 + withheld(line) for _, line in log.lines) == log.times[-1] + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("period_s", [2, 61, 3_600, 7 * 3_600])
 def test_a_month_of_flapping_is_kilobytes(period_s):
     log = Log()
@@ -85,6 +86,7 @@ def test_a_month_of_flapping_is_kilobytes(period_s):
     assert 0 <= failures - said < failures / 10 + 10
 
 
+@pytest.mark.long
 def test_no_sequence_of_failures_fills_a_disk():
     """The worst of many random rhythms."""
     rng = random.Random(5)

@@ -81,6 +81,7 @@ def test_a_second_run_makes_nothing_again_and_writes_the_same(
         assert (tmp_path / name).read_bytes() == (done / name).read_bytes()
 
 
+@pytest.mark.long
 def test_a_run_that_was_cut_off_goes_on_to_the_same_answers(done: Path, tmp_path: Path) -> None:
     lines = (done / NAME).read_bytes().splitlines(keepends=True)
     # By a crash: in the middle of a line.

@@ -594,6 +594,7 @@ def test_tables_files_and_picture_of_an_experiment(tmp_path: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_short_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = replace(
         options_of(Asked(policies=("fifo", "edfq"), rates_per_s=(15.6,), seconds=1, processes=1)),

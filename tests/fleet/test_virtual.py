@@ -153,6 +153,7 @@ def test_progress_is_told() -> None:
     assert told == [256, 512]
 
 
+@pytest.mark.long
 def test_edfq_keeps_the_tight_classes_where_fifo_does_not() -> None:
     """Between the highest loads that FIFO and EDFQ sustain, the order is what decides."""
     plan = building_fleet()

@@ -215,6 +215,7 @@ def shows(market, key):
         return bool(socket.poll(300, zmq.POLLOUT))
 
 
+@pytest.mark.long
 def test_the_registration_service_changes_its_key_and_nothing_is_lost(market):
     commanded(market, "iad1", *create("climate"))
     rotation = Rotation(market, ("drs",))

@@ -146,6 +146,7 @@ def links(fleet):
     return found
 
 
+@pytest.mark.long
 def test_every_key_is_changed_under_load_and_no_query_is_lost(running):
     streams = [Stream(running.client(iad), ask) for iad in IADS]
     try:

@@ -69,6 +69,7 @@ def debugfs(image, command, at_mib=assemble.ROOT_AT_MIB):
     return done.stdout
 
 
+@pytest.mark.long
 @needs_tools
 def test_two_trees_that_are_the_same_give_the_same_bytes(tmp_path):
     first = written(tmp_path / "a")

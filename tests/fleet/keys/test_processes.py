@@ -28,6 +28,7 @@ def running(tmp_path):
         each.stop()
 
 
+@pytest.mark.long
 def test_every_key_is_rotated_under_load_and_no_query_fails(running, monkeypatch):
     monkeypatch.setattr(rotation, "SETTLE_S", 1.2)
     fleet = running("iad4", "iad5")

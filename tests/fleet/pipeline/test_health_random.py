@@ -94,6 +94,7 @@ def _expected(rows):
     }
 
 
+@pytest.mark.long
 def test_random_channels(spark):
     dice = random.Random(11)
     made = {f"n{number}": _channel(dice) for number in range(CHANNELS)}

@@ -241,6 +241,7 @@ def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
         ingest(spark, lake)
 
 
+@pytest.mark.long
 def test_without_checkpoints_nothing_is_ingested_twice(spark, ingested):
     lake, _ = ingested
     shutil.rmtree(lake.checkpoints)
