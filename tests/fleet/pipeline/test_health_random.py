@@ -4,6 +4,8 @@ import itertools
 import random
 import statistics
 
+import pytest
+
 from fleet.pipeline.health import sensor_health
 from sensors.quality.channel import FLAT_GAP
 from sensors.quality.flags import FLATLINE, NO_RESPONSE, OUT_OF_RANGE, SPIKE
