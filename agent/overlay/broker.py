@@ -247,26 +247,30 @@ class Broker:
 
     def _received(self, event: Received) -> None:
         sender, message = event.sender, event.message
-        if isinstance(message, Relay):
-            came = self._ways.relay(message)
-            if came is not None:
-                self._direct(overlay.Broker(*message.source), came)
-        elif isinstance(message, NoWay):
-            back = self._ways.no_way(message, self._now)
-            if back is not None:
-                self._returned(overlay.Broker(*message.path[-1]), back)
-        else:
-            self._direct(sender, message)
-
-    def _direct(self, source: overlay.Broker, message: Direct) -> None:
         try:
-            if source == self.broker:
-                raise ValueError("a message from here")
-            self._scot.check(source)
-            self._messages[type(message)](source, message)
+            if isinstance(message, Relay):
+                came = self._ways.relay(sender, message)
+                if came is not None:
+                    self._direct(self._checked(message.source), came)
+            elif isinstance(message, NoWay):
+                end = self._checked(message.path[-1])
+                back = self._ways.no_way(sender, message, self._now)
+                if back is not None:
+                    self._returned(end, back)
+            else:
+                self._direct(self._checked(sender), message)
         except ValueError:
             # Of an overlay with other factors, perhaps; what it means is not to be guessed.
             self._malformed += 1
+
+    def _checked(self, other: tuple[str, int]) -> overlay.Broker:
+        self._scot.check(other)
+        if other == self.broker:
+            raise ValueError("a message from here, or back to here")
+        return overlay.Broker(*other)
+
+    def _direct(self, source: overlay.Broker, message: Direct) -> None:
+        self._messages[type(message)](source, message)
 
     def _returned(self, to: overlay.Broker, message: Direct) -> None:
         if isinstance(message, Notify):

@@ -8,17 +8,22 @@ path is found broken the message comes back, and the next path avoids that spot 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from agent.overlay.events import Instruction, Send
 from agent.overlay.scot import Broker, Scot
-from agent.wire.overlay import Direct, NoWay, Relay
+from agent.wire.overlay import Direct, Hop, Notify, NoWay, Relay
 
 # How long a broken spot elsewhere is avoided; then a message is risked again.
 AVOIDED_S: Final = 5.0
 # Beyond it the one found first is forgotten.
 MOST_AVOIDED: Final = 1_024
+# Relays sent from here that may come back, some 150 bytes each.
+MOST_SENT: Final = 16_384
 
 Spot = tuple[Broker, Broker]
 
@@ -55,7 +60,9 @@ def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...
 class Ways:
     """The links of one broker that are up, and the ways round those that are not.
 
-    Instructions go to `out`. Memory: the neighbours, and at most 1,024 broken spots.
+    Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of each
+    of the last 16,384 relays from here: nothing else is taken back, or a neighbour could have this
+    broker say what it likes.
     """
 
     def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:
@@ -64,6 +71,9 @@ class Ways:
         self._out = out
         self._up: set[Broker] = set()
         self._avoided: dict[Spot, float] = {}
+        self._sent: dict[bytes, int] = {}
+        # No detour is longer, its start left out.
+        self._longest = scot.diameter + 3
         self.relayed = 0
         self.returned = 0
         self.lost = 0
@@ -97,8 +107,23 @@ class Ways:
         if path is None:
             return False
         self.relayed += 1
+        self._remember(path, message)
         self._out.append(Send(path[0], Relay(self._own, path, 0, message)))
         return True
+
+    def _remember(self, path: tuple[Hop, ...], message: Direct) -> None:
+        digest = _digest(path, message)
+        self._sent[digest] = self._sent.pop(digest, 0) + 1
+        if len(self._sent) > MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+
+    def _was_sent(self, path: tuple[Hop, ...], message: Direct) -> bool:
+        """As often as it was, and no more."""
+        digest = _digest(path, message)
+        times = self._sent.pop(digest, 0)
+        if times > 1:
+            self._sent[digest] = times - 1
+        return times > 0
 
     def _detours(self, to: Broker) -> Iterator[tuple[Broker, ...]]:
         return (path for path in detours(self._scot, self._own, to) if path[0] in self._up)
@@ -109,13 +134,14 @@ class Ways:
             return True
         return all(avoided.get(spot, now) <= now for spot in pairwise(path))
 
-    def relay(self, relay: Relay) -> Direct | None:
-        """What came to this broker along its path; None if it was handed on, or back. O(path)."""
-        path = [Broker(*hop) for hop in relay.path]
-        step = relay.step
+    def relay(self, sender: Broker, relay: Relay) -> Direct | None:
+        """What came to this broker along its path; None if it was handed on, or back. ValueError
+        for a path that no broker sends, or that does not lead from the sender here. O(path)."""
+        path, step = self._path(relay), relay.step
         if step >= len(path) or path[step] != self._own:
             self.lost += 1
             return None
+        self._came_from(sender, path[step - 1] if step else Broker(*relay.source))
         if step + 1 == len(path):
             return relay.message
         if path[step + 1] in self._up:
@@ -127,25 +153,39 @@ class Ways:
             self._back(NoWay(relay.source, relay.path, step, step, relay.message))
         return None
 
-    def no_way(self, back: NoWay, now: float) -> Direct | None:
+    def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
         """What this broker had sent along a path that is broken, which is avoided from now on; None
-        if it was handed on. O(path)."""
-        if Broker(*back.source) != self._own or back.step != -1:
-            if 0 <= back.step < len(back.path) and Broker(*back.path[back.step]) == self._own:
-                self._back(back)
-            else:
-                self.lost += 1
-            return None
-        if back.broken + 1 >= len(back.path):
+        if it was handed on. ValueError as for a relay, and for what was never sent. O(path)."""
+        path, step, broken = self._path(back), back.step, back.broken
+        at = path[step] if 0 <= step < len(path) else Broker(*back.source)
+        if at != self._own or not -1 <= step < broken < len(path) - 1:
             self.lost += 1
             return None
+        self._came_from(sender, path[step + 1])
+        if step >= 0:
+            self._back(back)
+            return None
+        if not self._was_sent(back.path, back.message):
+            raise ValueError("a message that was not sent from here")
         self.returned += 1
-        spot = Broker(*back.path[back.broken]), Broker(*back.path[back.broken + 1])
+        spot = path[broken], path[broken + 1]
         self._avoided.pop(spot, None)
         self._avoided[spot] = now + AVOIDED_S
         if len(self._avoided) > MOST_AVOIDED:
             del self._avoided[next(iter(self._avoided))]
         return back.message
+
+    def _path(self, relay: Relay | NoWay) -> list[Broker]:
+        if len(relay.path) > self._longest:
+            raise ValueError(f"a path of {len(relay.path)} hops")
+        path = [Broker(*hop) for hop in relay.path]
+        if len({relay.source, *path}) <= len(path):
+            raise ValueError("a path with a broker twice")
+        return path
+
+    def _came_from(self, sender: Broker, hop: Broker) -> None:
+        if sender != hop:
+            raise ValueError(f"{sender} is not the hop before")
 
     def _back(self, back: NoWay) -> None:
         """One hop nearer to the source, if it is there: else its sender tries again some time."""
@@ -157,3 +197,9 @@ class Ways:
             )
         else:
             self.lost += 1
+
+
+def _digest(path: tuple[Hop, ...], message: Direct) -> bytes:
+    # A notification that comes back is sent anew as it is in custody here: which one is enough.
+    what = message.notification.origin if isinstance(message, Notify) else message
+    return blake2b(msgspec.msgpack.encode((path, what)), digest_size=16).digest()

@@ -369,10 +369,11 @@ def test_a_broken_spot_is_avoided_for_a_while() -> None:
     assert ways.send(At("b", 0), inner, 0.0)
     relay = out[0].message  # type: ignore[attr-defined]
     assert relay.path == (At("a", 1), At("b", 1), At("b", 0))
-    assert ways.no_way(NoWay(relay.source, relay.path, 1, -1, inner), 0.0) is inner
+    assert ways.no_way(At("a", 1), NoWay(relay.source, relay.path, 1, -1, inner), 0.0) is inner
     assert ways.send(At("b", 0), inner, 1.0)
     assert out[1].message.path[0] == At("a", 2)  # type: ignore[attr-defined]
-    assert ways.no_way(NoWay(relay.source, out[1].message.path, 1, -1, inner), 1.0)  # type: ignore[attr-defined]
+    second = NoWay(relay.source, out[1].message.path, 1, -1, inner)  # type: ignore[attr-defined]
+    assert ways.no_way(At("a", 2), second, 1.0) is inner
     assert not ways.send(At("b", 0), inner, 2.0)
     ways.link_up(At("b", 1))
     assert ways.send(At("b", 0), inner, 2.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.overlay.broker import Broker
-from agent.overlay.events import Advertise, LinkUp, Publish, Received, Subscribe
+from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.scot import Broker as Place
 from agent.overlay.scot import Scot
 from agent.wire import overlay as o
@@ -17,7 +18,8 @@ OWN = Place("b", 1)
 NEIGHBOURS = [*SCOT.cluster_neighbours(OWN), *SCOT.region_neighbours(OWN)]
 
 names = st.sampled_from(["a", "b", "c", "nowhere"])
-hops = st.tuples(names, st.sampled_from([0, 1, 2, 3, 1_023]))
+own = st.just(("b", 1))
+hops = own | st.tuples(names, st.sampled_from([0, 1, 2, 3, 1_023]))
 counts = st.sampled_from([0, 1, 2, 3, 2**53 - 1])
 values = st.sampled_from([True, 1.0, 31.5, "b1/f4", ""])
 predicates = st.builds(
@@ -57,19 +59,95 @@ paths = st.lists(hops, min_size=1, max_size=4).map(tuple)
 messages = direct | st.one_of(
     st.builds(o.Relay, hops, paths, counts, direct),
     st.builds(o.NoWay, hops, paths, counts, st.sampled_from([-1, 0, 1, 5]), direct),
+    st.builds(o.NoWay, own, paths, st.integers(0, 3), st.just(-1), direct),
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(NEIGHBOURS), messages), max_size=12))
-def test_whatever_neighbours_say_a_broker_goes_on(said):
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(NEIGHBOURS), messages), max_size=12),
+    st.sets(st.sampled_from(NEIGHBOURS)),
+)
+def test_whatever_neighbours_say_a_broker_goes_on(said, down):
     broker = Broker(OWN, SCOT, epoch=2)
     wanted = ((Predicate("value", ">", (30.0,)),),)
     broker.handle(Subscribe("s", wanted), 0.0)
     broker.handle(Advertise("p", wanted), 0.0)
     for neighbour in NEIGHBOURS:
         broker.handle(LinkUp(neighbour), 0.0)
+    for neighbour in sorted(down):
+        broker.handle(LinkDown(neighbour), 0.0)
     for number, (neighbour, message) in enumerate(said):
         broker.handle(Received(neighbour, message), float(number))
     told = o.Notification(o.Origin("own", "h", 7), 0, {"value": 31.0})
     broker.handle(Publish(told), 20.0)
+
+
+# --- what comes by others ------------------------------------------------------------------------
+
+A, C, B0, B2 = Place("a", 1), Place("c", 1), Place("b", 0), Place("b", 2)
+CHANGE = o.SubscriptionChange("a", 1, 1, 1, ((),))
+ASKED = o.SubscriptionVersions((), True)
+
+
+def joined(*up):
+    broker = Broker(OWN, SCOT, epoch=2)
+    for neighbour in up:
+        broker.handle(LinkUp(neighbour), 0.0)
+    return broker
+
+
+def answers(broker, sender, message):
+    out = broker.handle(Received(sender, message), 0.0)
+    return [(each.neighbour, each.message) for each in out if isinstance(each, Send)]
+
+
+@pytest.mark.parametrize("message", [CHANGE, ASKED])
+@pytest.mark.parametrize("end", [("nowhere", 1), ("a", 9), ("b", 1), ("c", 1)])
+def test_what_was_never_sent_does_not_come_back(end, message):
+    broker = joined(A)
+    back = o.NoWay(OWN, (A, ("a", 0), end), 0, -1, message)
+    assert answers(broker, A, back) == []
+    assert broker.counters["malformed"] == 1
+    assert broker.counters["returned"] == 0
+
+
+def test_what_was_sent_comes_back_as_often_as_it_was():
+    broker = joined(A, B0)
+    out = broker.handle(Subscribe("s", ((),)), 0.0)
+    relay = next(e.message for e in out if isinstance(getattr(e, "message", None), o.Relay))
+    first = relay.path[0]
+    broken = o.NoWay(OWN, relay.path, 0, -1, relay.message)
+    changed = o.NoWay(OWN, relay.path, 0, -1, ASKED)
+    answers(broker, first, changed)
+    assert broker.counters["returned"] == 0
+    for _ in range(2):
+        answers(broker, first, broken)
+    assert broker.counters["returned"] == 1
+    assert broker.counters["malformed"] == 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (OWN, A, OWN, A),
+        (OWN, B0, Place("a", 0), A),  # its source again
+        (OWN, *(Place("x", i) for i in range(100))),
+    ],
+)
+def test_a_path_that_no_broker_sends_is_refused(path):
+    broker = joined(A, B0)
+    assert answers(broker, A, o.Relay(A, path, 0, CHANGE)) == []
+    assert broker.counters["malformed"] == 1
+
+
+def test_a_relay_comes_from_the_hop_before():
+    broker = joined(A, B0)
+    for source, path, step in [(B2, (OWN,), 0), (B2, (B0, OWN), 1), (B2, (B0, OWN, C), 1)]:
+        assert answers(broker, A, o.Relay(source, path, step, ASKED)) == []
+    assert broker.counters["malformed"] == 3
+    back = o.NoWay(B2, (B0, OWN, C, Place("c", 0)), 2, 1, ASKED)
+    assert answers(broker, A, back) == []
+    assert broker.counters["malformed"] == 4
+    assert answers(broker, C, back) == [(B0, o.NoWay(B2, back.path, 2, 0, ASKED))]
+    assert answers(broker, B0, o.Relay(B2, (B0, OWN), 1, ASKED))
