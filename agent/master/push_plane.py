@@ -19,7 +19,7 @@ from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
-from agent.topics.alerts import alerts_of, content_of, notification_of, oldest_of
+from agent.topics.alerts import alerts_of, content_of, notification_of
 from agent.topics.inboxes import Inboxes
 from agent.topics.spool import Spool
 from agent.voice import Say
@@ -133,7 +133,7 @@ class PushPlane:
         if alerts and self._commit.refusing:
             return False
         if alerts:
-            self._spool_has(s.Brought(None, message.history, oldest_of(message), alerts))
+            self._spool_has(s.Brought(None, message.history, message.oldest, alerts))
         return True
 
     def keep(self) -> bool:

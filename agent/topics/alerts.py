@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from agent.topics.spool_events import EventAlerts
 from agent.wire.base import (
     MOST_COUNTED,
     MOST_EVENT_AREAS,
@@ -28,26 +29,22 @@ KINDS: Final = {TRIGGER_RAISED: RAISED, TRIGGER_CLEARED: CLEARED}
 NUMBERS: Final = MOST_EVENT_AREAS
 
 
-def alerts_of(iad: str, message: NodeEvents) -> tuple[Notification, ...]:
-    """The notifications of the events of triggers among these, one for each area. Of an event
-    number n they have the sequences from 16 n on. O(events)."""
+def alerts_of(iad: str, message: NodeEvents) -> tuple[EventAlerts, ...]:
+    """The events of triggers among these, with a notification for each area. Of an event number n
+    these have the sequences from 16 n on. O(events)."""
     return tuple(
         [
-            Notification(
-                Origin(iad, message.history, event.sequence * NUMBERS + number),
-                event.time_ms,
-                attributes,
-            )
+            EventAlerts(event.sequence, tuple(_notifications(iad, message.history, event)))
             for event in message.events
             if event.kind in KINDS and event.sequence <= MOST_COUNTED // NUMBERS - 1
-            for number, attributes in enumerate(_attributes(iad, event))
         ]
     )
 
 
-def oldest_of(message: NodeEvents) -> int:
-    """Below this sequence no notification of that history is to come any more."""
-    return min(message.oldest * NUMBERS, MOST_COUNTED)
+def _notifications(iad: str, history: str, event: NodeEvent) -> Iterator[Notification]:
+    for number, attributes in enumerate(_attributes(iad, event)):
+        origin = Origin(iad, history, event.sequence * NUMBERS + number)
+        yield Notification(origin, event.time_ms, attributes)
 
 
 def _attributes(iad: str, event: NodeEvent) -> Iterator[dict[str, Value]]:

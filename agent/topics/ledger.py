@@ -1,4 +1,4 @@
-"""Which events a spool has taken, so that each becomes one notification.
+"""Which events a spool has taken, so that each becomes notifications once.
 
 An event is (history, sequence). Its node sends it again until it is told that it was taken, in any
 order and with gaps between the sequences; so what was taken is a mark, below which nothing waits at
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-# Above the mark, of one history. Beyond it what was taken longest ago is forgotten, and would be
-# published twice if the node still had it.
+# Events above the mark, of one history: those of eight full messages of a node. Beyond it what was
+# taken longest ago is forgotten, and would be published twice if the node still had it.
 MOST_REMEMBERED = 1_024
 
 

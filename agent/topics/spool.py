@@ -168,14 +168,21 @@ class Spool:
 
     def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
         # By sequence: one message may hold an event twice.
-        new = {
-            each.origin.sequence: each
-            for each in event.notifications
-            if not self._ledger.knows(event.history, each.origin.sequence)
-        }
-        self.counters["spooled_repeated"] += len(event.notifications) - len(new)
-        forgotten = self._ledger.take(event.history, new, event.oldest)
-        if not new:
+        taken: dict[int, None] = {}
+        new: dict[Origin, Notification] = {}
+        for each in event.events:
+            if each.sequence in taken or self._ledger.knows(event.history, each.sequence):
+                self.counters["spooled_repeated"] += len(each.notifications)
+                continue
+            taken[each.sequence] = None
+            for notification in each.notifications:
+                # What the ledger forgot may still be here.
+                if notification.origin in self._spooled:
+                    self.counters["spooled_repeated"] += 1
+                else:
+                    new[notification.origin] = notification
+        forgotten = self._ledger.take(event.history, taken, event.oldest)
+        if not taken:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():

@@ -18,14 +18,21 @@ class _Struct(Struct, frozen=True, gc=False):
 # --- events --------------------------------------------------------------------------------------
 
 
+class EventAlerts(_Struct, frozen=True):
+    """What an event of a node becomes: a notification for each of its areas."""
+
+    sequence: int
+    notifications: tuple[Notification, ...]
+
+
 class Brought(_Struct, frozen=True):
-    """A node brings these, all of `history`, perhaps again; nothing below the sequence `oldest`
+    """A node brings these events, all of `history`, perhaps again; none below the sequence `oldest`
     waits there any more. `Accepted` comes back with `token`, which is only passed on."""
 
     token: Any
     history: str
     oldest: int
-    notifications: tuple[Notification, ...]
+    events: tuple[EventAlerts, ...]
 
 
 class OverlayReady(_Struct, frozen=True):

@@ -273,8 +273,8 @@ class World:
 
     def bring(self, sequences):
         token = tuple(sequences)
-        notifications = tuple([self.waiting[each] for each in token])
-        self.a.spools(s.Brought(token, "h1", min(self.waiting), notifications))
+        events = tuple([s.EventAlerts(each, (self.waiting[each],)) for each in token])
+        self.a.spools(s.Brought(token, "h1", min(self.waiting), events))
 
     def node_reads(self):
         accepted, self.accepted = self.accepted, []

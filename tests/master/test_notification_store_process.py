@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
 from agent.topics.spool import Spool
-from agent.topics.spool_events import Accepted, Brought, OverlayReady
+from agent.topics.spool_events import Accepted, Brought, EventAlerts, OverlayReady
 from tests.topics.samples import notification
 
 def perform(instructions):
@@ -28,7 +28,7 @@ spool = Spool(most=1_000_000)
 spool.restore(store.load()[0], 0.0)
 commit = GroupCommit(store, perform, lambda: 0.0)
 for n in range(int(sys.argv[2]), 1_000_000):
-    commit.take(spool.handle(Brought(n, "h", 0, (notification(n),)), 0.0))
+    commit.take(spool.handle(Brought(n, "h", 0, (EventAlerts(n, (notification(n),)),)), 0.0))
     if n % 3 == 0:
         commit.tick(0.0)
 """

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from _core.matching import holds
-from agent.topics.alerts import alerts_of, content_of, losses_of, notification_of, oldest_of
+from agent.topics.alerts import alerts_of, content_of, losses_of, notification_of
+from agent.topics.spool_events import EventAlerts
 from agent.wire.base import MOST_COUNTED, TRIGGER_CLEARED, TRIGGER_RAISED
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.messages import NodeEvent, NodeEvents
@@ -36,19 +37,18 @@ def test_events_of_triggers_become_notifications_one_for_each_area():
     )
     told = {"iad": "iad1", "kind": "raised", "trigger": "hot", "metric": "temperature"}
     cleared = told | {"kind": "cleared"}
-    assert found == (
+    two = (
         Notification(Origin("iad1", "h1", 48), 1_234, told | {"value": 31.5, "area": "b1/f4"}),
         Notification(Origin("iad1", "h1", 49), 1_234, told | {"value": 31.5, "area": "b1/f5"}),
-        Notification(Origin("iad1", "h1", 80), 1_234, cleared),
     )
+    one = (Notification(Origin("iad1", "h1", 80), 1_234, cleared),)
+    assert found == (EventAlerts(3, two), EventAlerts(5, one))
 
 
 def test_numbers_never_leave_what_messages_may_have():
     most = MOST_COUNTED // 16 - 1
     [last] = alerts_of("iad1", message(event(most), event(most + 1), event(2**53 - 1)))
-    assert last.origin.sequence <= MOST_COUNTED - 15
-    assert oldest_of(message(event(1), oldest=2**53 - 1)) == MOST_COUNTED
-    assert oldest_of(message(event(7), oldest=5)) == 80
+    assert last.notifications[0].origin.sequence <= MOST_COUNTED - 15
 
 
 def test_a_loss_is_the_same_after_the_way_through_the_overlay():

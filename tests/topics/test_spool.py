@@ -9,6 +9,7 @@ from agent.topics.spool import BURST, GATHER_LOST_S, MOST_LOST, Spool
 from agent.topics.spool_events import (
     Accepted,
     Brought,
+    EventAlerts,
     ForgetLost,
     ForgetSpooled,
     ForgetTaken,
@@ -25,13 +26,16 @@ from agent.topics.spool_events import (
     TellLost,
     Undeliverable,
 )
+from agent.wire.base import MOST_EVENT_AREAS, MOST_EVENTS
 from agent.wire.push import Lost
 from tests.topics.samples import notification
 
 
 def brought(*sequences, history="h1", oldest=0, token="t", padding=0):
-    notifications = [notification(each, history, padding=padding) for each in sequences]
-    return Brought(token, history, oldest, tuple(notifications))
+    events = [
+        EventAlerts(each, (notification(each, history, padding=padding),)) for each in sequences
+    ]
+    return Brought(token, history, oldest, tuple(events))
 
 
 def body(sequence, history="h1"):
@@ -77,6 +81,31 @@ def test_what_comes_again_is_only_accepted():
     assert published(new) == [8]
     assert spool.counters["spooled"] == 2
     assert spool.counters["spooled_repeated"] == 3
+
+
+def test_a_full_message_that_comes_again_is_no_news():
+    spool = ready()
+    events = tuple(
+        [
+            EventAlerts(n, tuple([notification(16 * n + area) for area in range(MOST_EVENT_AREAS)]))
+            for n in range(1, MOST_EVENTS + 1)
+        ]
+    )
+    first = spool.handle(Brought("t", "h1", 1, events), 1.0)
+    assert len(published(first)) == len(spool) == MOST_EVENTS * MOST_EVENT_AREAS
+    assert spool.handle(Brought("t", "h1", 1, events), 2.0) == [Accepted("t")]
+    spool.check_invariants()
+
+
+def test_what_is_still_spooled_is_known_though_the_ledger_forgot_it():
+    spool = ready(most_histories=1)
+    spool.handle(brought(1), 0.0)
+    spool.handle(brought(1, history="h2"), 0.0)
+    again = spool.handle(brought(1, 2), 1.0)
+    assert published(again) == [2]
+    spool.check_invariants()
+    spool.handle(Settled(notification(1).origin), 2.0)
+    spool.check_invariants()
 
 
 def test_until_the_overlay_is_ready_everything_waits():
