@@ -21,6 +21,7 @@ from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
 from agent.topics.inboxes import Inboxes
+from agent.topics.losses import MOST_LOST
 from agent.topics.spool import Spool
 from agent.voice import Say
 from agent.wire import overlay as messages
@@ -154,6 +155,8 @@ class PushPlane:
     def _tell_lost(self, instruction: s.TellLost) -> None:
         told = notification_of(instruction.lost, round(self._wall() * 1e3))
         self._losses[told.origin] = instruction.lost
+        if len(self._losses) > MOST_LOST:
+            del self._losses[next(iter(self._losses))]  # if there is word of it, it counts for none
         self._tell_broker(overlay.Publish(told))
 
     def _settled(self, instruction: overlay.Settled) -> None:
@@ -171,7 +174,7 @@ class PushPlane:
             return
         self._undeliverable += 1
         # A loss is told again by and by.
-        if instruction.origin not in self._losses:
+        if self._losses.pop(instruction.origin, None) is None:
             self._spool_has(s.Undeliverable(instruction.origin))
 
     # --- broker --------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import msgspec
 from _core.edf import EdfQueue
 from agent.topics.ledger import Ledger
 from agent.topics.lifecycle import SPOOLED_TRANSITIONS, InvalidTransition
+from agent.topics.losses import Losses
 from agent.topics.spool_events import (
     Accepted,
     Brought,
-    ForgetLost,
     ForgetSpooled,
     ForgetTaken,
     LostTold,
@@ -26,18 +26,15 @@ from agent.topics.spool_events import (
     OverlayReady,
     PublishSpooled,
     SavedSpool,
-    SaveLost,
     SaveTaken,
     Settled,
     SpoolDue,
     SpoolEvent,
     SpoolInstruction,
     StoreSpooled,
-    TellLost,
     Undeliverable,
 )
 from agent.wire.overlay import Notification, Origin
-from agent.wire.push import Lost
 
 MOST = 10_000
 MOST_BYTES = 16 << 20
@@ -48,9 +45,6 @@ BURST = 20
 AGAIN_S = 300.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-# What is given up in one outage is told as one range.
-GATHER_LOST_S = 5.0
-MOST_LOST = 1_024
 # Of all nodes; theirs from before a card was flashed anew are among them.
 MOST_HISTORIES = 4_096
 
@@ -101,8 +95,7 @@ class Spool:
         self._ready = False
         # The rate is kept when what was published again, evenly spaced, would end here.
         self._paced_until_s = -math.inf
-        self._lost: dict[tuple[str, str], Lost] = {}
-        self._tell_s = math.inf
+        self._losses = Losses(again_s)
         self.counters = {
             "spooled": 0,
             "spooled_repeated": 0,
@@ -125,7 +118,7 @@ class Spool:
         """When `SpoolDue` is due; None: nothing waits for time to pass."""
         if not self._ready:
             return None
-        due_s = self._tell_s
+        due_s = self._losses.due_s
         if len(self._due):
             due_s = min(due_s, max(self._due.peek_key(), self._next_turn_s))
         return None if due_s == math.inf else due_s
@@ -140,9 +133,8 @@ class Spool:
             self._numbers = max(self._numbers, number)
         for history, taken in saved.taken:
             self._ledger.restore(history, taken)
-        self._lost = {(lost.publisher, lost.history): lost for lost in saved.lost}
-        if self._lost:
-            self._tell_s = now
+        for lost in saved.lost:
+            self._losses.restore(lost, now)
 
     def handle(self, event: SpoolEvent, now: float) -> list[SpoolInstruction]:
         """Take one event; what to do follows, in order."""
@@ -160,7 +152,7 @@ class Spool:
                 self._ready = False
                 return []
             case LostTold(lost):
-                return self._told(lost, now)
+                return self._losses.told(lost)
             case SpoolDue():
                 return self._turns(now)
 
@@ -213,38 +205,15 @@ class Spool:
     def _drop(self, now: float) -> list[SpoolInstruction]:
         """The oldest go; the newest stays, however large it is."""
         instructions: list[SpoolInstruction] = []
-        grown: dict[tuple[str, str], None] = {}
+        given_up = []
         while len(self._spooled) > self._most or (
             self._bytes > self._most_bytes and len(self._spooled) > 1
         ):
             oldest = next(iter(self._spooled.values()))
             instructions.append(self._take_out(oldest, "given_up"))
             self.counters["spooled_given_up"] += 1
-            grown[self._lose(oldest.notification.origin)] = None
-        if grown:
-            self._tell_s = min(self._tell_s, now + GATHER_LOST_S)
-        instructions += [SaveLost(self._lost[key]) for key in grown]
-        for key in list(self._lost)[: max(0, len(self._lost) - MOST_LOST)]:
-            del self._lost[key]
-            instructions.append(ForgetLost(*key))
-        return instructions
-
-    def _lose(self, origin: Origin) -> tuple[str, str]:
-        publisher, history, sequence = origin.publisher, origin.history, origin.sequence
-        key = (publisher, history)
-        before = self._lost.get(key)
-        self._lost[key] = (
-            Lost(publisher, history, sequence, sequence, 1)
-            if before is None
-            else Lost(
-                publisher,
-                history,
-                min(before.first, sequence),
-                max(before.last, sequence),
-                before.count + 1,
-            )
-        )
-        return key
+            given_up.append(oldest.notification.origin)
+        return [*instructions, *self._losses.add(given_up, now)]
 
     # --- out -----------------------------------------------------------------------------------
 
@@ -263,10 +232,7 @@ class Spool:
             self._publish(entry, now)
             self.counters["spooled_published_again"] += 1
             instructions.append(PublishSpooled(entry.notification))
-        if self._tell_s <= now:
-            self._tell_s = now + self._again_s
-            instructions += [TellLost(lost) for lost in self._lost.values()]
-        return instructions
+        return [*instructions, *self._losses.tell(now)]
 
     def _publish(self, entry: _Spooled, now: float) -> None:
         entry.become("published")
@@ -301,25 +267,12 @@ class Spool:
         self._due.remove(entry.handle)
         return ForgetSpooled(entry.number)
 
-    def _told(self, lost: Lost, now: float) -> list[SpoolInstruction]:
-        key = (lost.publisher, lost.history)
-        if self._lost.get(key) != lost:
-            # It has grown: the whole is told again.
-            if key in self._lost:
-                self._tell_s = min(self._tell_s, now + GATHER_LOST_S)
-            return []
-        del self._lost[key]
-        if not self._lost:
-            self._tell_s = math.inf
-        return [ForgetLost(*key)]
-
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         assert len(self._due) == len(self._spooled) <= self._most
         assert self._bytes == sum(entry.bytes for entry in self._spooled.values())
         assert self._bytes <= self._most_bytes or len(self._spooled) == 1
-        assert bool(self._lost) == (self._tell_s < math.inf)
-        assert len(self._lost) <= MOST_LOST
+        self._losses.check_invariants()
         numbers = [entry.number for entry in self._spooled.values()]
         assert numbers == sorted(numbers)
         assert {entry.state for entry in self._spooled.values()} <= {"waiting", "published"}

@@ -12,7 +12,9 @@ from agent.master.request_plane import Origin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
-from agent.topics.spool import GATHER_LOST_S
+from agent.topics.alerts import notification_of
+from agent.topics.losses import GATHER_LOST_S, MOST_LOST
+from agent.topics.spool_events import TellLost
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
@@ -181,9 +183,24 @@ def test_what_is_given_up_is_told_to_who_asked_for_it():
     assert rig.received(Gap) == [Gap("losses", 1, 1, Lost("iad1", "h", 16, 48, 3))]
     rig.let_pass()
     # Who asked has it on disk.
-    assert not rig.plane._spool._lost
+    assert not rig.plane._spool._losses
+    assert not rig.plane._losses
     rig.let_pass(1.0)
     assert not rig.disk.lost
+
+
+def test_what_is_known_of_notices_is_bounded():
+    rig = Rig(**TWO)
+    rig.subscribe('kind = "lost"', "losses")
+    for number in range(MOST_LOST + 5):
+        rig.plane._tell_lost(TellLost(Lost("iad1", "h", 0, number, 1)))
+    assert len(rig.plane._losses) == MOST_LOST
+    rig = Rig(**TWO)
+    told = Lost("iad1", "h", 0, 1, 1)
+    rig.plane._tell_lost(TellLost(told))
+    origin = notification_of(told, 0).origin
+    rig.plane._not_delivered(overlay.Undeliverable(origin, "no way"))
+    assert not rig.plane._losses
 
 
 def test_what_is_not_announced_is_told_to_nobody():

@@ -1,11 +1,14 @@
 """The spool, step by step."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
 from agent.topics.ledger import Taken
 from agent.topics.lifecycle import InvalidTransition
-from agent.topics.spool import BURST, GATHER_LOST_S, MOST_LOST, Spool
+from agent.topics.losses import GATHER_LOST_S, MOST_LOST
+from agent.topics.spool import BURST, Spool
 from agent.topics.spool_events import (
     Accepted,
     Brought,
@@ -176,10 +179,58 @@ def test_of_too_many_the_oldest_go_counted_and_told_as_a_range():
     assert spool.next_tick == 10.0 + GATHER_LOST_S
     assert spool.handle(SpoolDue(), 15.0) == [TellLost(whole)]
     assert spool.handle(LostTold(first), 16.0) == []
-    assert spool.handle(SpoolDue(), 21.0) == [TellLost(whole)]
-    assert spool.handle(LostTold(whole), 22.0) == [ForgetLost("iad1", "h1")]
-    assert spool.handle(LostTold(whole), 22.0) == []
+    assert spool.handle(SpoolDue(), 25.0) == [TellLost(whole)]
+    assert spool.handle(LostTold(whole), 26.0) == [ForgetLost("iad1", "h1")]
+    assert spool.handle(LostTold(whole), 26.0) == []
+    assert spool.handle(SpoolDue(), 45.0) == []
     assert spool.next_tick == 310.0  # nothing to tell any more; the two that are left go again
+
+
+def test_of_one_outage_one_notice_is_under_way_and_what_grew_meanwhile_is_the_next():
+    spool = ready(most=1)
+    spool.handle(brought(0), 0.0)
+    told = []
+    for n in range(1, 20_001):
+        spool.handle(brought(n, oldest=n), float(n))
+        if spool.next_tick <= n:
+            told += [(n, each) for each in spool.handle(SpoolDue(), n) if is_told(each)]
+    first = Lost("iad1", "h1", 0, 5, 6)
+    assert {each for _, each in told} == {TellLost(first)}
+    # Again and again, ever more rarely.
+    times = [when for when, _ in told]
+    assert times[:8] == [6, 16, 36, 76, 156, 316, 616, 916]
+    rest = Lost("iad1", "h1", 6, 19_999, 19_994)
+    assert spool.handle(LostTold(first), 20_001.0) == [SaveLost(rest)]
+    [again] = [each for each in spool.handle(SpoolDue(), 20_400.0) if is_told(each)]
+    assert again == TellLost(rest)
+    assert spool.handle(LostTold(rest), 20_401.0) == [ForgetLost("iad1", "h1")]
+    spool.check_invariants()
+
+
+def is_told(instruction):
+    return isinstance(instruction, TellLost)
+
+
+def test_what_goes_all_the_time_is_told_ever_more_rarely():
+    spool = ready(most=1)
+    told = []
+    for n in range(7_200):
+        spool.handle(brought(n, oldest=n), float(n))
+        for each in spool.handle(SpoolDue(), float(n)):
+            if is_told(each):
+                told.append(each.lost)
+                spool.handle(LostTold(each.lost), float(n))
+    assert len(told) == 28
+    # Each is in one of them.
+    assert all(a.last + 1 == b.first for a, b in pairwise(told))
+    assert sum(each.count for each in told) == told[-1].last + 1
+
+
+def test_a_restart_tells_what_was_under_way_and_what_came_after_as_one():
+    spool = ready(most=1)
+    spool.handle(brought(1, 2), 0.0)
+    assert TellLost(Lost("iad1", "h1", 1, 1, 1)) in spool.handle(SpoolDue(), 5.0)
+    assert SaveLost(Lost("iad1", "h1", 1, 2, 2)) in spool.handle(brought(3), 6.0)
 
 
 def test_what_is_lost_is_told_after_a_restart():
