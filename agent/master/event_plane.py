@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Alerts(Protocol):
     """Who publishes the events of triggers."""
 
-    def bring(self, message: NodeEvents) -> bool:
+    def bring(self, node: str, message: NodeEvents) -> bool:
         """Publish them; False if that cannot be now."""
 
     def keep(self) -> bool:
@@ -97,7 +97,7 @@ class EventPlane:
     def _gather(self, arrived: TakeEvents) -> None:
         now = self._board.clock()
         node, message = arrived.node, arrived.message
-        if not self._alerts.bring(message):
+        if not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return
         for event in message.events:

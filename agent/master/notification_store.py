@@ -28,7 +28,9 @@ BEGIN IMMEDIATE;
 PRAGMA application_id = 0x5341504E;
 PRAGMA user_version = 1;
 CREATE TABLE spooled (number INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
-CREATE TABLE taken (history TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT;
+CREATE TABLE taken (
+    node TEXT NOT NULL, history TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (node, history)
+) STRICT;
 CREATE TABLE lost (
     publisher TEXT NOT NULL, history TEXT NOT NULL, body BLOB NOT NULL,
     UNIQUE (publisher, history)
@@ -57,9 +59,14 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
     s.StoreSpooled: [("INSERT INTO spooled VALUES (?, ?)", lambda c: (c.number, c.body))],
     s.ForgetSpooled: [("DELETE FROM spooled WHERE number = ?", lambda c: (c.number,))],
     s.SaveTaken: [
-        ("INSERT OR REPLACE INTO taken VALUES (?, ?)", lambda c: (c.history, encode(c.taken)))
+        (
+            "INSERT OR REPLACE INTO taken VALUES (?, ?, ?)",
+            lambda c: (c.node, c.history, encode(c.taken)),
+        )
     ],
-    s.ForgetTaken: [("DELETE FROM taken WHERE history = ?", lambda c: (c.history,))],
+    s.ForgetTaken: [
+        ("DELETE FROM taken WHERE node = ? AND history = ?", lambda c: (c.node, c.history))
+    ],
     s.SaveLost: [
         (
             "INSERT OR REPLACE INTO lost VALUES (?, ?, ?)",
@@ -204,8 +211,10 @@ def _spool_in(file: sqlite3.Connection) -> s.SavedSpool:
         tuple(spooled),
         tuple(
             [
-                (history, taken(body))
-                for history, body in file.execute("SELECT history, body FROM taken ORDER BY rowid")
+                (node, history, taken(body))
+                for node, history, body in file.execute(
+                    "SELECT node, history, body FROM taken ORDER BY rowid"
+                )
             ]
         ),
         tuple([lost(body) for (body,) in file.execute("SELECT body FROM lost ORDER BY rowid")]),

@@ -127,14 +127,14 @@ class PushPlane:
 
     # --- from nodes ----------------------------------------------------------------------------
 
-    def bring(self, message: NodeEvents) -> bool:
-        """Publish the events of triggers among these, each once. Whether they were taken; then they
-        are on stable storage when `keep` says so."""
-        alerts = alerts_of(self._iad, message)
+    def bring(self, node: str, message: NodeEvents) -> bool:
+        """Publish the events of triggers among these, each once. Whether they were taken; then
+        they are on stable storage when `keep` says so."""
+        alerts = alerts_of(self._iad, node, message)
         if alerts and self._commit.refusing:
             return False
         if alerts:
-            self._spool_has(s.Brought(None, message.history, message.oldest, alerts))
+            self._spool_has(s.Brought(None, node, message.history, message.oldest, alerts))
         return True
 
     def keep(self) -> bool:

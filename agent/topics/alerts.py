@@ -29,16 +29,24 @@ KINDS: Final = {TRIGGER_RAISED: RAISED, TRIGGER_CLEARED: CLEARED}
 NUMBERS: Final = MOST_EVENT_AREAS
 
 
-def alerts_of(iad: str, message: NodeEvents) -> tuple[EventAlerts, ...]:
+def alerts_of(iad: str, node: str, message: NodeEvents) -> tuple[EventAlerts, ...]:
     """The events of triggers among these, with a notification for each area. Of an event number n
     these have the sequences from 16 n on. O(events)."""
+    history = history_of(node, message.history)
     return tuple(
         [
-            EventAlerts(event.sequence, tuple(_notifications(iad, message.history, event)))
+            EventAlerts(event.sequence, tuple(_notifications(iad, history, event)))
             for event in message.events
             if event.kind in KINDS and event.sequence <= MOST_COUNTED // NUMBERS - 1
         ]
     )
+
+
+def history_of(node: str, history: str) -> str:
+    """What origins call a node's history. Two nodes with the same file have two. It does not tell
+    the node: a history is 128 random bits that leave the IAD in no other way, so that names cannot
+    be tried. It needs no secret, which a master without a state file would forget."""
+    return sha256(msgspec.msgpack.encode((node, history))).hexdigest()[:16]
 
 
 def _notifications(iad: str, history: str, event: NodeEvent) -> Iterator[Notification]:

@@ -1,8 +1,9 @@
 """Which events a spool has taken, so that each becomes notifications once.
 
-An event is (history, sequence). Its node sends it again until it is told that it was taken, in any
-order and with gaps between the sequences; so what was taken is a mark, below which nothing waits at
-the node any more, and a set above it. The node itself says where the mark is.
+An event is (node, history, sequence): two nodes with copies of one file have one history. Its node
+sends it again until it is told that it was taken, in any order and with gaps between the sequences;
+so what was taken is a mark, below which nothing waits at the node any more, and a set above it. The
+node itself says where the mark is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from msgspec import Struct
 # taken longest ago is forgotten, and would be published twice if the node still had it.
 MOST_REMEMBERED = 1_024
 
+History = tuple[str, str]  # node, history
+
 
 class Taken(Struct, frozen=True, array_like=True):
     """What was taken of one history: all below `mark` is settled at the node, and so are these, in
@@ -24,7 +27,7 @@ class Taken(Struct, frozen=True, array_like=True):
     sequences: tuple[int, ...] = ()
 
 
-class _History:
+class _Taken:
     __slots__ = ("mark", "sequences")
 
     def __init__(self, taken: Taken) -> None:
@@ -38,21 +41,21 @@ class Ledger:
 
     def __init__(self, most_histories: int) -> None:
         self._most = most_histories
-        self._histories: dict[str, _History] = {}
+        self._histories: dict[History, _Taken] = {}
 
     def __len__(self) -> int:
         return len(self._histories)
 
-    def knows(self, history: str, sequence: int) -> bool:
+    def knows(self, history: History, sequence: int) -> bool:
         """Whether that event was taken, or given up by its node. O(1)."""
         found = self._histories.get(history)
         return found is not None and (sequence < found.mark or sequence in found.sequences)
 
-    def take(self, history: str, sequences: Iterable[int], oldest: int) -> list[str]:
+    def take(self, history: History, sequences: Iterable[int], oldest: int) -> list[History]:
         """These are taken, and nothing below `oldest` waits at the node any more. Returns the
         histories that are forgotten for it. O(sequences that are remembered)."""
         # The one heard of last stands last.
-        found = self._histories.pop(history, None) or _History(Taken())
+        found = self._histories.pop(history, None) or _Taken(Taken())
         self._histories[history] = found
         found.sequences |= dict.fromkeys(s for s in sequences if s >= found.mark)
         if oldest > found.mark:
@@ -65,11 +68,11 @@ class Ledger:
             del self._histories[each]
         return forgotten
 
-    def of(self, history: str) -> Taken:
+    def of(self, history: History) -> Taken:
         """What was taken of a history, to be kept for `restore`."""
         found = self._histories.get(history)
         return Taken() if found is None else Taken(found.mark, tuple(found.sequences))
 
-    def restore(self, history: str, taken: Taken) -> None:
+    def restore(self, history: History, taken: Taken) -> None:
         """What `of` gave before a restart."""
-        self._histories[history] = _History(taken)
+        self._histories[history] = _Taken(taken)

@@ -131,8 +131,8 @@ class Spool:
             self._keep(entry)
             self._wait(entry, now)
             self._numbers = max(self._numbers, number)
-        for history, taken in saved.taken:
-            self._ledger.restore(history, taken)
+        for node, history, taken in saved.taken:
+            self._ledger.restore((node, history), taken)
         for lost in saved.lost:
             self._losses.restore(lost, now)
 
@@ -160,10 +160,11 @@ class Spool:
 
     def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
         # By sequence: one message may hold an event twice.
+        history = (event.node, event.history)
         taken: dict[int, None] = {}
         new: dict[Origin, Notification] = {}
         for each in event.events:
-            if each.sequence in taken or self._ledger.knows(event.history, each.sequence):
+            if each.sequence in taken or self._ledger.knows(history, each.sequence):
                 self.counters["spooled_repeated"] += len(each.notifications)
                 continue
             taken[each.sequence] = None
@@ -173,15 +174,15 @@ class Spool:
                     self.counters["spooled_repeated"] += 1
                 else:
                     new[notification.origin] = notification
-        forgotten = self._ledger.take(event.history, taken, event.oldest)
+        forgotten = self._ledger.take(history, taken, event.oldest)
         if not taken:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
             instructions += self._add(notification, now)
         instructions += self._drop(now)
-        instructions.append(SaveTaken(event.history, self._ledger.of(event.history)))
-        instructions += [ForgetTaken(history) for history in forgotten]
+        instructions.append(SaveTaken(*history, self._ledger.of(history)))
+        instructions += [ForgetTaken(*each) for each in forgotten]
         instructions.append(Accepted(event.token))
         return instructions
 

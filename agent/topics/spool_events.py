@@ -26,10 +26,11 @@ class EventAlerts(_Struct, frozen=True):
 
 
 class Brought(_Struct, frozen=True):
-    """A node brings these events, all of `history`, perhaps again; none below the sequence `oldest`
-    waits there any more. `Accepted` comes back with `token`, which is only passed on."""
+    """The node brings these events, all of its `history`, perhaps again; none below the sequence
+    `oldest` waits there any more. `Accepted` comes back with `token`, which is only passed on."""
 
     token: Any
+    node: str
     history: str
     oldest: int
     events: tuple[EventAlerts, ...]
@@ -82,13 +83,15 @@ class ForgetSpooled(_Struct, frozen=True):
 
 
 class SaveTaken(_Struct, frozen=True):
-    """Keep what was taken of a history, in place of what was kept before."""
+    """Keep what was taken of a node's history, in place of what was kept before."""
 
+    node: str
     history: str
     taken: Taken
 
 
 class ForgetTaken(_Struct, frozen=True):
+    node: str
     history: str
 
 
@@ -133,5 +136,5 @@ class SavedSpool(_Struct, frozen=True):
     """What the disk kept, each in the order in which it was made."""
 
     spooled: tuple[tuple[int, bytes], ...] = ()
-    taken: tuple[tuple[str, Taken], ...] = ()
+    taken: tuple[tuple[str, str, Taken], ...] = ()  # node, history
     lost: tuple[Lost, ...] = ()

@@ -7,6 +7,7 @@ import os
 import zmq
 
 from agent.client import Operator
+from agent.topics.alerts import history_of
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
@@ -74,6 +75,7 @@ class Node(FakeNode):
     def __init__(self, context, master):
         super().__init__(context, master.nodes, "n1", ("b1/f4/r1",))
         self.history = os.urandom(4).hex()
+        self.told_history = history_of("n1", self.history)
 
     def tell(self, *sequences, value=31.5, kind=TRIGGER_RAISED, areas=("b1/f4/r1",)):
         made = [

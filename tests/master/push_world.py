@@ -274,7 +274,7 @@ class World:
     def bring(self, sequences):
         token = tuple(sequences)
         events = tuple([s.EventAlerts(each, (self.waiting[each],)) for each in token])
-        self.a.spools(s.Brought(token, "h1", min(self.waiting), events))
+        self.a.spools(s.Brought(token, "n1", "h1", min(self.waiting), events))
 
     def node_reads(self):
         accepted, self.accepted = self.accepted, []

@@ -10,7 +10,7 @@ from agent.wire.push import Notified, Subscribed
 from tests.topics.samples import notification
 
 STORED = s.StoreSpooled(1, b"")
-TAKEN = s.SaveTaken("h", Taken())
+TAKEN = s.SaveTaken("n", "h", Taken())
 CURSOR = i.SaveCursor(1, 7)
 ACCEPTED = s.Accepted("t")
 PUBLISHED = s.PublishSpooled(notification(1))

@@ -158,7 +158,7 @@ class FakeAlerts:
         self.waiting: set[tuple[str, int]] = set()
         self.refusing = False
 
-    def bring(self, message: NodeEvents) -> bool:
+    def bring(self, _node: str, message: NodeEvents) -> bool:
         # Between its tries it takes nothing.
         self.refusing = self.refusing and self.disk.full
         if not self.refusing:

@@ -42,10 +42,11 @@ class Scribe:
         pick = lambda known: self.data.draw(st.sampled_from(sorted(known)))  # noqa: E731
         twin = self.twin
         history = self.data.draw(st.sampled_from(["h1", "h2"]))
+        node = self.data.draw(st.sampled_from(["n1", "n2"]))
         choices = [
             lambda: s.StoreSpooled(number, BODY),
-            lambda: s.SaveTaken(history, Taken(number, (number,))),
-            lambda: s.ForgetTaken(history),
+            lambda: s.SaveTaken(node, history, Taken(number, (number,))),
+            lambda: s.ForgetTaken(node, history),
             lambda: s.SaveLost(Lost("iad1", history, 1, number, number)),
             lambda: s.ForgetLost("iad1", history),
             lambda: i.SaveSubscription(number, SAVED),
@@ -88,7 +89,7 @@ def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
 def test_every_change_can_be_written(tmp_path):
     changes = [
         s.StoreSpooled(1, BODY),
-        s.SaveTaken("h", Taken(1, (2,))),
+        s.SaveTaken("n", "h", Taken(1, (2,))),
         s.SaveLost(Lost("iad1", "h", 1, 2, 2)),
         i.SaveSubscription(1, SAVED),
         i.StoreItem(1, b"key", BODY),
@@ -99,7 +100,7 @@ def test_every_change_can_be_written(tmp_path):
         i.ForgetItem(1),
         i.ForgetSubscription(1),
         s.ForgetLost("iad1", "h"),
-        s.ForgetTaken("h"),
+        s.ForgetTaken("n", "h"),
         s.ForgetSpooled(1),
     ]
     assert {type(change) for change in changes} == STATEMENTS.keys()

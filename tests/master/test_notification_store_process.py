@@ -28,7 +28,7 @@ spool = Spool(most=1_000_000)
 spool.restore(store.load()[0], 0.0)
 commit = GroupCommit(store, perform, lambda: 0.0)
 for n in range(int(sys.argv[2]), 1_000_000):
-    commit.take(spool.handle(Brought(n, "h", 0, (EventAlerts(n, (notification(n),)),)), 0.0))
+    commit.take(spool.handle(Brought(n, "n", "h", 0, (EventAlerts(n, (notification(n),)),)), 0.0))
     if n % 3 == 0:
         commit.tick(0.0)
 """
@@ -54,4 +54,4 @@ def test_what_was_accepted_survives_kills(tmp_path):
     kept = {origin.sequence for origin in spool._spooled}
     assert len(accepted) >= 60
     assert set(accepted) <= kept
-    assert all(spool._ledger.knows("h", n) for n in accepted[-900:])
+    assert all(spool._ledger.knows(("n", "h"), n) for n in accepted[-900:])

@@ -12,7 +12,7 @@ from agent.master.request_plane import Origin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
-from agent.topics.alerts import notification_of
+from agent.topics.alerts import history_of, notification_of
 from agent.topics.losses import GATHER_LOST_S, MOST_LOST
 from agent.topics.spool_events import TellLost
 from agent.wire.base import TRIGGER_RAISED
@@ -112,7 +112,7 @@ class Rig:
             NodeEvent(each, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5)
             for each in numbers
         ]
-        return self.plane.bring(NodeEvents("boot", "h", tuple(made), oldest=min(numbers)))
+        return self.plane.bring("n1", NodeEvents("boot", "h", tuple(made), oldest=min(numbers)))
 
     def received(self, kind):
         return [each for each in self.public.replies if isinstance(each, kind)]
@@ -180,7 +180,9 @@ def test_what_is_given_up_is_told_to_who_asked_for_it():
     rig.links.handle(overlay.LinkUp(BESIDE))
     rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
     rig.let_pass(GATHER_LOST_S)
-    assert rig.received(Gap) == [Gap("losses", 1, 1, Lost("iad1", "h", 16, 48, 3))]
+    assert rig.received(Gap) == [
+        Gap("losses", 1, 1, Lost("iad1", history_of("n1", "h"), 16, 48, 3))
+    ]
     rig.let_pass()
     # Who asked has it on disk.
     assert not rig.plane._spool._losses

@@ -56,7 +56,7 @@ def test_an_alert_is_told_once_and_says_nothing_of_the_node(alone, context):
     assert subscriber.opened.state == "open"
     node.tell(7)
     assert subscriber.notified().notification == Notification(
-        Origin("iad1", node.history, 7 * 16),
+        Origin("iad1", node.told_history, 7 * 16),
         1_007,
         {
             "iad": "iad1",
@@ -99,7 +99,7 @@ def test_an_alert_crosses_the_overlay_once(four, context):
     node = Node(context, four["iad1"])
     node.tell(1)
     for subscriber in subscribers.values():
-        assert subscriber.notified().notification.origin == Origin("iad1", node.history, 16)
+        assert subscriber.notified().notification.origin == Origin("iad1", node.told_history, 16)
     node.tell(2)
     for subscriber in subscribers.values():
         assert subscriber.notified().notification.origin.sequence == 32
@@ -147,7 +147,7 @@ def test_what_is_spooled_survives_the_publishers_master(four, context):
     assert source.status().counters["spool"] == 1
     home.start()
     again = Subscriber(context, home, HOT, durable=True, after=0)
-    assert again.notified().notification.origin == Origin("iad1", node.history, 16)
+    assert again.notified().notification.origin == Origin("iad1", node.told_history, 16)
     source.wait_until(lambda counters: counters["spool"] == 0)
     assert again.nothing_else()
     again.end()

@@ -28,7 +28,7 @@ class Disk:
     def load(self):
         spool = s.SavedSpool(
             tuple(sorted(self.spooled.items())),
-            tuple(self.taken.items()),
+            tuple([(*key, taken) for key, taken in self.taken.items()]),
             tuple(self.lost.values()),
         )
         inboxes = i.SavedInboxes(
@@ -48,11 +48,11 @@ class Disk:
                 self.spooled[number] = body
             case s.ForgetSpooled(number):
                 del self.spooled[number]
-            case s.SaveTaken(history, taken):
-                self.taken.pop(history, None)
-                self.taken[history] = taken
-            case s.ForgetTaken(history):
-                self.taken.pop(history, None)
+            case s.SaveTaken(node, history, taken):
+                self.taken.pop((node, history), None)
+                self.taken[node, history] = taken
+            case s.ForgetTaken(node, history):
+                self.taken.pop((node, history), None)
             case s.SaveLost(lost):
                 self.lost.pop((lost.publisher, lost.history), None)
                 self.lost[lost.publisher, lost.history] = lost

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from _core.matching import holds
-from agent.topics.alerts import alerts_of, content_of, losses_of, notification_of
+from agent.topics.alerts import alerts_of, content_of, history_of, losses_of, notification_of
 from agent.topics.spool_events import EventAlerts
 from agent.wire.base import MOST_COUNTED, TRIGGER_CLEARED, TRIGGER_RAISED
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
@@ -15,6 +15,7 @@ from agent.wire.overlay import Notification, Notify, Origin
 from agent.wire.predicates import plain
 from agent.wire.push import Lost
 
+H1 = history_of("n1", "h1")
 LOST = Lost("iad1", "h1", 16, 480, 29)
 
 
@@ -29,6 +30,7 @@ def message(*events, oldest=0):
 def test_events_of_triggers_become_notifications_one_for_each_area():
     found = alerts_of(
         "iad1",
+        "n1",
         message(
             event(3, areas=("b1/f4", "b1/f5")),
             event(4, kind="fault_began"),
@@ -38,16 +40,23 @@ def test_events_of_triggers_become_notifications_one_for_each_area():
     told = {"iad": "iad1", "kind": "raised", "trigger": "hot", "metric": "temperature"}
     cleared = told | {"kind": "cleared"}
     two = (
-        Notification(Origin("iad1", "h1", 48), 1_234, told | {"value": 31.5, "area": "b1/f4"}),
-        Notification(Origin("iad1", "h1", 49), 1_234, told | {"value": 31.5, "area": "b1/f5"}),
+        Notification(Origin("iad1", H1, 48), 1_234, told | {"value": 31.5, "area": "b1/f4"}),
+        Notification(Origin("iad1", H1, 49), 1_234, told | {"value": 31.5, "area": "b1/f5"}),
     )
-    one = (Notification(Origin("iad1", "h1", 80), 1_234, cleared),)
+    one = (Notification(Origin("iad1", H1, 80), 1_234, cleared),)
     assert found == (EventAlerts(3, two), EventAlerts(5, one))
+
+
+def test_nodes_with_the_same_history_have_origins_of_their_own():
+    [[first], [second]] = (alerts_of("iad1", node, message(event(1))) for node in ("n1", "n2"))
+    assert first.notifications[0].origin != second.notifications[0].origin
+    assert history_of("n1", "h1") == "4255962857d2596e"
+    assert "n1" not in history_of("n1", "h1")
 
 
 def test_numbers_never_leave_what_messages_may_have():
     most = MOST_COUNTED // 16 - 1
-    [last] = alerts_of("iad1", message(event(most), event(most + 1), event(2**53 - 1)))
+    [last] = alerts_of("iad1", "n1", message(event(most), event(most + 1), event(2**53 - 1)))
     assert last.notifications[0].origin.sequence <= MOST_COUNTED - 15
 
 

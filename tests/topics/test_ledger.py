@@ -7,7 +7,7 @@ from agent.topics.ledger import MOST_REMEMBERED, Ledger
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["h1", "h2", "h3"]),
+        st.sampled_from([("n1", "h1"), ("n1", "h2"), ("n2", "h1")]),
         st.lists(st.integers(0, 30), max_size=5),
         st.integers(0, 30),
     ),
@@ -32,18 +32,18 @@ def test_it_knows_what_was_taken_and_what_no_longer_waits(taken):
 
 def test_what_was_taken_longest_ago_is_forgotten():
     ledger = Ledger(1)
-    ledger.take("h", range(1, MOST_REMEMBERED + 2), 0)
-    assert not ledger.knows("h", 1)
-    assert ledger.knows("h", 2)
-    assert len(ledger.of("h").sequences) == MOST_REMEMBERED
+    ledger.take(("n", "h"), range(1, MOST_REMEMBERED + 2), 0)
+    assert not ledger.knows(("n", "h"), 1)
+    assert ledger.knows(("n", "h"), 2)
+    assert len(ledger.of(("n", "h")).sequences) == MOST_REMEMBERED
 
 
 def test_the_history_not_heard_of_for_longest_is_forgotten():
     ledger = Ledger(2)
-    ledger.take("a", [1], 0)
-    ledger.take("b", [1], 0)
-    ledger.take("a", [2], 0)
-    assert ledger.take("c", [1], 0) == ["b"]
+    ledger.take(("n", "a"), [1], 0)
+    ledger.take(("n", "b"), [1], 0)
+    ledger.take(("n", "a"), [2], 0)
+    assert ledger.take(("n", "c"), [1], 0) == [("n", "b")]
     assert len(ledger) == 2
-    assert ledger.knows("a", 1)
-    assert not ledger.knows("b", 1)
+    assert ledger.knows(("n", "a"), 1)
+    assert not ledger.knows(("n", "b"), 1)

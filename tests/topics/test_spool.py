@@ -34,11 +34,19 @@ from agent.wire.push import Lost
 from tests.topics.samples import notification
 
 
-def brought(*sequences, history="h1", oldest=0, token="t", padding=0):
+def brought(*sequences, node="n1", history="h1", oldest=0, token="t", padding=0):
     events = [
-        EventAlerts(each, (notification(each, history, padding=padding),)) for each in sequences
+        EventAlerts(
+            each,
+            (
+                notification(
+                    each, history if node == "n1" else f"{node}-{history}", padding=padding
+                ),
+            ),
+        )
+        for each in sequences
     ]
-    return Brought(token, history, oldest, tuple(events))
+    return Brought(token, node, history, oldest, tuple(events))
 
 
 def body(sequence, history="h1"):
@@ -66,7 +74,7 @@ def test_what_is_brought_is_stored_published_and_then_accepted():
         PublishSpooled(notification(7)),
         StoreSpooled(2, body(9)),
         PublishSpooled(notification(9)),
-        SaveTaken("h1", Taken(3, (7, 9))),
+        SaveTaken("n1", "h1", Taken(3, (7, 9))),
         Accepted("t"),
     ]
     assert spool.handle(Settled(notification(7).origin), 2.0) == [ForgetSpooled(1)]
@@ -94,9 +102,9 @@ def test_a_full_message_that_comes_again_is_no_news():
             for n in range(1, MOST_EVENTS + 1)
         ]
     )
-    first = spool.handle(Brought("t", "h1", 1, events), 1.0)
+    first = spool.handle(Brought("t", "n1", "h1", 1, events), 1.0)
     assert len(published(first)) == len(spool) == MOST_EVENTS * MOST_EVENT_AREAS
-    assert spool.handle(Brought("t", "h1", 1, events), 2.0) == [Accepted("t")]
+    assert spool.handle(Brought("t", "n1", "h1", 1, events), 2.0) == [Accepted("t")]
     spool.check_invariants()
 
 
@@ -109,6 +117,15 @@ def test_what_is_still_spooled_is_known_though_the_ledger_forgot_it():
     spool.check_invariants()
     spool.handle(Settled(notification(1).origin), 2.0)
     spool.check_invariants()
+
+
+def test_nodes_with_copies_of_one_history_do_not_hide_each_others_alerts():
+    spool = ready()
+    assert published(spool.handle(brought(1, 2, oldest=2**53 - 1), 0.0)) == [1, 2]
+    assert published(spool.handle(brought(1, 2, node="n2"), 0.0)) == [1, 2]
+    assert len(spool) == 4
+    saved = spool.handle(brought(3, node="n2"), 1.0)
+    assert SaveTaken("n2", "h1", Taken(0, (1, 2, 3))) in saved
 
 
 def test_until_the_overlay_is_ready_everything_waits():
@@ -125,7 +142,7 @@ def test_until_the_overlay_is_ready_everything_waits():
 def test_after_a_restart_it_publishes_again_what_it_kept_at_its_pace():
     spool = Spool(backlog_per_s=10.0)
     kept = tuple((n, body(n)) for n in range(1, BURST + 6))
-    spool.restore(SavedSpool(kept, (("h1", Taken(0, (1, 2))),)), 100.0)
+    spool.restore(SavedSpool(kept, (("n1", "h1", Taken(0, (1, 2))),)), 100.0)
     assert published(spool.handle(OverlayReady(), 100.0)) == list(range(1, BURST + 1))
     # What is new does not wait behind them.
     assert published(spool.handle(brought(1, 500), 100.0)) == [500]
@@ -257,7 +274,7 @@ def test_histories_and_ranges_are_bounded():
     spool = ready(most=1, most_histories=2)
     spool.handle(brought(1, history="a"), 0.0)
     spool.handle(brought(1, history="b"), 0.0)
-    assert ForgetTaken("a") in spool.handle(brought(1, history="c"), 0.0)
+    assert ForgetTaken("n1", "a") in spool.handle(brought(1, history="c"), 0.0)
     for n in range(MOST_LOST + 1):
         instructions = spool.handle(brought(1, history=f"h{n}"), 0.0)
     spool.check_invariants()
