@@ -43,8 +43,10 @@ class _Hosted:
 class Hosted:
     """The advertisements of the publishers of one broker.
 
-    A cluster that was never heard of since this broker started may want everything. Memory: each
-    advertisement with its CIV and one stamp for each other cluster.
+    A cluster that was never heard of since this broker started may want everything. Of one whose
+    iLink is down, only the neighbour at its end is known to want nothing new: what other brokers of
+    that cluster began to want since, it could not tell. Memory: each advertisement with its CIV and
+    one stamp for each other cluster.
     """
 
     def __init__(self, own: Broker, clusters: int, epoch: int) -> None:
@@ -56,6 +58,7 @@ class Hosted:
         self._keys: dict[str, int] = {}
         self._given = 0
         self._unheard = Civ(clusters, (each for each in range(clusters) if each != own.cluster))
+        self._doubtful = self._unheard.copy()
 
     def __len__(self) -> int:
         return len(self._hosted)
@@ -77,6 +80,15 @@ class Hosted:
     def give_up_unheard(self) -> None:
         """Clusters that were not heard of until now want nothing."""
         self._unheard = Civ(self._width)
+
+    def link_down(self, cluster: int) -> None:
+        """What that cluster wants from now on may not be told here."""
+        self._doubtful.set(cluster)
+
+    @property
+    def doubtful(self) -> Civ:
+        """The clusters that did not say what they want since their iLink was down."""
+        return self._doubtful
 
     def advertise(self, name: str, announced: Filter) -> Update | None:
         """New or changed; None if it is there. ValueError for a filter that makes no sense, or one
@@ -121,13 +133,16 @@ class Hosted:
         since = NOTHING if outbid else version
         return [_message(each) for each in self._replicas.updates(self._cluster, since)], outbid
 
-    def heard(self, cluster: int, told: CibSet | CibClear | CibState) -> None:
-        """What a secondary neighbour says. O(1), or O(advertisements) for a state. What belongs to
-        another epoch, or to an advertisement that is gone, changes nothing."""
+    def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
+        """What a secondary neighbour says, and whether the link to it is up: what comes round one
+        that is down may be the last that comes. O(1), or O(advertisements) for a state. What
+        belongs to another epoch, or to an advertisement that is gone, changes nothing."""
         if told.epoch != self.epoch:
             return
         if isinstance(told, CibState):
             self._unheard.clear(cluster)
+            if up:
+                self._doubtful.clear(cluster)
             for key in told.wanted:
                 self._mark(cluster, key, told.stamp, True)
             for key in told.unwanted:

@@ -220,7 +220,13 @@ class Broker:
             self._not_advertised += 1
             self._out.append(Undeliverable(notification.origin, NOT_ADVERTISED))
         else:
-            self._forwarding.take(None, notification, targets, self._now)
+            beside = []
+            for cluster in self._hosted.doubtful:
+                if self._ways.is_up(overlay.Broker(self.broker.vertex, cluster)):
+                    targets.set(cluster)
+                elif cluster not in targets:
+                    beside.append(cluster)
+            self._forwarding.take(None, notification, targets, self._now, beside)
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -238,6 +244,8 @@ class Broker:
 
     def _link_down(self, event: LinkDown) -> None:
         self._ways.link_down(event.neighbour)
+        if event.neighbour.cluster != self.broker.cluster:
+            self._hosted.link_down(event.neighbour.cluster)
         self._forwarding.link_down(event.neighbour, self._now)
 
     def _send(self, to: overlay.Broker, message: Direct) -> bool:
@@ -372,7 +380,7 @@ class Broker:
 
     def _cib(self, source: overlay.Broker, message: CibSet | CibClear | CibState) -> None:
         self._check_region(source)
-        self._hosted.heard(source.cluster, message)
+        self._hosted.heard(source.cluster, message, up=self._ways.is_up(source))
 
     def _check_region(self, source: overlay.Broker) -> None:
         if source.vertex != self.broker.vertex or source.cluster == self.broker.cluster:

@@ -87,10 +87,16 @@ class Forwarding:
     # --- in --------------------------------------------------------------------------------------
 
     def take(
-        self, asker: Broker | None, notification: Notification, clusters: Iterable[int], now: float
+        self,
+        asker: Broker | None,
+        notification: Notification,
+        clusters: Iterable[int],
+        now: float,
+        doubtful: Iterable[int] = (),
     ) -> None:
         """Serve what lies behind this broker, seen from the asker (None: a publisher here), and
-        these other clusters. As `Matcher.match`, and O(targets · log degree)."""
+        these other clusters; of the doubtful ones all but the neighbour here, which has no link and
+        is known to want nothing. As `Matcher.match`, and O(targets · log degree)."""
         custody = self.custody
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
@@ -113,6 +119,7 @@ class Forwarding:
         ]
         wanted = [each for each in others if not custody.serves(held, each, asker)]
         copies = self._copies(a_targets, wanted, dynamic=self._dynamic and first)
+        copies += self._round_about(held, doubtful)
         for copy in copies:
             custody.add(held, copy.neighbour, (copy.neighbour.cluster, *copy.clusters))
         for copy in copies:
@@ -132,6 +139,20 @@ class Forwarding:
         if dynamic:
             return dynamic_copies(self._own, a_targets, targets, self._status)
         return static_copies(self._own, a_targets, targets)
+
+    def _round_about(self, held: Held, doubtful: Iterable[int]) -> list[Copy]:
+        """To those in these clusters that are next to the lost neighbour; alone nobody can be asked
+        whether he wants it."""
+        if self._ways.alone:
+            return []
+        nothing = Civ(self._scot.clusters)
+        vertices = self._scot.tree.neighbours(self._own.vertex)
+        beside = (Broker(vertex, cluster) for cluster in doubtful for vertex in vertices)
+        return [
+            Copy(each, nothing)
+            for each in beside
+            if not self.custody.covers(held, each, each.cluster)
+        ]
 
     def _make_room(self, asker: Broker | None) -> bool:
         """For one more: first goes what waits for a broker without a link, which may be for long.

@@ -60,9 +60,9 @@ def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...
 class Ways:
     """The links of one broker that are up, and the ways round those that are not.
 
-    Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of each
-    of the last 16,384 relays from here: nothing else is taken back, or a neighbour could have this
-    broker say what it likes.
+    Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of
+    each of the last 16,384 relays from here: nothing else is taken back, or a neighbour could have
+    this broker say what it likes.
     """
 
     def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:

@@ -212,6 +212,27 @@ class Schedule:
             if bits >> event & 1:
                 assert self.world.deliveries[at, name, origin], f"{name} at {at} misses {origin}"
 
+    def calm(self) -> None:
+        """Until nothing is under way, and what found no way has tried another."""
+        for _ in range(3):
+            self.world.quiet()
+            self.world.wait(6.0)
+        self.world.quiet()
+
+    def begin_without(self, down: At) -> None:
+        """Owed from now on is what everybody but that broker wants and announces."""
+        subscriptions, advertisements = self.subscriptions, self.advertisements
+        self.stable_subscriptions = {k: subscriptions[k] for k in subscriptions if k[0] != down}
+        self.stable_advertisements = {k: advertisements[k] for k in advertisements if k[0] != down}
+        for origin, (event, home, _) in self.published.items():
+            self.published[origin] = event, home, False
+
+    def check_owed(self) -> None:
+        """What is owed is there, though not all may be settled."""
+        for origin, (event, _, announced) in self.published.items():
+            if announced:
+                self._check_delivered(origin, event)
+
     def check_clusters(self) -> None:
         """No notification enters a cluster twice, or its own again, or comes to a broker twice."""
         for (origin, at), times in self.world.copies.items():
@@ -306,6 +327,35 @@ def with_little_room(seed: int) -> World:
     they are settled waits a little."""
     most_held = Random(seed).randint(1, 4)
     return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held, batch_s=0.05))
+
+
+def with_one_down(seed: int) -> World:
+    """One schedule in which users change their minds while a broker is down: once all have heard
+    of it, they are owed what is published while it is still down."""
+    rng = Random(seed)
+    schedule = Schedule(rng, scot_of(rng, rng.randint(2, 5), rng.randint(2, 3)))
+    schedule.fails = True
+    world = schedule.world
+    for _ in range(rng.randint(5, 20)):
+        schedule.act()
+    schedule.rest()
+    down = rng.choice(schedule.ats)
+    schedule.crashed.add(down)
+    world.crash(down)
+    world.quiet()
+    for _ in range(rng.randint(1, 15)):
+        schedule.act()
+    schedule.calm()
+    schedule.begin_without(down)
+    for _ in range(rng.randint(1, 10)):
+        schedule.publish()
+        world.run(rng.randrange(12))
+    schedule.calm()
+    schedule.check_owed()
+    world.start_all()
+    schedule.rest()
+    schedule.withdraw()
+    return world
 
 
 _TABLES = ("advertisements", "subscriptions")
