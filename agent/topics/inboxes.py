@@ -46,8 +46,11 @@ MOST = 1_000
 MOST_BYTES = 1 << 20
 # Of one that is not durable, a client that is slow included.
 MOST_QUEUED = 256
-# Items that a subscription remembers, to know what comes again. Beyond it, that is news.
-MOST_REMEMBERED = 2_048
+# Items that a subscription remembers, to know what comes again: as many as a spool may publish
+# again. Beyond it, that is news.
+MOST_REMEMBERED = 10_000
+# Of all subscriptions, which share them: 64 MB.
+MOST_REMEMBERED_IN_ALL = 2_000_000
 # Sent and not acknowledged.
 WINDOW = 64
 MOST_SUBSCRIPTIONS = 10_000
@@ -77,6 +80,7 @@ class Inboxes:
         most_bytes: int = MOST_BYTES,
         most_queued: int = MOST_QUEUED,
         most_remembered: int = MOST_REMEMBERED,
+        most_remembered_in_all: int = MOST_REMEMBERED_IN_ALL,
         window: int = WINDOW,
         most_owned: int = 100,
         most_subscriptions: int = MOST_SUBSCRIPTIONS,
@@ -87,6 +91,7 @@ class Inboxes:
         self._most = {True: most, False: most_queued}  # by whether it is durable
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
+        self._most_remembered_in_all = most_remembered_in_all
         self._window = window
         self._most_owned = most_owned
         self._most_subscriptions = most_subscriptions
@@ -188,7 +193,8 @@ class Inboxes:
         dropped = inbox.overflow(self._most[inbox.durable], self._most_bytes)
         self.counters["notifications_dropped"] += len(dropped)
         changes += self._give_up(dropped)
-        position, forgotten = inbox.forget(self._most_remembered)
+        share = self._most_remembered_in_all // len(self._by_key)
+        position, forgotten = inbox.forget(min(self._most_remembered, share))
         if forgotten:
             changes += [change for each in forgotten for change in self._items.forget(each)]
             if inbox.durable:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.topics.inbox import FORGOTTEN_AT_ONCE
 from agent.topics.inbox_events import (
     AcknowledgeArrived,
     ContentArrived,
@@ -22,6 +23,7 @@ from agent.topics.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.topics.inboxes import Inboxes
+from agent.topics.spool import MOST as SPOOLED
 from agent.wire.predicates import Predicate
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -256,6 +258,26 @@ def test_memory_of_what_came_is_bounded():
     assert len([each for each in instructions if isinstance(each, ForgetItem)]) == 64
     assert rig.come(65) == []
     assert rig.come(64) != []
+
+
+def test_what_a_whole_spool_publishes_again_is_no_news():
+    rig = Rig()
+    rig.subscribe(durable=True)
+    for _ in range(2):
+        for n in range(SPOOLED):
+            rig.inboxes.handle(ContentArrived(("1",), notification(n)), 0.0)
+    assert rig.inboxes.counters["notifications_repeated"] == SPOOLED
+    rig.inboxes.check_invariants()
+
+
+def test_many_subscriptions_share_what_is_remembered():
+    rig = Rig(most=10, most_remembered=500, most_remembered_in_all=800)
+    for number in range(8):
+        rig.subscribe(f"s{number}", durable=True)
+    names = tuple([str(number) for number in range(1, 9)])
+    rig.come(*range(200), names=names)
+    known = [len(list(inbox.known)) for inbox in rig.inboxes._by_name.values()]
+    assert all(100 <= each < 100 + FORGOTTEN_AT_ONCE for each in known)
 
 
 def test_a_lease_runs_out_and_says_so_to_a_client_that_comes_late():
