@@ -13,6 +13,7 @@ from bench import (
     history,
     matching,
     pipeline,
+    push,
     query,
     simulation,
 )
@@ -31,14 +32,17 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "simulate": simulation.run,
     "fleet": fleet.run,
     "pipeline": pipeline.run,
+    "push": push.run,
 }
+# Those that have options.
+WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}
 
 
 def main() -> None:
     """Run the command."""
     names = sys.argv[1:] or list(BENCHMARKS)
-    if names[0] == "pipeline" and names[1:2] and names[1].startswith("-"):
-        report(pipeline.run(names[1:]))  # the one that has options
+    if names[0] in WITH_OPTIONS and names[1:2] and names[1].startswith("-"):
+        report(WITH_OPTIONS[names[0]](names[1:]))
         return
     for name in names:
         if name not in BENCHMARKS:

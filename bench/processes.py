@@ -41,12 +41,13 @@ def free_address() -> str:
 @contextlib.contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A child that is ended with the block."""
-    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
-    try:
-        yield child
-    finally:
-        child.terminate()
-        child.wait(10)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, stdout=pipe, stdin=pipe, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.terminate()
+            child.wait(10)
 
 
 def ready(child: subprocess.Popen[str]) -> None:

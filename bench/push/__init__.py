@@ -1,0 +1,77 @@
+"""Alerts end to end, beside mosquitto: ``python -m bench push [--seconds 5] [--results FOLDER]``.
+
+Four masters (a path of two vertices times two clusters) and 5,000 subscriptions that want 2 % of
+the alerts each, over several processes. Once every subscription has a connection of its own, once
+fifty share one. The MQTT broker has as many connections, in as many processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.report import Result, result
+
+if TYPE_CHECKING:
+    from bench.push.measure import Contender
+
+# Connections and alerts a second.
+CASES: Final = {"own": (5_000, 5.0), "shared": (100, 50.0)}
+
+
+def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
+    """Goals, of push-own: a ratio of p99 above 1, and of bytes of 50 where 2 % are wanted."""
+    parser = argparse.ArgumentParser("python -m bench push")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, help="folder for push.md")
+    chosen = parser.parse_args(arguments)
+    # Not before they are wanted: the overlay and NumPy.
+    from bench.push import measure, page, rig
+    from fleet.lab.provenance import load_average, now
+
+    rig.program()
+    provenance = now(shlex.join(["python", "-m", "bench", "push", *arguments]))
+    taken = {}
+    for name, (connections, rate) in CASES.items():
+        case = measure.Case(
+            connections, rate, rounds=chosen.rounds, round_s=chosen.seconds, seed=chosen.seed
+        )
+        taken[name] = case, measure.run(case)
+        yield from _results(name, taken[name][1])
+    if chosen.results:
+        chosen.results.mkdir(parents=True, exist_ok=True)
+        text = page.page(taken, provenance, load_average())
+        (chosen.results / "push.md").write_text(text, encoding="utf-8")
+
+
+def _results(name: str, found: dict[str, Contender]) -> Iterator[Result]:
+    ours, peer = found["alerts"], found["tree"]
+    for percent in (50, 99):
+        yield result(
+            f"push-{name}-p{percent}",
+            ours.percentile(percent) / 1e3,
+            "ms",
+            "mosquitto, clients filter all",
+            peer.percentile(percent) / 1e3,
+            by_round=ours.by_round(percent),
+            peer_by_round=peer.by_round(percent),
+            durable_ms=round(found["durable"].percentile(percent), 2),
+            mosquitto_by_topic_ms=round(found["topics"].percentile(percent), 2),
+            missing=ours.expected - ours.delivered,
+            peer_missing=peer.expected - peer.delivered,
+        )
+    yield result(
+        f"push-{name}-bytes",
+        ours.payload / ours.alerts,
+        "bytes an alert",
+        "mosquitto, clients filter all",
+        peer.payload / peer.alerts,
+        messages=round(ours.messages / ours.alerts, 1),
+        peer_messages=round(peer.messages / peer.alerts, 1),
+        mosquitto_by_topic=round(found["topics"].payload / found["topics"].alerts),
+    )
