@@ -48,6 +48,7 @@ from agent.wire.overlay import (
     CibState,
     Direct,
     Have,
+    HomeVersion,
     Notify,
     NoWay,
     Relay,
@@ -302,6 +303,16 @@ class Broker:
     # --- subscriptions ---------------------------------------------------------------------------
 
     def _subscription_update(self, source: overlay.Broker, message: Update) -> None:
+        self._check_cluster(source)
+        if message.home == self.broker.vertex:
+            self._outbid(HomeVersion(message.home, message.epoch, message.version))
+            return
+        toward = self._subscriptions.toward(message.home)
+        # Others may tell of it as well: as long as that link is up, they are not believed.
+        if self._forwarding.custody.direction(source) != toward.vertex and (
+            self._ways.is_up(toward) and self._subscriptions.knows(message.home)
+        ):
+            return
         changed = self._subscriptions.take(message)
         if changed is None:
             self._send(source, self._subscriptions.versions(message.home))
@@ -309,11 +320,20 @@ class Broker:
             self._changed(changed, source)
 
     def _subscription_versions(self, source: overlay.Broker, message: SubscriptionVersions) -> None:
-        if self._subscriptions.outbid(message):
-            self._tell_cluster(self._subscriptions.own_set(), self.broker)
-            self._begin(self._subscriptions.epoch)
+        self._check_cluster(source)
+        self._outbid(*message.homes)
         for update in self._subscriptions.newer(message):
             self._send(source, update)
+
+    def _outbid(self, *versions: HomeVersion) -> None:
+        """Somebody knows a later set of this broker than there can be: go above it, tell all."""
+        if self._subscriptions.outbid(versions):
+            self._tell_cluster(self._subscriptions.own_set(), self.broker)
+            self._begin(self._subscriptions.epoch)
+
+    def _check_cluster(self, source: overlay.Broker) -> None:
+        if source.cluster != self.broker.cluster:
+            raise ValueError(f"{source} is in another cluster")
 
     def _changed(self, changed: Changed | None, source: overlay.Broker) -> None:
         if changed is None:

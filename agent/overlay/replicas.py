@@ -36,6 +36,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 KEPT_CHANGES = 64
 MOST_ITEMS = 100_000
 ITEMS_OF_A_PART = 100
+# So far above the epoch of its start a home believes in sets of its past. Above that there is room:
+# who claims the highest epoch that there can be does not shut a home out.
+MOST_OUTBID = 1 << 40
 
 Home = TypeVar("Home", bound=Hashable)
 Name = TypeVar("Name", str, int)
@@ -118,6 +121,7 @@ class Replicas(Generic[Home, Name, Item]):
         if epoch < 1:
             raise ValueError(f"epochs begin at 1, not {epoch}")
         self.own = own
+        self._most_epoch = epoch + MOST_OUTBID
         self._most_items = most_items
         self._kept_changes = kept_changes
         self._sets: dict[Home, _Set[Home, Name, Item]] = {
@@ -168,10 +172,10 @@ class Replicas(Generic[Home, Name, Item]):
 
     def outbid(self, versions: Mapping[Home, Version]) -> bool:
         """If somebody has a later version of the own set than there can be, go above it, with the
-        items that are there; whether that was so. O(1)."""
+        items that are there; whether that was so. An epoch beyond belief changes nothing. O(1)."""
         mine = self._sets[self.own]
         theirs = versions.get(self.own, NOTHING)
-        if theirs <= mine.version:
+        if theirs <= mine.version or theirs.epoch > self._most_epoch:
             return False
         # As if all had been put anew: number 0 is for the empty set alone.
         mine.version = Version(theirs.epoch + 1, len(mine.items))

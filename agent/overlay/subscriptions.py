@@ -7,6 +7,7 @@ broker started may want anything: it counts as wanting everything, until it is h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.overlay.matcher import Matcher
@@ -38,6 +39,7 @@ class Subscriptions:
 
     def __init__(self, own: Broker, scot: Scot, epoch: int) -> None:
         self._own = own.vertex
+        self._cluster = own.cluster
         self._scot = scot
         self._replicas: Replicas[str, int, Filter] = Replicas(own.vertex, epoch)
         self._matcher: Matcher[tuple[str, int]] = Matcher()
@@ -96,12 +98,9 @@ class Subscriptions:
         return Changed([_message(change)], [], [self._matcher.remove((self._own, key))])
 
     def take(self, update: Update) -> Changed | None:
-        """A neighbour told this; None if something before it is missing, which has to be asked for.
-        ValueError for a home that the overlay does not have. O(1), or O(the set) for its last part;
-        beside the matcher."""
+        """A neighbour told this of another home; None if something before it is missing, which has
+        to be asked for. O(1), or O(the set) for its last part; beside the matcher."""
         home = update.home
-        if home not in self._scot.tree:
-            raise ValueError(f"the overlay has no vertex {home!r}")
         before = self._replicas.version(home)
         effect = self._replicas.take(_replica(update))
         if effect.kind == "gap":
@@ -153,10 +152,21 @@ class Subscriptions:
         """Of the set of this broker."""
         return self._replicas.version(self._own).epoch
 
-    def outbid(self, asked: SubscriptionVersions) -> bool:
+    def toward(self, home: str) -> Broker:
+        """The neighbour on the way to another home: what comes from there is the home's own word,
+        as far as anybody here can tell. ValueError for a home that the overlay does not have."""
+        if home not in self._scot.tree:
+            raise ValueError(f"the overlay has no vertex {home!r}")
+        return Broker(self._scot.next_vertex(self._own, home), self._cluster)
+
+    def knows(self, home: str) -> bool:
+        """Whether there is a set of it."""
+        return self._replicas.version(home) > NOTHING
+
+    def outbid(self, told: Iterable[HomeVersion]) -> bool:
         """Whether somebody knows a later set of this broker than it ever had: then it has begun a
         new epoch, and all have to hear of it."""
-        own = {e.home: Version(e.epoch, e.version) for e in asked.homes if e.home == self._own}
+        own = {e.home: Version(e.epoch, e.version) for e in told if e.home == self._own}
         return self._replicas.outbid(own)
 
     def own_set(self) -> list[Update]:

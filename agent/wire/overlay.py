@@ -26,8 +26,10 @@ Clusters = Annotated[bytes, Meta(max_length=128)]
 # A broker: vertex of the tree, index of the cluster.
 Hop = tuple[Name, ClusterIndex]
 Path = Annotated[tuple[Hop, ...], Meta(min_length=1, max_length=MOST_BROKERS)]
+# Far above any time in seconds, and room above it.
+Epoch = Annotated[int, Meta(ge=0, lt=1 << 48)]
 # Of one broker, later ones are greater: its epoch, and how many it gave before.
-Stamp = tuple[Count, Count]
+Stamp = tuple[Epoch, Count]
 
 
 class Origin(Part, frozen=True, array_like=True):
@@ -59,7 +61,7 @@ class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_d
     `filter`, went; told on along the cluster's tree."""
 
     home: Name
-    epoch: Count
+    epoch: Epoch
     version: Count
     key: Key
     filter: Filter | None = None
@@ -69,7 +71,7 @@ class SubscriptionPart(Message, frozen=True, tag="subscription_part"):
     """Of all `total` subscriptions of that broker, those from position `start` on."""
 
     home: Name
-    epoch: Count
+    epoch: Epoch
     version: Count
     start: Count
     total: Count
@@ -80,7 +82,7 @@ class HomeVersion(Part, frozen=True, array_like=True):
     """Which set of that broker's subscriptions the sender has; 0, 0: none."""
 
     home: Name
-    epoch: Count
+    epoch: Epoch
     version: Count
 
 
@@ -95,7 +97,7 @@ class SubscriptionVersions(Message, frozen=True, tag="subscription_versions"):
 class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit_defaults=True):
     """An advertisement of the sender came, changed or, without a `filter`, went."""
 
-    epoch: Count
+    epoch: Epoch
     version: Count
     key: Key
     filter: Filter | None = None
@@ -104,7 +106,7 @@ class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit
 class AdvertisementPart(Message, frozen=True, tag="advertisement_part"):
     """Of all `total` advertisements of the sender, those from position `start` on."""
 
-    epoch: Count
+    epoch: Epoch
     version: Count
     start: Count
     total: Count
@@ -115,7 +117,7 @@ class AdvertisementVersion(Message, frozen=True, tag="advertisement_version"):
     """Which set of the receiver's advertisements the sender has; 0, 0: none. It wants a newer
     one."""
 
-    epoch: Count
+    epoch: Epoch
     version: Count
 
 
@@ -123,7 +125,7 @@ class CibSet(Message, frozen=True, tag="cib_set"):
     """The sender's cluster has a subscription that may want what this advertisement of the receiver
     announces, and had none."""
 
-    epoch: Count
+    epoch: Epoch
     key: Key
     stamp: Stamp
 
@@ -131,7 +133,7 @@ class CibSet(Message, frozen=True, tag="cib_set"):
 class CibClear(Message, frozen=True, tag="cib_clear"):
     """It has none any more."""
 
-    epoch: Count
+    epoch: Epoch
     key: Key
     stamp: Stamp
 
@@ -140,7 +142,7 @@ class CibState(Message, frozen=True, tag="cib_state"):
     """Of the receiver's advertisements that the sender knows, which may be wanted in its cluster,
     and which are not."""
 
-    epoch: Count
+    epoch: Epoch
     wanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
     unwanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
     stamp: Stamp

@@ -150,4 +150,4 @@ def test_a_relay_comes_from_the_hop_before():
     assert answers(broker, A, back) == []
     assert broker.counters["malformed"] == 4
     assert answers(broker, C, back) == [(B0, o.NoWay(B2, back.path, 2, 0, ASKED))]
-    assert answers(broker, B0, o.Relay(B2, (B0, OWN), 1, ASKED))
+    assert answers(broker, B0, o.Relay(C, (Place("c", 0), B0, OWN), 2, ASKED))

@@ -1,0 +1,86 @@
+"""What a neighbour may say of others, and what is not believed."""
+
+import msgspec
+import pytest
+
+from agent.overlay.events import Advertise, LinkDown, Subscribe
+from agent.overlay.replicas import MOST_OUTBID
+from agent.wire.overlay import (
+    AdvertisementVersion,
+    HomeVersion,
+    OverlayMessage,
+    SubscriptionChange,
+    SubscriptionPart,
+    SubscriptionVersions,
+)
+from tests.overlay.one_broker import B1, A, C, broker, does, told
+from tests.overlay.world import EVERYTHING
+
+MOST = MOST_OUTBID + 1  # of one that began with epoch 1
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        SubscriptionChange("b", 7, 3, 9, None),
+        SubscriptionPart("b", 7, 3, 0, 0, ()),
+        SubscriptionVersions((HomeVersion("b", 7, 3),), False),
+    ],
+)
+def test_who_tells_of_a_later_own_set_is_outbid_before_all(lie) -> None:
+    made = broker()
+    does(made, Subscribe("s", EVERYTHING))
+    said = told(made, A, lie)
+    own = SubscriptionPart("b", 8, 1, 0, 1, ((1, EVERYTHING),))
+    assert (A, own) in said
+    assert (C, own) in said
+
+
+@pytest.mark.parametrize("epoch", [MOST, MOST + 1, 2**48 - 1, 2**53 - 1])
+def test_an_epoch_always_has_one_above_it(epoch: int) -> None:
+    made = broker()
+    does(made, Subscribe("s", EVERYTHING))
+    does(made, Advertise("p", EVERYTHING))
+    for sender, lie in [
+        (A, SubscriptionVersions((HomeVersion("b", epoch, 1),), False)),
+        (A, SubscriptionChange("b", epoch, 1, 1, None)),
+        (B1, AdvertisementVersion(epoch, 1)),
+    ]:
+        for _, message in told(made, sender, lie):
+            raw = msgspec.msgpack.encode(message)
+            assert msgspec.msgpack.decode(raw, type=OverlayMessage) == message
+    # It goes on with what all believe.
+    (first, _) = does(made, Subscribe("t", EVERYTHING))
+    raw = msgspec.msgpack.encode(first[1])
+    assert msgspec.msgpack.decode(raw, type=OverlayMessage).epoch <= MOST + 1
+
+
+def test_epochs_beyond_all_are_no_messages() -> None:
+    raw = msgspec.msgpack.encode(SubscriptionChange("a", 2**48, 1, 1, None))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(raw, type=OverlayMessage)
+
+
+def test_of_a_home_its_own_side_is_believed() -> None:
+    made = broker()
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    lie = SubscriptionChange("c", 2, 1, 9, None)
+    assert told(made, A, lie) == []
+    assert made.prt_entries == 1
+    does(made, LinkDown(C))
+    assert told(made, A, lie)
+    assert made.prt_entries == 0
+
+
+def test_of_a_home_that_nobody_knows_everybody_is_believed() -> None:
+    made = broker(known=False)
+    told(made, A, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    assert made.prt_entries == 1
+
+
+def test_subscriptions_are_told_within_a_cluster() -> None:
+    made = broker(known=False)
+    told(made, B1, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    told(made, B1, SubscriptionVersions((), True))
+    assert made.prt_entries == 0
+    assert made.counters["malformed"] == 2
