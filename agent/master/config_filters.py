@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from agent.topics.inboxes import MOST_FILTER_BYTES
 from agent.wire.config import ConfigError
 from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import Filter, FilterError
+from agent.wire.predicates import MOST_FILTER_BYTES, Filter, FilterError
 
 
 def configured_filter(text: str, where: str) -> Filter:

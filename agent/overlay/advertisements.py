@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _core.civ import Civ
-from agent.overlay.matcher import Matcher
+from agent.overlay.matcher import Matcher, fit
 from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
 from agent.overlay.scot import Broker
 from agent.overlay.subscriptions import Subscriptions
@@ -25,6 +25,9 @@ from agent.wire.overlay import (
     Stamp,
 )
 from agent.wire.predicates import Attributes, Filter
+
+# The neighbours test each against every subscription of their clusters.
+MOST_OF_A_HOST = 1_024
 
 Update = AdvertisementChange | AdvertisementPart
 
@@ -52,7 +55,7 @@ class Hosted:
     def __init__(self, own: Broker, clusters: int, epoch: int) -> None:
         self._cluster = own.cluster
         self._width = clusters
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch)
+        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MOST_OF_A_HOST)
         self._matcher: Matcher[int] = Matcher()
         self._hosted: dict[int, _Hosted] = {}
         self._keys: dict[str, int] = {}
@@ -189,7 +192,7 @@ class Announced:
         self._own = own
         self._epoch = epoch
         self._given = 0
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch)
+        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MOST_OF_A_HOST)
         self._matcher: Matcher[tuple[int, int]] = Matcher()
         self._wanted: dict[tuple[int, int], bool] = {}
         self.unusable = 0
@@ -214,6 +217,9 @@ class Announced:
         be asked for. One intersection test against the subscriptions for each advertisement that
         came or changed."""
         cluster = host.cluster
+        if not fit(_filters(update)):
+            self.unusable += 1
+            return []
         effect = self._replicas.take(_replica(cluster, update))
         if effect.kind == "gap":
             return None
@@ -283,6 +289,12 @@ class Announced:
 
     def _host(self, cluster: int) -> Broker:
         return Broker(self._own.vertex, cluster)
+
+
+def _filters(update: Update) -> list[Filter | None]:
+    if isinstance(update, AdvertisementChange):
+        return [update.filter]
+    return [each for _, each in update.entries]
 
 
 def _replica(host: int, update: Update) -> Change[int, int, Filter] | Part[int, int, Filter]:

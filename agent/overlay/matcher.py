@@ -5,13 +5,21 @@ A filter is a disjunction; whatever the number of its conjunctions that match, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+import msgspec
+
 from _core.matching import Conjunctions
-from agent.wire.predicates import Attributes, Filter, plain
+from agent.wire.predicates import MOST_FILTER_BYTES, Attributes, Filter, plain
 
 Key = TypeVar("Key")
+
+
+def fit(filters: Iterable[Filter | None]) -> bool:
+    """Whether none is larger than any that a broker takes from its users. O(their size)."""
+    encode = msgspec.msgpack.encode
+    return all(each is None or len(encode(each)) <= MOST_FILTER_BYTES for each in filters)
 
 
 class Matcher(Generic[Key]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.overlay.matcher import Matcher
+from agent.overlay.matcher import Matcher, fit
 from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import (
@@ -32,6 +32,9 @@ class Changed(NamedTuple):
     updates: list[Update]
     added: list[Filter]
     removed: list[Filter]
+
+
+_NOTHING_CHANGED = Changed([], [], [])
 
 
 class Subscriptions:
@@ -101,6 +104,9 @@ class Subscriptions:
         """A neighbour told this of another home; None if something before it is missing, which has
         to be asked for. O(1), or O(the set) for its last part; beside the matcher."""
         home = update.home
+        if not fit(_filters(update)):
+            self.unusable += 1
+            return _NOTHING_CHANGED
         before = self._replicas.version(home)
         effect = self._replicas.take(_replica(update))
         if effect.kind == "gap":
@@ -108,7 +114,7 @@ class Subscriptions:
         if effect.kind == "refused":
             self.unusable += 1
         if effect.kind != "news":
-            return Changed([], [], [])
+            return _NOTHING_CHANGED
         self._unknown.pop(home, None)
         gone = [key for key in effect.removed if (home, key) in self._matcher]
         removed = [self._matcher.remove((home, key)) for key in gone]
@@ -190,6 +196,12 @@ class Subscriptions:
     def wants(self, announced: Filter) -> bool:
         """Whether some subscription of the cluster may want what is announced."""
         return bool(self._matcher.intersecting(announced))
+
+
+def _filters(update: Update) -> list[Filter | None]:
+    if isinstance(update, SubscriptionChange):
+        return [update.filter]
+    return [each for _, each in update.entries]
 
 
 def _replica(update: Update) -> _Replica:

@@ -38,7 +38,7 @@ from agent.topics.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.topics.items import Item, Items
-from agent.wire.predicates import Filter
+from agent.wire.predicates import MOST_FILTER_BYTES, Filter
 from agent.wire.push import Subscribe, Subscribed
 
 # Of one durable subscription.
@@ -54,9 +54,6 @@ MOST_REMEMBERED_IN_ALL = 2_000_000
 # Sent and not acknowledged.
 WINDOW = 64
 MOST_SUBSCRIPTIONS = 10_000
-# As MessagePack; it is kept, and goes to all masters of the cluster, a hundred in one message of at
-# most 1 MiB.
-MOST_FILTER_BYTES = 8_192
 # So long a client may say nothing before nothing is sent to it any more.
 LEASE_S = 60.0
 # So long what is durable is kept for a client that does not come back.

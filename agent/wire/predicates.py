@@ -35,6 +35,9 @@ MOST_OPERANDS = 64
 MOST_PREDICATES = 32
 MOST_CONJUNCTIONS = 64
 MOST_ATTRIBUTES = 32
+# As MessagePack; a filter is kept, and goes to all masters of the cluster, a hundred in one message
+# of at most 1 MiB.
+MOST_FILTER_BYTES = 8_192
 
 Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MOST_ATTRIBUTES)]
 

@@ -6,6 +6,8 @@ import pytest
 from agent.overlay.events import Advertise, LinkDown, Subscribe
 from agent.overlay.replicas import MOST_OUTBID
 from agent.wire.overlay import (
+    AdvertisementChange,
+    AdvertisementPart,
     AdvertisementVersion,
     HomeVersion,
     OverlayMessage,
@@ -13,6 +15,7 @@ from agent.wire.overlay import (
     SubscriptionPart,
     SubscriptionVersions,
 )
+from agent.wire.predicates import Predicate
 from tests.overlay.one_broker import B1, A, C, broker, does, told
 from tests.overlay.world import EVERYTHING
 
@@ -84,3 +87,29 @@ def test_subscriptions_are_told_within_a_cluster() -> None:
     told(made, B1, SubscriptionVersions((), True))
     assert made.prt_entries == 0
     assert made.counters["malformed"] == 2
+
+
+def large(size: int):
+    words = tuple(f"{i:03}" + "x" * (size // 60) for i in range(60))
+    return ((Predicate("y", "in", words),),)
+
+
+def test_filters_beyond_the_size_are_neither_kept_nor_passed_on() -> None:
+    made = broker()
+    assert told(made, A, SubscriptionChange("a", 1, 1, 1, large(9_000))) == []
+    assert told(made, A, SubscriptionPart("a", 1, 1, 0, 1, ((1, large(9_000)),))) == []
+    assert told(made, B1, AdvertisementChange(1, 1, 1, large(9_000))) == []
+    assert told(made, B1, AdvertisementPart(1, 1, 0, 1, ((1, large(9_000)),))) == []
+    assert (made.srt_entries, made.prt_entries) == (0, 0)
+    assert made.counters["unusable"] == 4
+    assert told(made, A, SubscriptionChange("a", 1, 1, 1, large(7_000)))
+    assert made.prt_entries == 1
+
+
+def test_a_host_has_so_many_advertisements_and_no_more() -> None:
+    made = broker()
+    entries = tuple((i, EVERYTHING) for i in range(1_025))
+    told(made, B1, AdvertisementPart(2, 1_025, 0, 1_025, entries))
+    assert (made.srt_entries, made.counters["unusable"]) == (0, 1)
+    told(made, B1, AdvertisementPart(2, 1_024, 0, 1_024, entries[:1_024]))
+    assert made.srt_entries == 1_024
