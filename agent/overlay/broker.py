@@ -295,7 +295,7 @@ class Broker:
 
     def _have(self, source: overlay.Broker, message: Have) -> None:
         parts = [(each.origin, self._clusters(each.clusters)) for each in message.parts]
-        self._forwarding.kept(source, parts)
+        self._forwarding.kept(source, parts, self._now)
 
     def _clusters(self, vector: bytes) -> Iterable[int]:
         return Civ.from_bytes(self._scot.clusters, vector) if vector else ()

@@ -43,7 +43,16 @@ class Memory:
 class Held:
     """A notification in custody."""
 
-    __slots__ = ("asked", "before", "notification", "parts", "since", "told_stuck", "waiting")
+    __slots__ = (
+        "asked",
+        "before",
+        "notification",
+        "parts",
+        "since",
+        "spared",
+        "told_stuck",
+        "waiting",
+    )
 
     def __init__(self, notification: Notification, before: Memory | None, now: float) -> None:
         self.notification = notification
@@ -55,6 +64,8 @@ class Held:
         self.asked: dict[Broker | None, set[int]] = {}
         self.since = now
         self.told_stuck = False
+        # How often it was due and not sent again, because those who have to settle it are at work.
+        self.spared = 0
 
 
 class Custody:

@@ -27,6 +27,9 @@ Routing = Literal["snr", "idr"]
 
 # More than any queue holds.
 _ENDLESS = 2**31
+# A neighbour that settles others is at work on what is before it in its queue; but it may have
+# given this one up, so that after ten times the wait it is asked again.
+_MOST_SPARED = 9
 
 
 class Forwarding:
@@ -59,6 +62,8 @@ class Forwarding:
         # In custody, with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
+        # When a neighbour last settled something.
+        self._settled_s: dict[Broker, float] = {}
         self.delivered = 0
         self.repeated = 0
         self.resent = 0
@@ -237,11 +242,12 @@ class Forwarding:
 
     # --- custody ---------------------------------------------------------------------------------
 
-    def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]]) -> None:
+    def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]], now: float) -> None:
         """It has these. O(parts · waiting)."""
         for origin, clusters in parts:
             held = self.custody.get(origin)
             if held is not None:
+                self._settled_s[by] = now
                 self.custody.settle(held, by, clusters)
                 self._tell(held)
 
@@ -308,15 +314,31 @@ class Forwarding:
                 del self._restless[origin]
                 held_again = self.custody.get(origin)
                 if held_again is not None:
-                    self._retry(held_again, now)
+                    self._retry_round(held_again, now)
             if not self._restless:
                 self._restless_due = None
 
     def _retry(self, held: Held, now: float) -> None:
         self.custody.again(held, now)
+        due = dict.fromkeys(each for each, _ in held.waiting)
+        if held.spared < _MOST_SPARED:
+            due = {each: None for each in due if not self._at_work(each, now)}
+        held.spared = 0 if due else held.spared + 1
+        self.resent += bool(due)
+        for to in due:
+            self._send(held, to, now)
+
+    def _at_work(self, neighbour: Broker, now: float) -> bool:
+        last = self._settled_s.get(neighbour)
+        recently = last is not None and now - last < self._limits.resend_s
+        return recently and self._ways.is_up(neighbour)
+
+    def _retry_round(self, held: Held, now: float) -> None:
+        """To those without a link."""
         self.resent += 1
         for to in dict.fromkeys(each for each, _ in held.waiting):
-            self._send(held, to, now)
+            if not self._ways.is_up(to):
+                self._send(held, to, now)
 
 
 def _name(broker: Broker) -> str:

@@ -132,6 +132,23 @@ def test_time_sends_again_what_is_not_settled() -> None:
     assert made.next_tick == 20.0
 
 
+def test_nothing_is_sent_again_over_a_link_to_one_who_is_at_work() -> None:
+    made = broker(limits=Limits(resend_s=10.0, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    for sequence in range(30):
+        told(made, A, copy(sequence))
+    again = []
+    for sequence in range(20):
+        now = 5.0 * sequence
+        kept = Have((Kept(Origin("p", "h", sequence), b"\x01"),))
+        made.handle(Received(C, kept), now)
+        again += sent(made.handle(Tick(), now))
+    assert again == []
+    # It may have given them up: after ten times the wait it is asked again.
+    assert made.next_tick == 100.0
+    assert len(sent(made.handle(Tick(), 100.0))) == 10
+
+
 def test_word_that_it_is_settled_waits_for_more() -> None:
     made = broker(limits=Limits(batch_s=0.5, unknown_s=1e9))
     assert sent(made.handle(Received(A, copy(1)), 1.0)) == []
