@@ -36,8 +36,12 @@ class Alerts(Protocol):
     def bring(self, node: str, message: NodeEvents) -> bool:
         """Publish them; False if that cannot be now."""
 
+    @property
+    def under_way(self) -> bool:
+        """Whether some of what was brought is published in later turns."""
+
     def keep(self) -> bool:
-        """Put what was brought on stable storage; whether it is there."""
+        """Put what was published on stable storage; whether it is there."""
 
 
 class EventPlane:
@@ -88,16 +92,18 @@ class EventPlane:
     @property
     def next_due(self) -> float | None:
         """When what was gathered is written, on the board's clock."""
-        return self._due
+        # While something is under way its plane is due at any time.
+        return None if self._alerts.under_way else self._due
 
     def tick(self, _now: float) -> None:
-        """Write what was gathered."""
-        self._settle()
+        """Write what was gathered, once all of it is published."""
+        if not self._alerts.under_way:
+            self._settle()
 
     def _gather(self, arrived: TakeEvents) -> None:
         now = self._board.clock()
         node, message = arrived.node, arrived.message
-        if not self._alerts.bring(node, message):
+        if self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return
         for event in message.events:
@@ -126,7 +132,12 @@ class EventPlane:
         if self._due is None:
             self._due = now + GATHER_S
         if len(self._gathered) >= MOST_GATHERED:
-            self._settle()
+            self._due = now
+            self.tick(now)
+
+    def _late(self, now: float) -> bool:
+        """Whether what was gathered waits for its last turn: with more there would never be one."""
+        return self._due is not None and self._due <= now and self._alerts.under_way
 
     def _settle(self) -> None:
         records, self._gathered = list(self._gathered.values()), {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -43,6 +44,11 @@ from agent.wire.senders import Sender
 
 # A document on disk.
 EPOCH: Final = "overlay_epoch"
+# Notifications that are published in one turn, or up to an event's areas more: with a hundred
+# durable subscriptions that takes some 30 ms, and links want to be heard.
+TURN: Final = 64
+# Of such turns, so many may be under way; a node that brings more sends it again.
+MOST_BROUGHT: Final = 128
 # Subscriptions are of no service: who may ask for one only has to have this one.
 SERVICE: Final = "default"
 
@@ -86,6 +92,7 @@ class PushPlane:
         self._spool = Spool()
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
         self._store = store
+        self._brought: deque[s.Brought] = deque()
         self._commit = GroupCommit(store, board.perform, board.clock)
         # What is lost, by the notifications that say so.
         self._losses: dict[messages.Origin, Lost] = {}
@@ -128,17 +135,29 @@ class PushPlane:
     # --- from nodes ----------------------------------------------------------------------------
 
     def bring(self, node: str, message: NodeEvents) -> bool:
-        """Publish the events of triggers among these, each once. Whether they were taken; then
-        they are on stable storage when `keep` says so."""
+        """Publish the events of triggers among these, each once: some at once, the others in the
+        next turns. Whether they were taken; then they are on stable storage when there is none
+        `under_way` and `keep` says so."""
         alerts = alerts_of(self._iad, node, message)
-        if alerts and self._commit.refusing:
+        if not alerts:
+            return True
+        if self._commit.refusing or len(self._brought) >= MOST_BROUGHT:
             return False
-        if alerts:
-            self._spool_has(s.Brought(None, node, message.history, message.oldest, alerts))
+        idle = not self._brought
+        self._brought += [
+            s.Brought(None, node, message.history, message.oldest, part) for part in _parts(alerts)
+        ]
+        if idle:
+            self._spool_has(self._brought.popleft())
         return True
 
+    @property
+    def under_way(self) -> bool:
+        """Whether some of what was brought has yet to be published, and will be."""
+        return bool(self._brought) and not self._commit.refusing
+
     def keep(self) -> bool:
-        """Put what was brought on stable storage now; whether it is there."""
+        """Put what was published on stable storage now; whether it is there."""
         due, now = self._commit.next_due, self._board.clock()
         if due is not None and due <= now:
             self._write(now)
@@ -246,6 +265,8 @@ class PushPlane:
         """When something is to be written, sent again, published again, or expires."""
         if self._commit.refusing:
             return self._commit.next_due
+        if self._brought:
+            return 0.0
         parts: Iterable[float | None] = (
             self._commit.next_due,
             self._broker.next_tick,
@@ -257,6 +278,8 @@ class PushPlane:
     def tick(self, now: float) -> None:
         """Do what is due, and then write."""
         if not self._commit.refusing:
+            if self._brought:
+                self._spool_has(self._brought.popleft())
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):
@@ -360,6 +383,20 @@ def _vouches(message: overlay.Message) -> bool:
     if isinstance(message, messages.Relay | messages.NoWay):
         message = message.message
     return isinstance(message, messages.Have)
+
+
+def _parts(alerts: tuple[s.EventAlerts, ...]) -> Iterator[tuple[s.EventAlerts, ...]]:
+    """As many events as give enough for a turn."""
+    part: list[s.EventAlerts] = []
+    count = 0
+    for each in alerts:
+        part.append(each)
+        count += len(each.notifications)
+        if count >= TURN:
+            yield tuple(part)
+            part, count = [], 0
+    if part:
+        yield tuple(part)
 
 
 def _is_due(due: float | None, now: float) -> bool:

@@ -165,6 +165,10 @@ class FakeAlerts:
             self.waiting |= {(message.history, event.sequence) for event in message.events}
         return not self.refusing
 
+    @property
+    def under_way(self) -> bool:
+        return False
+
     def keep(self) -> bool:
         self.refusing = self.disk.full
         if not self.refusing:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import pytest
 
 from agent.board import Board
+from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
 from agent.master.place import place_of
-from agent.master.push_plane import PushPlane, next_epoch
+from agent.master.push_plane import TURN, PushPlane, next_epoch
 from agent.master.request_plane import Origin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
+from agent.scheduling.events import SendToNode, TakeEvents
 from agent.topics.alerts import history_of, notification_of
 from agent.topics.losses import GATHER_LOST_S, MOST_LOST
 from agent.topics.spool_events import TellLost
-from agent.wire.base import TRIGGER_RAISED
+from agent.wire.base import MOST_EVENT_AREAS, MOST_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Have, Notify, SubscriptionPart
 from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe, Subscribed
 from agent.wire.senders import Sender
+from tests.master.test_node_events_model import Disk as EventDisk
+from tests.master.test_node_events_model import FakeRecords, FakeState
 from tests.topics.disk import Disk
 from tests.topics.samples import notification
 
@@ -130,6 +134,83 @@ def test_an_alert_is_published_at_once_and_kept_before_its_node_is_told(rig):
     assert not rig.disk.load()[0].spooled
     assert rig.plane.keep()
     assert rig.plane.spooled == 0
+
+
+FULL = NodeEvents(
+    "boot",
+    "h",
+    tuple(
+        [
+            NodeEvent(
+                each, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5,
+                areas=tuple([f"b1/r{n}" for n in range(MOST_EVENT_AREAS)]),
+            )
+            for each in range(1, MOST_EVENTS + 1)
+        ]
+    ),
+    oldest=1,
+)  # fmt: skip
+ALL = MOST_EVENTS * MOST_EVENT_AREAS
+
+
+def test_a_message_with_many_alerts_takes_many_turns(rig):
+    rig.subscribe()
+    published = []
+    assert rig.plane.bring("n1", FULL)
+    while rig.plane.under_way:
+        published.append(rig.plane.counters["spooled"])
+        rig.plane.tick(rig.now)
+    assert published == list(range(TURN, ALL, TURN))
+    assert rig.plane.keep()
+    assert len(rig.disk.positions) == ALL
+    # Again, it is no news, but takes its turns.
+    assert rig.plane.bring("n1", FULL)
+    rig.let_pass()
+    assert (rig.plane.counters["spooled"], rig.plane.counters["spooled_repeated"]) == (ALL, ALL)
+
+
+def test_what_waits_for_its_turn_is_bounded(rig):
+    brought = [rig.plane.bring(f"n{number}", FULL) for number in range(10)]
+    assert brought == [True] * 5 + [False] * 5
+    rig.let_pass()
+    assert rig.plane.bring("n9", FULL)
+
+
+def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
+    taken = []
+    board, disk = rig.plane._board, EventDisk()
+    board.performs(SendToNode, taken.append)
+    events = EventPlane(
+        board, "iad1", FakeRecords(disk), FakeState(disk), rig.plane, lambda: 1_000.0
+    )
+    board.perform([TakeEvents("p", "n1", FULL)])
+    rig.now += GATHER_S
+    turns = 0
+    while not taken:
+        # Nothing new is taken, or there would be no end.
+        board.perform([TakeEvents("p", "n2", FULL)])
+        rig.plane.tick(rig.now)
+        if events.next_due is not None:
+            events.tick(rig.now)
+        turns += 1
+        assert turns < ALL // TURN
+    assert turns == ALL // TURN - 1
+    assert len(rig.disk.taken["n1", "h"].sequences) == MOST_EVENTS
+    assert [each.message.sequences for each in taken] == [tuple(range(1, MOST_EVENTS + 1))]
+    assert ("n2", "h") not in rig.disk.taken
+
+
+def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
+    rig.plane.bring("n1", FULL)
+    rig.disk.full = True
+    assert not rig.plane.keep()
+    assert not rig.plane.under_way
+    rig.let_pass(RETRY_S)
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
+    assert not rig.plane.under_way
+    assert rig.plane.keep()
+    assert rig.plane.counters["spooled"] == ALL
 
 
 def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
