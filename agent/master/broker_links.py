@@ -43,10 +43,13 @@ from agent.wire.senders import Sender
 from agent.wire.unions import NeighbourReply
 
 GONE = "nobody is at the other end"
+# Of what a neighbour writes: so much of it is told, and not more often.
+MOST_TOLD = 200
+TOLD_EACH_S = 60.0
 
 
 class _Link:
-    __slots__ = ("broker", "iad", "refused", "session", "socket", "theirs")
+    __slots__ = ("broker", "iad", "refused", "session", "socket", "theirs", "told_s")
 
     def __init__(
         self, iad: str, broker: Broker, session: Session, socket: zmq.Socket[bytes]
@@ -58,6 +61,7 @@ class _Link:
         self.theirs = 0
         # Said last of why there is no link, so that it is said once.
         self.refused = ""
+        self.told_s: float | None = None
 
 
 class BrokerLinks:
@@ -219,9 +223,13 @@ class BrokerLinks:
             self._tell(link, f"it refuses this one: {reply.message}")
 
     def _tell(self, link: _Link, why: str) -> None:
-        if link.refused != why:
-            link.refused = why
-            self._say(f"overlay: no link to {link.iad}: {why}\n")
+        now = self._board.clock()
+        recently = link.told_s is not None and now < link.told_s + TOLD_EACH_S
+        if link.refused == why or recently:
+            return
+        link.refused, link.told_s = why, now
+        printable = "".join(each if each.isprintable() else "?" for each in why[:MOST_TOLD])
+        self._say(f"overlay: no link to {link.iad}: {printable}\n")
 
     # --- time ----------------------------------------------------------------------------------
 

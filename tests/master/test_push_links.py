@@ -234,3 +234,21 @@ def test_what_the_other_end_refuses_is_said_once():
         a.socket.getsockopt = lambda _option: 0
         a.links._turn(link)
     assert a.said == ["overlay: no link to iad2: it refuses this one: no\n"]
+
+
+def test_of_what_a_neighbour_writes_one_printable_line_a_minute_is_said():
+    pair = Pair()
+    a = pair.ends[0]
+    link = a.links._by_iad["iad2"]
+    a.socket.getsockopt = lambda _option: 0
+    for number in range(61):
+        text = f"{number}\n\x1b[2Jall is well" + "x" * 400
+        a.socket.recv = lambda _flags, text=text: encode(OverlayRefused(text))
+        a.links._turn(link)
+        pair.now += 1.0
+    assert len(a.said) == 2
+    assert a.said[0].startswith("overlay: no link to iad2: it refuses this one: 0??[2Jall is well")
+    for line in a.said:
+        assert line[:-1].isprintable()
+        assert line.endswith("\n")
+        assert len(line) < 300
