@@ -18,6 +18,7 @@ from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
+from agent.scheduling.admission import ClientRates
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
@@ -91,6 +92,9 @@ class PushPlane:
         )
         self._spool = Spool()
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
+        self._rates = ClientRates(
+            config.clients.rate_per_s, config.clients.burst_s, "changes of subscriptions"
+        )
         self._store = store
         self._brought: deque[s.Brought] = deque()
         self._commit = GroupCommit(store, board.perform, board.clock)
@@ -220,6 +224,9 @@ class PushPlane:
 
     def _arrived(self, origin: Origin, message: Message, _now: float) -> None:
         problem = _why_not(origin.sender)
+        if not problem and not isinstance(message, AcknowledgeNotifications):
+            refused = self._rates.refused(origin.sender, self._board.clock())
+            problem = refused.message if refused is not None else ""
         if self._commit.refusing:
             if isinstance(message, AcknowledgeNotifications):
                 return  # it comes again

@@ -114,7 +114,8 @@ class AgreedRate:
 class ClientRates:
     """How much each client may ask, at most; a client is told apart by its sender's name."""
 
-    def __init__(self, rate_per_s: float, burst_s: float) -> None:
+    def __init__(self, rate_per_s: float, burst_s: float, what: str = "queries") -> None:
+        self._what = what
         self._rate_per_s = rate_per_s
         self._burst_s = burst_s
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
@@ -138,7 +139,7 @@ class ClientRates:
         if wait_s := bucket.wait_s(now):
             return Refused(
                 "over_rate",
-                f"this client may ask {rate_per_s:g} queries/s; try again in {wait_s:.3g} s",
+                f"this client may ask {rate_per_s:g} {self._what}/s; try again in {wait_s:.3g} s",
             )
         bucket.take()
         return None

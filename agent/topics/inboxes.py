@@ -215,12 +215,12 @@ class Inboxes:
     def _subscribed(self, event: SubscribeArrived, now: float) -> list[InboxInstruction]:
         message = event.message
         try:
+            # What is large takes long to read.
+            _check_size(message.filter)
             wanted = self._read_filter(message.filter)
+            _check_size(wanted)
         except ValueError as error:
             return _refuse(event.peer, message, f"filter: {error}")
-        if (size := len(msgspec.msgpack.encode(wanted))) > MOST_FILTER_BYTES:
-            problem = f"filter: {size} bytes, over {MOST_FILTER_BYTES}; take two subscriptions"
-            return _refuse(event.peer, message, problem)
         inbox = self._by_key.get((event.client, message.id))
         problem = (
             self._why_not_new(event.client, message)
@@ -373,6 +373,11 @@ def _last_run(
             run.append(item)
         last = position
     return last, run
+
+
+def _check_size(given: str | Filter) -> None:
+    if (size := len(msgspec.msgpack.encode(given))) > MOST_FILTER_BYTES:
+        raise ValueError(f"{size} bytes, over {MOST_FILTER_BYTES}; take two subscriptions")
 
 
 def _why_not_again(inbox: Inbox, message: Subscribe) -> str:

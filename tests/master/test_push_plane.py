@@ -22,7 +22,15 @@ from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Have, Notify, SubscriptionPart
-from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe, Subscribed
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    Gap,
+    Lost,
+    Notified,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 from agent.wire.senders import Sender
 from tests.master.test_node_events_model import Disk as EventDisk
 from tests.master.test_node_events_model import FakeRecords, FakeState
@@ -317,6 +325,27 @@ def test_clients_have_subscriptions_of_their_own(rig):
     assert rig.plane.open_subscriptions == 2
     assert rig.alert(1)
     assert len(rig.received(Notified)) == 2
+
+
+def test_a_client_changes_its_subscriptions_at_its_rate_and_acknowledges_at_any():
+    rig = Rig()
+    app, other = (
+        Where(name.encode(), b"M", Sender("client", name, None, 1.0)) for name in ("app", "other")
+    )
+    for _ in range(10):
+        rig.ask(Subscribe("s", "value > 30"), app)
+        rig.ask(AcknowledgeNotifications("s", 0), app)
+    for kind in (Subscribe("s", "value > 31"), Unsubscribe("s")):
+        rig.ask(kind, app)
+        refused = rig.public.replies.pop()
+        assert refused.state == "refused"
+        assert refused.message == (
+            "this client may ask 1 changes of subscriptions/s; try again in 1 s"
+        )
+    rig.ask(Subscribe("s", "value > 30"), other)
+    rig.now += 1.0
+    rig.ask(Unsubscribe("s"), app)
+    assert [each.state for each in rig.public.replies] == [*["open"] * 11, "cancelled"]
 
 
 def test_every_start_has_a_higher_epoch(tmp_path):

@@ -349,6 +349,10 @@ def test_refusals_say_why():
     assert "filter: at character 4" in refusal(rig, wanted="no filter")
     large = tuple([(Predicate("area", "in", ("b1/f4" * 100,) * 64),)] * 2)
     assert "filter: 64" in refusal(rig, wanted=large)
+    # It is not even read.
+    rig.inboxes._read_filter = None
+    assert "filter: 64" in refusal(rig, wanted=large)
+    rig.inboxes._read_filter = read_filter
     assert "subscribe anew without 'after'" in refusal(rig, after=0)
     rig.subscribe()
     assert "is open and not durable" in refusal(rig, durable=True)
