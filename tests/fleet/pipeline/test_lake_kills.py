@@ -186,6 +186,7 @@ def test_killed_at_random_points_nothing_is_lost_or_doubled(spark, tmp_path):
         assert found[table] == rows, table
     assert not list(lake.journal.iterdir())
     assert not list((lake.staging / "tables").iterdir())
-    assert len(wanted["readings"]) >= 6 * KILLS
+    # Of three feeds two bring a group of six rows, the third another revision of one of these.
+    assert len(wanted["readings"]) >= 4 * KILLS
     total = sum(map(len, wanted.values()))
     tell(f"{time.monotonic() - began:6.0f} s  {KILLS} kills, {total} rows, none lost or doubled")
