@@ -134,7 +134,6 @@ class PushPlane:
         self._commit.take(self._inboxes.restore(inboxes, now))
         self._spool.restore(spool, now)
         self._links.start(self._tell_broker)
-        self._spool_has(s.OverlayReady())
 
     # --- from nodes ----------------------------------------------------------------------------
 

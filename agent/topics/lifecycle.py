@@ -6,7 +6,7 @@ from typing import Final
 
 SPOOLED_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "published"): "brought by a node",
-    ("new", "waiting"): "found on disk, or the overlay is not ready",
+    ("new", "waiting"): "found on disk",
     ("waiting", "published"): "its turn has come",
     ("published", "published"): "no word of it for long",
     ("published", "waiting"): "somebody may not have it",

@@ -22,8 +22,6 @@ from agent.topics.spool_events import (
     ForgetSpooled,
     ForgetTaken,
     LostTold,
-    OverlayLost,
-    OverlayReady,
     PublishSpooled,
     SavedSpool,
     SaveTaken,
@@ -92,7 +90,6 @@ class Spool:
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
         self._numbers = 0
-        self._ready = False
         # The rate is kept when what was published again, evenly spaced, would end here.
         self._paced_until_s = -math.inf
         self._losses = Losses(again_s)
@@ -116,8 +113,6 @@ class Spool:
     @property
     def next_tick(self) -> float | None:
         """When `SpoolDue` is due; None: nothing waits for time to pass."""
-        if not self._ready:
-            return None
         due_s = self._losses.due_s
         if len(self._due):
             due_s = min(due_s, max(self._due.peek_key(), self._next_turn_s))
@@ -145,12 +140,6 @@ class Spool:
                 return self._settled(origin)
             case Undeliverable(origin):
                 return self._undeliverable(origin, now)
-            case OverlayReady():
-                self._ready = True
-                return self._turns(now)
-            case OverlayLost():
-                self._ready = False
-                return []
             case LostTold(lost):
                 return self._losses.told(lost)
             case SpoolDue():
@@ -192,12 +181,8 @@ class Spool:
         entry = _Spooled(self._numbers, notification, len(body))
         self._keep(entry)
         self.counters["spooled"] += 1
-        stored = StoreSpooled(entry.number, body)
-        if not self._ready:
-            self._wait(entry, now)
-            return [stored]
         self._publish(entry, now)
-        return [stored, PublishSpooled(notification)]
+        return [StoreSpooled(entry.number, body), PublishSpooled(notification)]
 
     def _keep(self, entry: _Spooled) -> None:
         self._spooled[entry.notification.origin] = entry
@@ -225,8 +210,6 @@ class Spool:
     def _turns(self, now: float) -> list[SpoolInstruction]:
         """Publish again what is due, as fast as the pace allows, and tell what is lost."""
         instructions: list[SpoolInstruction] = []
-        if not self._ready:
-            return instructions
         while len(self._due) and self._due.peek_key() <= now and self._next_turn_s <= now:
             entry = self._due.pop()
             self._paced_until_s = max(self._paced_until_s, now) + self._spacing_s

@@ -36,14 +36,6 @@ class Brought(_Struct, frozen=True):
     events: tuple[EventAlerts, ...]
 
 
-class OverlayReady(_Struct, frozen=True):
-    """The broker knows its tables: what is published now reaches whoever wants it."""
-
-
-class OverlayLost(_Struct, frozen=True):
-    """It does not, or not any more: nothing is to be published."""
-
-
 class Settled(_Struct, frozen=True):
     """Everybody who wants it has it."""
 
@@ -66,7 +58,7 @@ class SpoolDue(_Struct, frozen=True):
     """Time has passed: `Spool.next_tick` says when."""
 
 
-SpoolEvent = Brought | OverlayReady | OverlayLost | Settled | Undeliverable | LostTold | SpoolDue
+SpoolEvent = Brought | Settled | Undeliverable | LostTold | SpoolDue
 
 # --- instructions: to be on disk before those that follow ----------------------------------------
 

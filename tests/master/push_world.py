@@ -74,7 +74,6 @@ class Master:
         spool, inboxes = self.store.load()
         self.spool.restore(spool, self.world.now)
         self.commit.take(self.inboxes.restore(inboxes, self.world.now))
-        self.do(lambda: self.commit.take(self.spool.handle(s.OverlayReady(), self.world.now)))
 
     def do(self, turn):
         """A turn of the loop; it may be the last one of this process."""
@@ -129,9 +128,9 @@ class Master:
 
     def tick(self):
         now = self.world.now
-        if (self.spool.next_tick or NEVER_S) <= now:
+        if (due := self.spool.next_tick) is not None and due <= now:
             self.spools(s.SpoolDue())
-        if (self.inboxes.next_tick or NEVER_S) <= now:
+        if (due := self.inboxes.next_tick) is not None and due <= now:
             self.inbox(i.InboxesDue())
         self.end_of_turn()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
 from agent.topics.spool import Spool
-from agent.topics.spool_events import Accepted, Brought, EventAlerts, OverlayReady
+from agent.topics.spool_events import Accepted, Brought, EventAlerts
 from tests.topics.samples import notification
 
 def perform(instructions):

@@ -17,8 +17,6 @@ from agent.topics.spool_events import (
     ForgetSpooled,
     ForgetTaken,
     LostTold,
-    OverlayLost,
-    OverlayReady,
     PublishSpooled,
     SavedSpool,
     SaveLost,
@@ -53,12 +51,6 @@ def body(sequence, history="h1"):
     return msgspec.msgpack.encode(notification(sequence, history))
 
 
-def ready(**settings):
-    spool = Spool(**settings)
-    assert spool.handle(OverlayReady(), 0.0) == []
-    return spool
-
-
 def published(instructions):
     return [
         each.notification.origin.sequence
@@ -68,7 +60,7 @@ def published(instructions):
 
 
 def test_what_is_brought_is_stored_published_and_then_accepted():
-    spool = ready()
+    spool = Spool()
     assert spool.handle(brought(7, 9, oldest=3), 1.0) == [
         StoreSpooled(1, body(7)),
         PublishSpooled(notification(7)),
@@ -84,7 +76,7 @@ def test_what_is_brought_is_stored_published_and_then_accepted():
 
 
 def test_what_comes_again_is_only_accepted():
-    spool = ready()
+    spool = Spool()
     spool.handle(brought(7), 1.0)
     spool.handle(Settled(notification(7).origin), 1.0)
     assert spool.handle(brought(7), 2.0) == [Accepted("t")]
@@ -95,7 +87,7 @@ def test_what_comes_again_is_only_accepted():
 
 
 def test_a_full_message_that_comes_again_is_no_news():
-    spool = ready()
+    spool = Spool()
     events = tuple(
         [
             EventAlerts(n, tuple([notification(16 * n + area) for area in range(MOST_EVENT_AREAS)]))
@@ -109,7 +101,7 @@ def test_a_full_message_that_comes_again_is_no_news():
 
 
 def test_what_is_still_spooled_is_known_though_the_ledger_forgot_it():
-    spool = ready(most_histories=1)
+    spool = Spool(most_histories=1)
     spool.handle(brought(1), 0.0)
     spool.handle(brought(1, history="h2"), 0.0)
     again = spool.handle(brought(1, 2), 1.0)
@@ -120,7 +112,7 @@ def test_what_is_still_spooled_is_known_though_the_ledger_forgot_it():
 
 
 def test_nodes_with_copies_of_one_history_do_not_hide_each_others_alerts():
-    spool = ready()
+    spool = Spool()
     assert published(spool.handle(brought(1, 2, oldest=2**53 - 1), 0.0)) == [1, 2]
     assert published(spool.handle(brought(1, 2, node="n2"), 0.0)) == [1, 2]
     assert len(spool) == 4
@@ -128,22 +120,12 @@ def test_nodes_with_copies_of_one_history_do_not_hide_each_others_alerts():
     assert SaveTaken("n2", "h1", Taken(0, (1, 2, 3))) in saved
 
 
-def test_until_the_overlay_is_ready_everything_waits():
-    spool = Spool()
-    assert published(spool.handle(brought(1, 2), 1.0)) == []
-    assert spool.next_tick is None
-    assert published(spool.handle(OverlayReady(), 2.0)) == [1, 2]
-    spool.handle(OverlayLost(), 3.0)
-    assert published(spool.handle(brought(3), 4.0)) == []
-    assert spool.handle(SpoolDue(), 1e6) == []
-    assert published(spool.handle(OverlayReady(), 5.0)) == [3]
-
-
 def test_after_a_restart_it_publishes_again_what_it_kept_at_its_pace():
     spool = Spool(backlog_per_s=10.0)
     kept = tuple((n, body(n)) for n in range(1, BURST + 6))
     spool.restore(SavedSpool(kept, (("n1", "h1", Taken(0, (1, 2))),)), 100.0)
-    assert published(spool.handle(OverlayReady(), 100.0)) == list(range(1, BURST + 1))
+    assert spool.next_tick == 100.0
+    assert published(spool.handle(SpoolDue(), 100.0)) == list(range(1, BURST + 1))
     # What is new does not wait behind them.
     assert published(spool.handle(brought(1, 500), 100.0)) == [500]
     for n in range(BURST + 1, BURST + 6):
@@ -155,7 +137,7 @@ def test_after_a_restart_it_publishes_again_what_it_kept_at_its_pace():
 
 
 def test_what_somebody_did_not_get_goes_again_later_and_later():
-    spool = ready()
+    spool = Spool()
     spool.handle(brought(1), 0.0)
     now, pauses = 0.0, []
     for _ in range(8):
@@ -170,7 +152,7 @@ def test_what_somebody_did_not_get_goes_again_later_and_later():
 
 
 def test_without_a_word_it_is_published_again_and_late_words_count():
-    spool = ready(again_s=50.0)
+    spool = Spool(again_s=50.0)
     spool.handle(brought(1), 0.0)
     assert spool.next_tick == 50.0
     assert published(spool.handle(SpoolDue(), 50.0)) == [1]
@@ -180,7 +162,7 @@ def test_without_a_word_it_is_published_again_and_late_words_count():
 
 
 def test_of_too_many_the_oldest_go_counted_and_told_as_a_range():
-    spool = ready(most=2)
+    spool = Spool(most=2)
     spool.handle(brought(5, 3), 0.0)
     instructions = spool.handle(brought(8, 9, 11), 10.0)
     first = Lost("iad1", "h1", 3, 5, 2)
@@ -204,7 +186,7 @@ def test_of_too_many_the_oldest_go_counted_and_told_as_a_range():
 
 
 def test_of_one_outage_one_notice_is_under_way_and_what_grew_meanwhile_is_the_next():
-    spool = ready(most=1)
+    spool = Spool(most=1)
     spool.handle(brought(0), 0.0)
     told = []
     for n in range(1, 20_001):
@@ -229,7 +211,7 @@ def is_told(instruction):
 
 
 def test_what_goes_all_the_time_is_told_ever_more_rarely():
-    spool = ready(most=1)
+    spool = Spool(most=1)
     told = []
     for n in range(7_200):
         spool.handle(brought(n, oldest=n), float(n))
@@ -244,7 +226,7 @@ def test_what_goes_all_the_time_is_told_ever_more_rarely():
 
 
 def test_a_restart_tells_what_was_under_way_and_what_came_after_as_one():
-    spool = ready(most=1)
+    spool = Spool(most=1)
     spool.handle(brought(1, 2), 0.0)
     assert TellLost(Lost("iad1", "h1", 1, 1, 1)) in spool.handle(SpoolDue(), 5.0)
     assert SaveLost(Lost("iad1", "h1", 1, 2, 2)) in spool.handle(brought(3), 6.0)
@@ -254,12 +236,13 @@ def test_what_is_lost_is_told_after_a_restart():
     spool = Spool()
     lost = Lost("iad1", "h1", 3, 8, 3)
     spool.restore(SavedSpool(lost=(lost,)), 5.0)
-    assert spool.handle(OverlayReady(), 6.0) == [TellLost(lost)]
+    assert spool.next_tick == 5.0
+    assert spool.handle(SpoolDue(), 6.0) == [TellLost(lost)]
 
 
 def test_bytes_are_bounded_and_what_came_last_stays():
     size = len(msgspec.msgpack.encode(notification(1, padding=100)))
-    spool = ready(most_bytes=2 * size)
+    spool = Spool(most_bytes=2 * size)
     spool.handle(brought(1, 2, padding=100), 0.0)
     assert spool.bytes == 2 * size
     spool.handle(brought(3, padding=100), 0.0)
@@ -271,7 +254,7 @@ def test_bytes_are_bounded_and_what_came_last_stays():
 
 
 def test_histories_and_ranges_are_bounded():
-    spool = ready(most=1, most_histories=2)
+    spool = Spool(most=1, most_histories=2)
     spool.handle(brought(1, history="a"), 0.0)
     spool.handle(brought(1, history="b"), 0.0)
     assert ForgetTaken("n1", "a") in spool.handle(brought(1, history="c"), 0.0)
@@ -283,7 +266,7 @@ def test_histories_and_ranges_are_bounded():
 
 
 def test_an_arrow_that_is_not_in_the_table_raises():
-    spool = ready()
+    spool = Spool()
     spool.handle(brought(1), 0.0)
     [entry] = spool._spooled.values()
     with pytest.raises(InvalidTransition, match="published → new is not allowed for <spooled 1"):
