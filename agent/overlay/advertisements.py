@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _core.civ import Civ
-from agent.overlay.matcher import Matcher, fit
+from agent.overlay.matcher import Matcher, fits
 from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
 from agent.overlay.scot import Broker
 from agent.overlay.subscriptions import Subscriptions
@@ -217,10 +217,11 @@ class Announced:
         be asked for. One intersection test against the subscriptions for each advertisement that
         came or changed."""
         cluster = host.cluster
-        if not fit(_filters(update)):
+        replica = _replica(cluster, update)
+        if not fits(replica):
             self.unusable += 1
             return []
-        effect = self._replicas.take(_replica(cluster, update))
+        effect = self._replicas.take(replica)
         if effect.kind == "gap":
             return None
         if effect.kind == "refused":
@@ -289,12 +290,6 @@ class Announced:
 
     def _host(self, cluster: int) -> Broker:
         return Broker(self._own.vertex, cluster)
-
-
-def _filters(update: Update) -> list[Filter | None]:
-    if isinstance(update, AdvertisementChange):
-        return [update.filter]
-    return [each for _, each in update.entries]
 
 
 def _replica(host: int, update: Update) -> Change[int, int, Filter] | Part[int, int, Filter]:

@@ -13,15 +13,9 @@ nothing waits for itself. For the same reason nobody waits for a part that he ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import Notification, Origin
-
-# Beyond it some are given up, and come again from whoever has them before.
-MOST_HELD: Final = 10_000
-# Of those that are done, some 300 bytes each; beyond it a repeat of the oldest would count as new.
-MOST_REMEMBERED: Final = 65_536
 
 Part = tuple[Broker, int]
 # Of a cluster's tree: the neighbour in whose direction something was not served; there may be none.

@@ -11,7 +11,9 @@ class Limits(Struct, frozen=True):
     long word that one is settled waits for more of the kind; and how long after its start a broker
     takes one that it never heard of for one that may want everything."""
 
+    # Beyond it some are given up, and come again from whoever has them before.
     most_held: int = 10_000
+    # Some 300 bytes each; beyond it a repeat of the oldest would count as new.
     most_remembered: int = 65_536
     resend_s: float = 30.0
     detour_s: float = 1.0

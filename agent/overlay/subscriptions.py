@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.overlay.matcher import Matcher, fit
+from agent.overlay.matcher import Matcher, fits
 from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import (
@@ -104,11 +104,12 @@ class Subscriptions:
         """A neighbour told this of another home; None if something before it is missing, which has
         to be asked for. O(1), or O(the set) for its last part; beside the matcher."""
         home = update.home
-        if not fit(_filters(update)):
+        replica = _replica(update)
+        if not fits(replica):
             self.unusable += 1
             return _NOTHING_CHANGED
         before = self._replicas.version(home)
-        effect = self._replicas.take(_replica(update))
+        effect = self._replicas.take(replica)
         if effect.kind == "gap":
             return None
         if effect.kind == "refused":
@@ -196,12 +197,6 @@ class Subscriptions:
     def wants(self, announced: Filter) -> bool:
         """Whether some subscription of the cluster may want what is announced."""
         return bool(self._matcher.intersecting(announced))
-
-
-def _filters(update: Update) -> list[Filter | None]:
-    if isinstance(update, SubscriptionChange):
-        return [update.filter]
-    return [each for _, each in update.entries]
 
 
 def _replica(update: Update) -> _Replica:
