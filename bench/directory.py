@@ -28,8 +28,9 @@ from agent.wire.directory import (
     Register,
     Registered,
 )
-from bench.processes import free_address, process
+from bench.processes import process
 from bench.report import Result, interleaved, report, result
+from fleet.lab.ports import free_address
 
 MATCHING = 1_000
 OTHERS = 1_000

@@ -19,8 +19,9 @@ from agent.client import Client
 from agent.wire.codec import encode
 from agent.wire.messages import Query, Slo, Subtask, Window
 from bench.peers import result_frame
-from bench.processes import cpu_s, free_address, master, process, ready
+from bench.processes import cpu_s, master, process, ready
 from bench.report import Result, report, result
+from fleet.lab.ports import free_address
 
 FANOUT = 1_000
 ROUNDS = 30

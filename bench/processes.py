@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import zmq
-
 from agent.client import Operator
 
 # Simulated nodes send no heartbeats: one an hour is enough.
@@ -30,12 +28,6 @@ heartbeat_s = 3600.0
 [clients]
 rate_per_s = 1e6
 """
-
-
-def free_address() -> str:
-    """A loopback address that nobody listens on."""
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
 
 
 @contextlib.contextmanager

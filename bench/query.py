@@ -20,8 +20,9 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Subtask, SubtaskResult, Window
-from bench.processes import free_address, master, process, ready
+from bench.processes import master, process, ready
 from bench.report import Result, report, result
+from fleet.lab.ports import free_address
 
 ROUNDS = 15
 QUERIES = 200

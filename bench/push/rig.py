@@ -20,10 +20,11 @@ from agent.overlay.scot import Broker
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import encode
 from agent.wire.messages import Hello, NodeEvent, NodeEvents
-from bench.processes import cpu_s, free_address, process, ready
+from bench.processes import cpu_s, process, ready
 from bench.push import mqtt
 from bench.push.clients import Measured, MqttAlert, Specification
 from bench.push.workload import Event, Wanted
+from fleet.lab.ports import free_address
 from fleet.overlay_plan import OverlayPlan
 from fleet.toml import dump
 

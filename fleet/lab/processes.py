@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,11 +16,6 @@ from typing import Final
 
 LAST_LINES: Final = 5
 LAST_BYTES: Final = 4_096
-# Ports are taken from below the range that the kernel gives to outgoing connections: the fleet's
-# own nodes would otherwise occupy, now and then, the port of a master that is about to start.
-LOWEST_PORT: Final = 20_000
-EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-USUAL_EPHEMERAL: Final = 32_768
 
 
 class Leash:
@@ -126,31 +120,6 @@ def interrupts_deferred() -> Iterator[None]:
             signal.signal(number, handler)
         if came:
             os.kill(os.getpid(), came[0])
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 on which nobody listens now; OSError if there are too few."""
-    try:
-        highest = int(EPHEMERAL.read_text("ascii").split()[0])
-    except (OSError, ValueError):
-        highest = USUAL_EPHEMERAL
-    if highest <= LOWEST_PORT + count:  # an unusual range: below it there is no room
-        highest = 65_536
-    ports: list[int] = []
-    # A start of one's own, so that two fleets that start together rarely meet.
-    span = highest - LOWEST_PORT
-    first = os.getpid() * 64 % span
-    for i in range(span):
-        port = LOWEST_PORT + (first + i) % span
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise OSError("too few free TCP ports on 127.0.0.1")
 
 
 def agent_command(name: str) -> list[str]:

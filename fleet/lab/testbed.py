@@ -24,6 +24,7 @@ from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.lab import processes
 from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, IadPlan, NodePlan
+from fleet.lab.ports import free_ports
 from fleet.overlay_plan import OverlayPlan
 from fleet.toml import dump
 
@@ -103,7 +104,7 @@ class Testbed:
     def __enter__(self) -> Self:
         self._leash = processes.Leash()
         self.directory.mkdir(parents=True, exist_ok=True)
-        ports = iter(processes.free_ports(3 * len(self.plan.iads) + 1))
+        ports = iter(free_ports(3 * len(self.plan.iads) + 1))
         self.directory_address = f"{HOST}:{next(ports)}"
         self._sockets = {
             iad.name: _Sockets(*(f"{HOST}:{next(ports)}" for _ in range(3)))

@@ -8,7 +8,7 @@ import zmq
 
 from agent.wire import directory as d
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.agent_process import AgentProcess, installed
 
 COMMAND = installed("sanderling-drs")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.metrics.rig import scrape, values
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,8 @@ from rich.console import Console
 from agent.wire.codec import Decoder
 from agent.wire.messages import Answer, Coverage, Slo, Status
 from agent.wire.operator import IadStatus, NodeFault, NodeStatus
-from fleet.lab.processes import agent_command, free_ports
+from fleet.lab.ports import free_ports
+from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
 from fleet.screen import status_line
 from fleet.status_screen import show_status

@@ -13,7 +13,8 @@ from agent.wire.market import Member, Service, Terms
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, ServiceReport, Step
 from fleet import service_screen
-from fleet.lab.processes import agent_command, free_ports
+from fleet.lab.ports import free_ports
+from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
 from fleet.service import Asker
 from tests.fleet.conftest import SMALL

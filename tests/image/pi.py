@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from fleet.images import emulate, rootfs
 from fleet.inventory.load import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
+from fleet.lab.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -215,14 +215,3 @@ class Pi:
 
 BOOTED = {"running", "degraded"}
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -10,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from fleet.lab.ports import free_ports
 
 BIN = Path(__file__).parents[2] / "var" / "kubernetes" / "bin"
 TOKENS = {"master": "token-of-master", "guest": "token-of-guest", "admin": "token-of-admin"}
@@ -48,8 +49,8 @@ def running_server() -> Iterator[Server]:
     """Start both, wait until the server is ready, stop both."""
     with tempfile.TemporaryDirectory(prefix="sanderling-kubernetes-") as name, ExitStack() as stack:
         folder = Path(name)
-        etcd = f"http://127.0.0.1:{_free_port()}"
-        peers = f"http://127.0.0.1:{_free_port()}"
+        etcd = f"http://127.0.0.1:{free_ports(1)[0]}"
+        peers = f"http://127.0.0.1:{free_ports(1)[0]}"
         _start(
             stack,
             folder / "etcd.log",
@@ -66,7 +67,7 @@ def running_server() -> Iterator[Server]:
             },
         )
         _make_keys(folder)
-        port = _free_port()
+        port = free_ports(1)[0]
         process = _start(
             stack,
             folder / "apiserver.log",
@@ -167,9 +168,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,7 +13,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from agent.wire.unions import PublicReply
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.agent_process import AgentProcess, installed
 from tests.master.rig import PATIENCE_MS, FakeNode
 

@@ -12,7 +12,7 @@ from agent.wire.messages import Answer, Coverage
 from agent.wire.operator import OperatorError
 from agent.wire.standing import Cancel
 from agent.wire.unions import ClientReply, PublicRequest
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 
 
 def answer(query_id: str) -> bytes:

@@ -14,7 +14,7 @@ from agent.client import Client
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.master.rig import COMMAND, PATIENCE_MS
 
 BY_HAND = (

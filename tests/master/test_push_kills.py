@@ -16,7 +16,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
 from agent.wire.unions import PublicReply
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.agent_process import AgentProcess
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
 

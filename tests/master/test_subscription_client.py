@@ -24,7 +24,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.unions import PublicRequest
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 
 PATIENCE_MS = 20_000
 HOT = 'metric = "temperature" and value > 30'

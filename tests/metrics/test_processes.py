@@ -10,7 +10,7 @@ import pytest
 from agent.metrics.edge_families import EDGE
 from agent.metrics.families import DRS, MASTER
 from agent.wire.directory import ListAccounts
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.drs.rig import COMMAND, Asker
 from tests.metrics.rig import MeasuredDrs, scrape, values
 

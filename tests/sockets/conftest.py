@@ -10,6 +10,7 @@ import zmq
 from agent.sockets.guard import Guard
 from agent.sockets.keys import Handshake, new
 from agent.wire.config import Trust
+from fleet.lab.ports import free_address
 
 PATIENCE_MS = 10_000
 
@@ -33,7 +34,7 @@ class Served:
             clock=time.monotonic,
             warn=self.warnings.append,
         )
-        self.router = self.guard.router(domain, free_port())
+        self.router = self.guard.router(domain, free_address())
         self.router.refuse = lambda identity, _frame: self.router.send(identity, b"revoked")
         self.address = self.router.socket.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
         self.ended = threading.Event()
@@ -67,14 +68,6 @@ def destroyed(context):
         yield context
     finally:
         context.destroy(linger=0)
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from agent.sockets.guard import Guard
 from agent.sockets.keys import new
 from agent.wire.config import ConfigError, Trust
 from agent.wire.senders import Sender
-from tests.sockets.conftest import PATIENCE_MS, ask, destroyed, free_port
+from fleet.lab.ports import free_address
+from tests.sockets.conftest import PATIENCE_MS, ask, destroyed
 
 
 def entry(role, name, *keys):
@@ -241,14 +242,14 @@ def test_a_guard_connects_nowhere_without_keys_but_on_this_host(tmp_path, key):
         plain = Guard(context, Trust(), tmp_path, clock=time.monotonic, warn=print)
         with pytest.raises(OSError, match="leaves this host without keys"):
             plain.dealer("tcp://192.0.2.1:5700", 1_000)
-        plain.dealer(free_port(), 1_000).close(0)
+        plain.dealer(free_address(), 1_000).close(0)
         keyed = Guard(
             context, Trust(key="server.secret"), tmp_path, clock=time.monotonic, warn=print
         )
         with pytest.raises(OSError, match="none of its public keys is known"):
-            keyed.dealer(free_port(), 1_000)
+            keyed.dealer(free_address(), 1_000)
         with pytest.raises(ConfigError, match="no key in it"):
-            keyed.dealer(free_port(), 1_000, "empty")
+            keyed.dealer(free_address(), 1_000, "empty")
         keyed.zap.socket.close(0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.client import Client, NoReplyError, Operator
 from agent.sockets.keys import KeyFiles, new, read_publics
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 
 PATIENCE_MS = 20_000
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}

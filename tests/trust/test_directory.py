@@ -11,7 +11,7 @@ from agent.client import Operator
 from agent.sockets.keys import Handshake, new, read_publics
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Accounts, Denied, DirectoryReply, ListAccounts, Register
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.trust.rig import PATIENCE_MS
 
 MASTER = """

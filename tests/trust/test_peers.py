@@ -13,7 +13,7 @@ from agent.sockets.keys import new
 from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
-from bench.processes import free_address
+from fleet.lab.ports import free_address
 from tests.sockets.conftest import destroyed
 
 PATIENCE_MS = 10_000

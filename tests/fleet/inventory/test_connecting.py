@@ -17,7 +17,8 @@ from fleet.inventory.files import files_of
 from fleet.inventory.load import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
-from fleet.lab.processes import Child, Leash, agent_command, free_ports, stop
+from fleet.lab.ports import free_ports
+from fleet.lab.processes import Child, Leash, agent_command, stop
 
 TEXT = """
 name = "bench"

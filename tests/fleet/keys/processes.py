@@ -6,13 +6,13 @@ import threading
 import msgspec
 
 from agent.client import Client, NoReplyError, Operator
-from bench.processes import free_address
 from fleet.folder import Folder
 from fleet.inventory.files import files_of
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
 from fleet.keys.push import pusher, write_local
 from fleet.keys.store import Store
+from fleet.lab.ports import free_address
 from tests.agent_process import installed
 
 PATIENCE_MS = 20_000

@@ -1,0 +1,63 @@
+"""TCP ports for processes that are about to start on this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+# Ports are taken from below the range that the kernel gives to outgoing connections: the fleet's
+# own nodes would otherwise occupy, now and then, the port of a master that is about to start.
+LOWEST_PORT: Final = 20_000
+EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_EPHEMERAL: Final = 32_768
+
+
+class Ports:
+    """Hands out ports of 127.0.0.1 in turn, so that none comes twice before all have come: whoever
+    got one may not listen on it yet."""
+
+    def __init__(self, first: int, end: int, start: int) -> None:
+        """Ports are from `first` to `end` - 1; the search begins `start` after the first."""
+        self._first = first
+        self._span = end - first
+        self._next = start % self._span
+
+    def take(self, count: int) -> list[int]:
+        """Ports on which nobody listens now; OSError if there are too few."""
+        found: list[int] = []
+        for _ in range(self._span):
+            port = self._first + self._next
+            self._next = (self._next + 1) % self._span
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            found.append(port)
+            if len(found) == count:
+                return found
+        raise OSError("too few free TCP ports on 127.0.0.1")
+
+
+def _end() -> int:
+    try:
+        end = int(EPHEMERAL.read_text("ascii").split()[0])
+    except (OSError, ValueError):
+        end = USUAL_EPHEMERAL
+    return end if end > LOWEST_PORT + 1_000 else 65_536  # an unusual range leaves no room below it
+
+
+# A start of one's own, so that two fleets that start together rarely meet.
+_ports = Ports(LOWEST_PORT, _end(), os.getpid() * 64)
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports of 127.0.0.1 on which nobody listens now; OSError if there are too few."""
+    return _ports.take(count)
+
+
+def free_address() -> str:
+    """An address of 127.0.0.1, for ZeroMQ, on which nobody listens now."""
+    return f"tcp://127.0.0.1:{free_ports(1)[0]}"
