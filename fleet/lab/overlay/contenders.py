@@ -12,7 +12,7 @@ from agent.overlay.forwarding import Routing
 from agent.overlay.limits import Limits
 from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker, Scot
-from agent.overlay.tid import TidBroker
+from fleet.lab.overlay.tid import TidBroker
 from fleet.lab.overlay.world import AnyBroker
 
 # Seconds of a broker's work on an event, and more for each message that it sends.

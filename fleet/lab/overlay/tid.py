@@ -42,9 +42,9 @@ from agent.overlay.events import (
 )
 from agent.overlay.matcher import Matcher
 from agent.overlay.scot import Broker, Scot
-from agent.overlay.tid_tables import AdvertisementTable, SubscriptionId, SubscriptionTable, Tid
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
+from fleet.lab.overlay.tid_tables import AdvertisementTable, SubscriptionId, SubscriptionTable, Tid
 
 # Trees of withdrawn advertisements that are remembered, some 15 MB at most. A copy of an
 # advertisement older than these that is still under way would be taken for a new one.

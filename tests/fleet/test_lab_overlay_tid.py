@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent.overlay import tid as tid_module
 from agent.overlay.events import (
     Advertise,
     Deliver,
@@ -26,9 +25,10 @@ from agent.overlay.events import (
 )
 from agent.overlay.matcher import Matcher
 from agent.overlay.scot import Broker, Scot, ScotError
-from agent.overlay.tid import Matching, TidBroker, TidNotification, TidSubscription
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate
+from fleet.lab.overlay import tid as tid_module
+from fleet.lab.overlay.tid import Matching, TidBroker, TidNotification, TidSubscription
 
 # Two vertices times two clusters: a ring of four.
 RING = Scot([("a", "b")], clusters=2)

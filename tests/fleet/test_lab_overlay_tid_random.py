@@ -23,9 +23,9 @@ from agent.overlay.events import (
     Unsubscribe,
 )
 from agent.overlay.scot import Broker, Scot
-from agent.overlay.tid import Matching, TidBroker, TidNotification
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate
+from fleet.lab.overlay.tid import Matching, TidBroker, TidNotification
 
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 Range = tuple[int, int]
