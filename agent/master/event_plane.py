@@ -9,9 +9,10 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from agent.board import Board
+from agent.ledger import Taken
 from agent.master.records import Records
 from agent.master.state import State
-from agent.scheduling.event_ledger import EventLedger, TakenEvents
+from agent.scheduling.event_ledger import EventLedger
 from agent.scheduling.events import SendToNode, TakeEvents
 from agent.scheduling.open_faults import NodeFaults, OpenFaults
 from agent.wire.messages import EventsTaken, NodeEvents
@@ -168,7 +169,7 @@ class EventPlane:
         self._state.flush()
 
     def _restore(self) -> None:
-        for node, taken in self._kept(TAKEN, dict[str, TakenEvents]):
+        for node, taken in self._kept(TAKEN, dict[str, Taken]):
             self._ledger.restore(node, taken)
         for node, faults in self._kept(FAULTS, NodeFaults):
             self._faults.restore(node, faults)

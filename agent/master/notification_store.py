@@ -14,9 +14,9 @@ import msgspec
 
 from agent import database
 from agent.database import BrokenFileError
+from agent.ledger import Taken
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
-from agent.topics.ledger import Taken
 from agent.wire.overlay import Notification
 from agent.wire.push import Lost
 

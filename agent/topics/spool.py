@@ -13,7 +13,7 @@ import math
 import msgspec
 
 from _core.edf import EdfQueue
-from agent.topics.ledger import Ledger
+from agent.ledger import Ledger
 from agent.topics.lifecycle import SPOOLED_TRANSITIONS, InvalidTransition
 from agent.topics.losses import Losses
 from agent.topics.spool_events import (
@@ -85,7 +85,7 @@ class Spool:
         self._most_bytes = most_bytes
         self._spacing_s = 1.0 / backlog_per_s
         self._again_s = again_s
-        self._ledger = Ledger(most_histories)
+        self._ledger: Ledger[tuple[str, str]] = Ledger(most_histories)  # (node, history)
         self._spooled: dict[Origin, _Spooled] = {}  # the oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.topics.ledger import Taken
+from agent.ledger import Taken
 from agent.wire.overlay import Notification, Origin
 from agent.wire.push import Lost
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from agent.ledger import Taken
 from agent.master.group_commit import FLUSH_S, RETRY_S, GroupCommit
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
-from agent.topics.ledger import Taken
 from agent.wire.push import Notified, Subscribed
 from tests.topics.samples import notification
 

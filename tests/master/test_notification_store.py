@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.ledger import Taken
 from agent.master.notification_store import STATEMENTS, NotificationStore
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
-from agent.topics.ledger import Taken
 from agent.wire.push import Lost
 from tests.topics.disk import Disk
 from tests.topics.samples import FILTER, OTHER_FILTER, notification

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.scheduling.event_ledger import MOST_HISTORIES, MOST_REMEMBERED, EventLedger, TakenEvents
+from agent.ledger import MOST_REMEMBERED, Taken
+from agent.scheduling.event_ledger import MOST_HISTORIES, EventLedger
 
 
 class LedgerModel(RuleBasedStateMachine):
@@ -70,7 +71,7 @@ def test_it_remembers_little_of_a_node_whose_events_are_acknowledged() -> None:
     ledger = EventLedger()
     for sequence in range(10_000):
         ledger.take("n1", "h", [sequence], oldest=sequence)
-    assert ledger.of("n1") == {"h": TakenEvents(9_999, (9_999,))}
+    assert ledger.of("n1") == {"h": Taken(9_999, (9_999,))}
 
 
 def test_beyond_its_bound_it_forgets_what_was_taken_first_and_takes_nothing_for_known() -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from agent.topics.ledger import Taken
+from agent.ledger import Taken
 from agent.topics.lifecycle import InvalidTransition
 from agent.topics.losses import GATHER_LOST_S, MOST_LOST
 from agent.topics.spool import BURST, Spool
