@@ -22,8 +22,9 @@ number; no epoch may come twice. Should a home have lost its epoch, it meets its
 later, in the `versions` of somebody (ask `outbid`) or in an update (``outbid``). It then goes above
 it, and sends its set, `updates(own, NOTHING)`, to all its neighbours.
 
-Memory, of each home until it is forgotten: its version, at most `most_items` items, its last
-`kept_changes` changes, and one set of at most `most_items` that is still arriving.
+No home is forgotten: the homes are those of the overlay, whose factors no broker changes while it
+runs. Memory, of each home: its version, at most `most_items` items, its last `kept_changes`
+changes, and one set of at most `most_items` that is still arriving.
 """
 
 from __future__ import annotations
@@ -263,32 +264,12 @@ class Replicas(Generic[Home, Name, Item]):
         known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)
 
-    def forget(self, home: Home) -> Mapping[Name, Item]:
-        """Its items, removed with all that was known of it: it has left the overlay for good. Who
-        still knows it brings it back, so all have to forget it. ValueError for the own one."""
-        if home == self.own:
-            raise ValueError("a broker cannot forget its own set: withdraw the items")
-        known = self._sets.pop(home, None)
-        if known is None:
-            return _NO_ITEMS
-        self._count -= len(known.items)
-        return known.items
-
     # --- comparing -------------------------------------------------------------------------------
 
     def ahead_of(self, versions: Mapping[Home, Version]) -> list[Home]:
         """Homes of which a broker with these versions misses something. O(homes)."""
         return [
             home for home, each in self._sets.items() if each.version > versions.get(home, NOTHING)
-        ]
-
-    def behind(self, versions: Mapping[Home, Version]) -> list[Home]:
-        """Homes of which a broker with these versions has something later; never the own one.
-        O(homes)."""
-        return [
-            home
-            for home, version in versions.items()
-            if home != self.own and version > self.version(home)
         ]
 
     def updates(

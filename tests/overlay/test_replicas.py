@@ -223,23 +223,8 @@ def test_comparing_names_the_homes():
     b.take(Change("c", Version(3, 1), "y", 1))
     b.take(Change("d", Version(1, 1), "z", 3))
     assert a.ahead_of(b.versions()) == ["a"]
-    assert a.behind(b.versions()) == ["b", "d"]
-    assert b.behind(a.versions()) == ["a"]
-    assert a.behind({"a": Version(99, 0)}) == []
     assert a.ahead_of(a.versions()) == []
     assert a.ahead_of({"a": Version(1, 2), "c": Version(4, 0)}) == []
-
-
-def test_a_forgotten_home_leaves_nothing():
-    home, other = home_with({"x": 1, "y": 2}), Replicas("other", 1)
-    copy_to(home, other)
-    assert other.forget("home") == {"x": 1, "y": 2}
-    assert other.versions() == {"other": (1, 0)}
-    assert len(other) == 0
-    assert other.items("home") == {}
-    assert other.forget("home") == {}
-    with pytest.raises(ValueError, match="cannot forget its own set"):
-        other.forget("other")
 
 
 def test_a_withdrawn_set_leaves_its_version_alone():
