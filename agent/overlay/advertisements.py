@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _core.civ import Civ
-from agent.overlay.matcher import Matcher, fits
-from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
+from agent.overlay.matcher import Matcher
+from agent.overlay.replicas import NOTHING, Replicas, Version
 from agent.overlay.scot import Broker
 from agent.overlay.subscriptions import Subscriptions
+from agent.overlay.updates import AdvertisementUpdate, advertisement_update, fits, replica
 from agent.wire.overlay import (
-    AdvertisementChange,
     AdvertisementPart,
     AdvertisementVersion,
     CibClear,
@@ -28,8 +28,6 @@ from agent.wire.predicates import Attributes, Filter
 
 # The neighbours test each against every subscription of their clusters.
 MOST_OF_A_HOST = 1_024
-
-Update = AdvertisementChange | AdvertisementPart
 
 
 class _Hosted:
@@ -93,7 +91,7 @@ class Hosted:
         """The clusters that did not say what they want since their iLink was down."""
         return self._doubtful
 
-    def advertise(self, name: str, announced: Filter) -> Update | None:
+    def advertise(self, name: str, announced: Filter) -> AdvertisementUpdate | None:
         """New or changed; None if it is there. ValueError for a filter that makes no sense, or one
         too many; then nothing has changed.
 
@@ -116,9 +114,9 @@ class Hosted:
             self._hosted[key] = _Hosted(announced, Civ.advertisement(self._width, self._cluster))
         else:
             known.announced = announced
-        return _message(change)
+        return advertisement_update(change)
 
-    def unadvertise(self, name: str) -> Update | None:
+    def unadvertise(self, name: str) -> AdvertisementUpdate | None:
         """Gone; None if it is not there."""
         key = self._keys.pop(name, None)
         change = self._replicas.withdraw(key) if key is not None else None
@@ -126,15 +124,16 @@ class Hosted:
             return None
         self._matcher.remove(key)
         del self._hosted[key]
-        return _message(change)
+        return advertisement_update(change)
 
-    def updates(self, asked: AdvertisementVersion) -> tuple[list[Update], bool]:
+    def updates(self, asked: AdvertisementVersion) -> tuple[list[AdvertisementUpdate], bool]:
         """What one that has this version misses, and whether it knows a later one than there ever
         was: then a new epoch has begun, and all have to hear of it."""
         version = Version(asked.epoch, asked.version)
         outbid = self._replicas.outbid({self._cluster: version})
         since = NOTHING if outbid else version
-        return [_message(each) for each in self._replicas.updates(self._cluster, since)], outbid
+        missing = self._replicas.updates(self._cluster, since)
+        return [advertisement_update(each) for each in missing], outbid
 
     def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
         """What a secondary neighbour says, and whether the link to it is up: what comes round one
@@ -212,16 +211,18 @@ class Announced:
         """Which set of that host is here."""
         return AdvertisementVersion(*self._replicas.version(host.cluster))
 
-    def take(self, host: Broker, update: Update, subscriptions: Subscriptions) -> list[Told] | None:
+    def take(
+        self, host: Broker, update: AdvertisementUpdate, subscriptions: Subscriptions
+    ) -> list[Told] | None:
         """The host told this: what to answer; None if something before it is missing, which has to
         be asked for. One intersection test against the subscriptions for each advertisement that
         came or changed."""
         cluster = host.cluster
-        replica = _replica(cluster, update)
-        if not fits(replica):
+        told = replica(cluster, update)
+        if not fits(told):
             self.unusable += 1
             return []
-        effect = self._replicas.take(replica)
+        effect = self._replicas.take(told)
         if effect.kind == "gap":
             return None
         if effect.kind == "refused":
@@ -290,17 +291,3 @@ class Announced:
 
     def _host(self, cluster: int) -> Broker:
         return Broker(self._own.vertex, cluster)
-
-
-def _replica(host: int, update: Update) -> Change[int, int, Filter] | Part[int, int, Filter]:
-    version = Version(update.epoch, update.version)
-    if isinstance(update, AdvertisementChange):
-        return Change(host, version, update.key, update.filter)
-    return Part(host, version, update.start, update.total, update.entries)
-
-
-def _message(replica: Change[int, int, Filter] | Part[int, int, Filter]) -> Update:
-    epoch, version = replica.version
-    if isinstance(replica, Change):
-        return AdvertisementChange(epoch, version, replica.name, replica.item)
-    return AdvertisementPart(epoch, version, replica.start, replica.total, replica.items)

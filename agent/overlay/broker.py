@@ -18,7 +18,6 @@ from typing import Any, Final
 from _core.civ import Civ
 from agent.overlay import scot as overlay
 from agent.overlay.advertisements import Announced, Hosted, Told
-from agent.overlay.advertisements import Update as AdvertisementUpdate
 from agent.overlay.events import (
     Advertise,
     Event,
@@ -37,7 +36,8 @@ from agent.overlay.events import (
 from agent.overlay.forwarding import Forwarding, Routing
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Scot
-from agent.overlay.subscriptions import Changed, Subscriptions, Update
+from agent.overlay.subscriptions import Changed, Subscriptions
+from agent.overlay.updates import AdvertisementUpdate, SubscriptionUpdate
 from agent.overlay.ways import Ways
 from agent.wire.overlay import (
     AdvertisementChange,
@@ -302,7 +302,7 @@ class Broker:
 
     # --- subscriptions ---------------------------------------------------------------------------
 
-    def _subscription_update(self, source: overlay.Broker, message: Update) -> None:
+    def _subscription_update(self, source: overlay.Broker, message: SubscriptionUpdate) -> None:
         self._check_cluster(source)
         if message.home == self.broker.vertex:
             self._outbid(HomeVersion(message.home, message.epoch, message.version))
@@ -348,7 +348,7 @@ class Broker:
             self._complete = True
             self._tell_states()
 
-    def _tell_cluster(self, updates: Iterable[Update], source: overlay.Broker) -> None:
+    def _tell_cluster(self, updates: Iterable[SubscriptionUpdate], source: overlay.Broker) -> None:
         """To all neighbours in the cluster, but not back."""
         came_from = None if source == self.broker else self._forwarding.custody.direction(source)
         for neighbour in self._scot.cluster_neighbours(self.broker):
@@ -356,7 +356,7 @@ class Broker:
                 for update in updates:
                     self._pass_on(neighbour, update)
 
-    def _pass_on(self, to: overlay.Broker, update: Update) -> None:
+    def _pass_on(self, to: overlay.Broker, update: SubscriptionUpdate) -> None:
         """If there is no way to that broker, to those behind it."""
         waiting = [to]
         while waiting:

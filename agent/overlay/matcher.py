@@ -6,23 +6,12 @@ A filter is a disjunction; whatever the number of its conjunctions that match, i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from typing import Generic, TypeVar
 
 from _core.matching import Conjunctions
-from agent.overlay.replicas import Change, Part
-from agent.wire.predicates import MOST_FILTER_BYTES, Attributes, Filter, plain
+from agent.wire.predicates import Attributes, Filter, plain
 
 Key = TypeVar("Key")
-
-
-def fits(update: Change[Any, Any, Filter] | Part[Any, Any, Filter]) -> bool:
-    """Whether none of its filters is larger than any that a broker takes from its users. O(their
-    size)."""
-    came = [update.item] if isinstance(update, Change) else [each for _, each in update.items]
-    encode = msgspec.msgpack.encode
-    return all(each is None or len(encode(each)) <= MOST_FILTER_BYTES for each in came)
 
 
 class Matcher(Generic[Key]):

@@ -10,26 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.overlay.matcher import Matcher, fits
-from agent.overlay.replicas import NOTHING, Change, Part, Replicas, Version
+from agent.overlay.matcher import Matcher
+from agent.overlay.replicas import NOTHING, Replicas, Version
 from agent.overlay.scot import Broker, Scot
-from agent.wire.overlay import (
-    HomeVersion,
-    SubscriptionChange,
-    SubscriptionPart,
-    SubscriptionVersions,
-)
+from agent.overlay.updates import SubscriptionUpdate, fits, replica, subscription_update
+from agent.wire.overlay import HomeVersion, SubscriptionPart, SubscriptionVersions
 from agent.wire.predicates import Attributes, Filter
-
-Update = SubscriptionChange | SubscriptionPart
-_Replica = Change[str, int, Filter] | Part[str, int, Filter]
 
 
 class Changed(NamedTuple):
     """What became of the table: the messages that tell the neighbours, and the filters that came
     and went."""
 
-    updates: list[Update]
+    updates: list[SubscriptionUpdate]
     added: list[Filter]
     removed: list[Filter]
 
@@ -89,7 +82,7 @@ class Subscriptions:
             self._given += 1
             self._keys[name] = key
             self._names[key] = name
-        return Changed([_message(change)], [wanted], [] if before is None else [before])
+        return Changed([subscription_update(change)], [wanted], [] if before is None else [before])
 
     def unsubscribe(self, name: str) -> Changed | None:
         """Gone; None if it is not there."""
@@ -98,18 +91,18 @@ class Subscriptions:
         if key is None or change is None:
             return None
         del self._names[key]
-        return Changed([_message(change)], [], [self._matcher.remove((self._own, key))])
+        return Changed([subscription_update(change)], [], [self._matcher.remove((self._own, key))])
 
-    def take(self, update: Update) -> Changed | None:
+    def take(self, update: SubscriptionUpdate) -> Changed | None:
         """A neighbour told this of another home; None if something before it is missing, which has
         to be asked for. O(1), or O(the set) for its last part; beside the matcher."""
         home = update.home
-        replica = _replica(update)
-        if not fits(replica):
+        told = replica(home, update)
+        if not fits(told):
             self.unusable += 1
             return _NOTHING_CHANGED
         before = self._replicas.version(home)
-        effect = self._replicas.take(replica)
+        effect = self._replicas.take(told)
         if effect.kind == "gap":
             return None
         if effect.kind == "refused":
@@ -127,9 +120,9 @@ class Subscriptions:
                 self.unusable += 1  # of a newer version than this one, perhaps
             else:
                 added.append(wanted)
-        updates: list[Update] = [update]
+        updates: list[SubscriptionUpdate] = [update]
         if isinstance(update, SubscriptionPart):
-            updates = [_message(each) for each in self._replicas.updates(home, before)]
+            updates = [subscription_update(each) for each in self._replicas.updates(home, before)]
         return Changed(updates, added, removed)
 
     # --- comparing -------------------------------------------------------------------------------
@@ -143,12 +136,12 @@ class Subscriptions:
             tuple(HomeVersion(each, *version) for each, version in known), True
         )
 
-    def newer(self, asked: SubscriptionVersions) -> list[Update]:
+    def newer(self, asked: SubscriptionVersions) -> list[SubscriptionUpdate]:
         """What one with these versions misses. O(homes + results)."""
         theirs = {each.home: Version(each.epoch, each.version) for each in asked.homes}
         ahead = self._replicas.ahead_of(theirs)
         return [
-            _message(update)
+            subscription_update(update)
             for home in ahead
             if asked.all_homes or home in theirs
             for update in self._replicas.updates(home, theirs.get(home, NOTHING))
@@ -176,9 +169,9 @@ class Subscriptions:
         own = {e.home: Version(e.epoch, e.version) for e in told if e.home == self._own}
         return self._replicas.outbid(own)
 
-    def own_set(self) -> list[Update]:
+    def own_set(self) -> list[SubscriptionUpdate]:
         """The whole set of this broker."""
-        return [_message(each) for each in self._replicas.updates(self._own, NOTHING)]
+        return [subscription_update(each) for each in self._replicas.updates(self._own, NOTHING)]
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -197,19 +190,3 @@ class Subscriptions:
     def wants(self, announced: Filter) -> bool:
         """Whether some subscription of the cluster may want what is announced."""
         return bool(self._matcher.intersecting(announced))
-
-
-def _replica(update: Update) -> _Replica:
-    version = Version(update.epoch, update.version)
-    if isinstance(update, SubscriptionChange):
-        return Change(update.home, version, update.key, update.filter)
-    return Part(update.home, version, update.start, update.total, update.entries)
-
-
-def _message(replica: _Replica) -> Update:
-    epoch, version = replica.version
-    if isinstance(replica, Change):
-        return SubscriptionChange(replica.home, epoch, version, replica.name, replica.item)
-    return SubscriptionPart(
-        replica.home, epoch, version, replica.start, replica.total, replica.items
-    )
