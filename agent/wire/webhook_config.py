@@ -11,6 +11,8 @@ from agent.wire.base import Name, Text
 from agent.wire.config import HIGHEST_PORT, File, Positive, Section
 
 LONGEST_URL = 2_048
+# Of one master: each has a thread.
+MOST_WEBHOOKS = 16
 
 
 class Target(NamedTuple):
@@ -22,8 +24,8 @@ class Target(NamedTuple):
     path: str
 
 
-class MasterWebhook(Section, frozen=True):
-    """Where notifications are posted to."""
+class Receiver(Section, frozen=True):
+    """Where notifications are posted to, and how."""
 
     name: Annotated[Name, Meta(description="What it is called here, and in what is posted.")]
     url: Annotated[
@@ -31,14 +33,6 @@ class MasterWebhook(Section, frozen=True):
     ]
     filter: Annotated[
         Text, Meta(min_length=1, description="What is posted: a filter (subscriptions.md).")
-    ]
-    secret: Annotated[
-        File,
-        Meta(
-            min_length=1,
-            description="File with the signing key in Base64 (mode 0600, at most two, one a line; "
-            "relative: to the config file).",
-        ),
     ]
     ca: Annotated[
         File,
@@ -69,6 +63,19 @@ class MasterWebhook(Section, frozen=True):
             raise ValueError(f"webhook.url of {self.name}: {error}") from None
         if self.ca and not self.url.startswith("https:"):
             raise ValueError(f"webhook.ca of {self.name} is of no use without https://")
+
+
+class MasterWebhook(Receiver, frozen=True, kw_only=True):
+    """Where notifications are posted to."""
+
+    secret: Annotated[
+        File,
+        Meta(
+            min_length=1,
+            description="File with the signing key in Base64 (mode 0600, at most two, one a line; "
+            "relative: to the config file).",
+        ),
+    ]
 
 
 def target(url: str) -> Target:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from agent.sockets.allow_list import AllowedClient, AllowedParty, AllowFile
 from agent.wire.config import Metrics, Section, Trust
@@ -19,6 +19,7 @@ from agent.wire.master_config import (
     MasterState,
     PoolMember,
 )
+from agent.wire.webhook_config import MasterWebhook, Receiver
 from fleet import toml
 from fleet.inventory.effective import history_of, overlay_of, pods_of, sensors_of, triggers_of
 from fleet.inventory.model import Iad, Inventory, Node
@@ -102,6 +103,7 @@ def master_config(
         metrics=master.metrics,
         state=MasterState(path=f"{kept}state.sqlite"),
         overlay=_overlay(fleet, iad),
+        webhook=tuple([_webhook(receiver) for receiver in master.webhook]),
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
@@ -162,6 +164,10 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
         ),
         HostFile("allow.toml", allow, restart=False),
         *[
+            HostFile(each.secret, keys.webhook_file(iad.name, each.name), 0o600, "sanderling")
+            for each in config.webhook
+        ],
+        *[
             _public(_keys_of(name), keys.public_file(Party("master", name)))
             for name in dict.fromkeys(others)
         ],
@@ -198,6 +204,10 @@ def _overlay(fleet: Inventory, iad: Iad) -> MasterOverlay:
     addresses = {each.name: _public_address(each) for each in fleet.iad}
     section = plan.section(iad.name, lambda name: (addresses[name], _keys_of(name)))
     return replace(section, routing=fleet.overlay.routing, advertise=iad.overlay.advertise)
+
+
+def _webhook(receiver: Receiver) -> MasterWebhook:
+    return MasterWebhook(**asdict(receiver), secret=f"keys/webhook-{receiver.name}.secret")
 
 
 def _public_address(iad: Iad) -> str:

@@ -25,6 +25,7 @@ from agent.wire.master_config import (
     Offered,
     OverlayAdvertisement,
 )
+from agent.wire.webhook_config import MOST_WEBHOOKS, Receiver
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
 MODELS: Final[tuple[Model, ...]] = ("pi3", "pi4", "zero2w", "host")
@@ -156,6 +157,14 @@ class Master(Section, frozen=True):
     clients: MasterClients = MasterClients()
     records: MasterRecords = MasterRecords()
     metrics: Metrics = Metrics()
+    webhook: Annotated[
+        tuple[Receiver, ...],
+        Meta(
+            max_length=MOST_WEBHOOKS,
+            description="Receivers of notifications (webhooks.md); `fleet keys init` makes the "
+            "secret of each. `ca` is a path on the master's host.",
+        ),
+    ] = ()
 
 
 class Place(Section, frozen=True):

@@ -39,6 +39,10 @@ class Keys(Protocol):
         """Its public key file, as others read it."""
         ...
 
+    def webhook_file(self, iad: str, webhook: str) -> bytes:
+        """What an IAD's master signs with what it posts to a webhook, as it reads it."""
+        ...
+
 
 class HostOf(NamedTuple):
     """A host of the fleet: the master of an IAD, or one of its nodes."""
@@ -83,6 +87,23 @@ def hosts(fleet: Inventory) -> Iterator[HostOf]:
         yield HostOf(iad, None)
         for node in iad.node:
             yield HostOf(iad, node)
+
+
+class WebhookOf(NamedTuple):
+    """A webhook of an IAD's master; each has a secret of its own."""
+
+    iad: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"webhook {self.name} of {self.iad}"
+
+
+def webhooks(fleet: Inventory) -> Iterator[WebhookOf]:
+    """All webhooks of all masters."""
+    for iad in fleet.iad:
+        for webhook in iad.master.webhook:
+            yield WebhookOf(iad.name, webhook.name)
 
 
 # The fleet command's own keys: it asks masters for their state, and sends the probe queries.

@@ -13,6 +13,7 @@ from fleet.inventory.contradictions import (
     places,
     sensors,
     triggers,
+    webhooks,
 )
 from fleet.inventory.files import edge_config, master_config, pool_members
 from fleet.inventory.model import Inventory
@@ -21,7 +22,7 @@ from fleet.inventory.model import Inventory
 def problems(fleet: Inventory) -> list[str]:
     """One line each; none if the inventory can be used. Where there are none, the configuration of
     every host can be made."""
-    subjects = (names, groups, people, places, areas, sensors, triggers, overlay)
+    subjects = (names, groups, people, places, areas, sensors, triggers, overlay, webhooks)
     found = [line for subject in subjects for line in subject.check(fleet)]
     return list(dict.fromkeys(found)) or list(_refused(fleet))
 

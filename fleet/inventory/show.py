@@ -100,6 +100,10 @@ class NoSecrets:
         except KeyStoreError:
             return NO_KEY
 
+    def webhook_file(self, _iad: str, _webhook: str) -> bytes:
+        """Nothing, either."""
+        return b""
+
 
 def run(
     folder: Folder, iads: Sequence[str], groups: Sequence[str], limit: str, *, as_json: bool

@@ -11,6 +11,10 @@ HEAD: Final = """\
 # After a change: fleet inventory check
 name = "{name}"
 
+# On an overlay of their masters alerts reach subscribers in other IADs: so many clusters, with an
+# IAD in each (docs/inventory.md).
+# overlay = {{ clusters = 1 }}
+
 # How hosts are logged in to. `fleet keys init` makes the SSH key, and a host key for every host.
 [ssh]
 user = "fleet"          # may use sudo without a password
@@ -43,6 +47,11 @@ interval_s = 1.0
 # interval_s = 2.5
 # options = {{ model = "dht22", pin = "D4" }}
 
+# What is told at once to who runs `fleet subscribe` (docs/triggers.md):
+# [[group.trigger]]
+# name = "hot"
+# condition = "temperature > 30"
+
 # A rollout begins with a node of this group, and goes on if that is well.
 [[group]]
 name = "canary"
@@ -54,12 +63,19 @@ IAD: Final = """
 [[iad]]
 name = "{iad}"
 # areas = ["b1"]        # what it offers; left out: the areas of its nodes
+# overlay = {{ vertex = "all", cluster = 0 }}    # its place there
 
 [iad.master]
 {master}
 # public_port = 5700    # for clients and other masters
 # nodes_port = 5701
 # operator_port = 5702
+
+# Alerts are posted there (docs/webhooks.md); `fleet keys init` makes the secret.
+# [[iad.master.webhook]]
+# name = "pager"
+# url = "https://pager.example.com/hooks/4711"
+# filter = 'kind = "raised"'
 """
 
 REMOTE: Final = 'address = "{address}"    # for nodes, clients, other masters and SSH'

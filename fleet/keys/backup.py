@@ -34,7 +34,7 @@ SALT: Final = 16
 NONCE: Final = 12
 HEADER: Final = len(MAGIC) + len(VERSION) + 1 + SALT + NONCE
 LEAST_PASSPHRASE: Final = 8
-_NAME: Final = re.compile(r"(curve|ssh)/[A-Za-z0-9_+.-]{1,200}|(revoked|rotation)\.json")
+_NAME: Final = re.compile(r"(curve|ssh|webhook)/[A-Za-z0-9_+.-]{1,200}|(revoked|rotation)\.json")
 _PUBLIC: Final = ".pub"
 
 

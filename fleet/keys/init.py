@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleet import exits, output
 from fleet.folder import Folder
 from fleet.inventory.load import load
-from fleet.inventory.parties import Party
+from fleet.inventory.parties import Party, WebhookOf
 from fleet.keys.store import OPERATOR_KEY, Store
 
 
@@ -20,6 +20,7 @@ class Made(Struct, frozen=True):
     curve: tuple[str, ...]
     host_keys: tuple[str, ...]
     operator_key: bool
+    webhooks: tuple[str, ...]
     known_hosts: str
 
 
@@ -30,6 +31,7 @@ def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
         tuple(str(each) for each in found if isinstance(each, Party)),
         tuple(each for each in found if isinstance(each, str) and each != OPERATOR_KEY),
         OPERATOR_KEY in found,
+        tuple(str(each) for each in found if isinstance(each, WebhookOf)),
         str(folder.known_hosts),
     )
     if as_json:
@@ -37,9 +39,10 @@ def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
     elif not found:
         sys.stdout.write(f"{folder.keys}: every key is there; nothing was made\n")
     else:
+        signed = f", {len(made.webhooks)} secrets of webhooks" if made.webhooks else ""
         own = ", and the SSH key that fleet logs in with" if made.operator_key else ""
         sys.stdout.write(
             f"{folder.keys}: {len(made.curve)} CURVE keys, {len(made.host_keys)} SSH host keys"
-            f"{own}\nKeep a copy: fleet keys backup FILE\n"
+            f"{signed}{own}\nKeep a copy: fleet keys backup FILE\n"
         )
     return exits.DONE

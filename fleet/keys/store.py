@@ -6,6 +6,7 @@
     keys/ssh/host-<name>.key           the host key that a host gets when it is flashed
     keys/ssh/host-<name>.pin           a host key that was adopted, and is pinned instead
     keys/ssh/operator, operator.pub    what `fleet` logs in with
+    keys/webhook/<iad>+<name>.secret   what a master signs with what it posts to a webhook
     keys/revoked.json                  who is out, since when and why
     keys/rotation.json                 how far a rotation is
 
@@ -15,6 +16,8 @@ write at any time, and every write replaces one file at once.
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,7 +31,17 @@ from agent.wire.config import ConfigError
 from fleet.folder import Folder
 from fleet.inventory.effective import port_of
 from fleet.inventory.model import Inventory
-from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Party, Role, hosts, parties
+from fleet.inventory.parties import (
+    CLIENT,
+    OPERATOR,
+    HostOf,
+    Party,
+    Role,
+    WebhookOf,
+    hosts,
+    parties,
+    webhooks,
+)
 from fleet.keys import curve, ssh
 from fleet.keys.curve import CurveKey
 from fleet.keys.errors import KeyStoreError
@@ -46,6 +59,7 @@ from fleet.keys.ssh import HostKey
 __all__ = ["HostKey", "KeyStoreError", "Revocation", "Store"]
 
 OPERATOR_KEY: Final = "operator SSH key"
+WEBHOOK_BYTES: Final = 32
 
 
 class Revocation(msgspec.Struct, frozen=True):
@@ -79,6 +93,7 @@ class Store:
         self._root = folder.keys
         self._curve = self._root / "curve"
         self._ssh = self._root / "ssh"
+        self._webhook = self._root / "webhook"
         self._clock = clock
         if self._root.exists():
             require_private(self._root)
@@ -86,17 +101,17 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Nobody else writes to the store meanwhile."""
-        for each in (self._root, self._curve, self._ssh):
+        for each in (self._root, self._curve, self._ssh, self._webhook):
             make_private(each)
         with locked(self._root / LOCK, f"changing the keys in {self._root}"):
             yield
 
     def ensure(
         self, fleet: Inventory, *, lifetime: timedelta = curve.LIFETIME
-    ) -> list[Party | str]:
+    ) -> list[Party | str | WebhookOf]:
         """Make what is missing, replace nothing, and write known_hosts; what was made: parties,
-        host names of SSH keys, and OPERATOR_KEY."""
-        made: list[Party | str] = []
+        host names of SSH keys, webhooks, and OPERATOR_KEY."""
+        made: list[Party | str | WebhookOf] = []
         with self.writing():
             for party in parties(fleet):
                 if not self._path(party).exists():
@@ -112,6 +127,10 @@ class Store:
                 if not host.is_local and not self._host_path(host.name).exists():
                     write_file(self._host_path(host.name), ssh.make(host.name).private)
                     made.append(host.name)
+            for webhook in webhooks(fleet):
+                if not (path := self._webhook_path(webhook)).exists():
+                    write_file(path, base64.b64encode(secrets.token_bytes(WEBHOOK_BYTES)) + b"\n")
+                    made.append(webhook)
             self._write_known_hosts(fleet)
         return made
 
@@ -134,6 +153,14 @@ class Store:
         """Its public key file. Of a party that was revoked it has a key that nobody holds yet, so
         that whoever has the former one cannot pose as it."""
         return curve.render(self._known(party), secret=False)
+
+    def webhook_file(self, iad: str, webhook: str) -> bytes:
+        """The file with a webhook's secrets; KeyStoreError for one that has none."""
+        found = WebhookOf(iad, webhook)
+        content = read_private(self._webhook_path(found))
+        if content is None:
+            raise KeyStoreError(f"{found} has no secret yet; fleet keys init makes what is missing")
+        return content
 
     def keys(self, party: Party) -> tuple[CurveKey, ...]:
         """Its keys, revoked or not, the current one first; () for one that has none."""
@@ -304,6 +331,9 @@ class Store:
 
     def _public_path(self, party: Party) -> Path:
         return self._curve / f"{_file_name(party)}.public"
+
+    def _webhook_path(self, webhook: WebhookOf) -> Path:
+        return self._webhook / f"{_flat(f'{webhook.iad}/{webhook.name}')}.secret"
 
     def _host_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.key"

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.overlay.scot import Broker
 from fleet import commands
 from fleet.folder import Folder, NoFleetError, find
+from fleet.inventory.effective import overlay_of
 from fleet.inventory.load import load
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.template import template
@@ -67,6 +69,9 @@ def test_what_stands_there_in_comments_is_right_too(local_master: bool):
     assert fleet.group[0].sensor[0].driver == "dht"
     assert fleet.person[0].name == "app"
     assert fleet.releases.pin
+    assert overlay_of(fleet).places == {"iad4": Broker("all", 0)}
+    assert [hook.name for hook in fleet.iad[0].master.webhook] == ["pager"]
+    assert [trigger.name for trigger in fleet.group[0].trigger] == ["hot"]
 
 
 def test_init_makes_a_folder_that_git_keeps_no_secret_of(tmp_path, monkeypatch, capsys):

@@ -36,6 +36,9 @@ class Numbered:
     def public_file(self, party: Party) -> bytes:
         return f"public of {party}\n".encode()
 
+    def webhook_file(self, iad: str, webhook: str) -> bytes:
+        return f"secret of {webhook} of {iad}\n".encode()
+
 
 @given(sound(), st.data())
 @settings(deadline=None, max_examples=50)

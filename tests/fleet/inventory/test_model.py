@@ -103,6 +103,8 @@ def _complete(table: dict) -> dict:
     for iad in table["iad"]:
         if "overlay" in iad:
             iad["overlay"].setdefault("vertex", "a")
+        for webhook in iad["master"].get("webhook", ()):
+            webhook.update(name="pager", url="http://h/", filter="*")
     for row in [*table["group"], *(node for iad in table["iad"] for node in iad["node"])]:
         for sensor in row.get("sensor", ()):
             sensor.setdefault("driver", "synthetic")
