@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Final, get_args
 
 import zmq
 
@@ -31,7 +33,7 @@ from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
 from agent.voice import Say
 from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, WireError, encode
-from agent.wire.overlay import Notify, NoWay, Relay
+from agent.wire.overlay import Notify, NoWay, OverlayMessage, Relay
 from agent.wire.overlay_links import (
     OverlayBeat,
     OverlayFrame,
@@ -46,6 +48,8 @@ GONE = "nobody is at the other end"
 # Of what a neighbour writes: so much of it is told, and not more often.
 MOST_TOLD = 200
 TOLD_EACH_S = 60.0
+# What brokers say to each other, by class: its name on the wire.
+KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(OverlayMessage)}
 
 
 class _Link:
@@ -94,6 +98,7 @@ class BrokerLinks:
         self._silent = True
         self.malformed = 0
         self.went_down = 0
+        self._put: Counter[type[OverlayMessage]] = Counter()
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
             socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
@@ -131,13 +136,20 @@ class BrokerLinks:
         """Messages in the queues."""
         return sum(len(link.session) for link in self._by_broker.values())
 
+    @property
+    def sent(self) -> dict[str, int]:
+        """Messages that were put to a link that was up, by kind; signs of life are none."""
+        return {name: self._put[kind] for kind, name in KINDS.items()}
+
     # --- out -----------------------------------------------------------------------------------
 
     def send(self, instruction: overlay.Send) -> None:
         """Put it into the queue to that neighbour; it is lost if the link is down."""
         link = self._by_broker[instruction.neighbour]
-        if link.session.up and _is_notification(instruction.message):
-            self._monitor.entered(link.broker, 1, self._board.clock())
+        if link.session.up:
+            self._put[type(instruction.message)] += 1
+            if _is_notification(instruction.message):
+                self._monitor.entered(link.broker, 1, self._board.clock())
         self._do(link, Put(instruction.message))
 
     def _do(self, link: _Link, event: SessionEvent) -> None:

@@ -344,6 +344,7 @@ class PushPlane:
             "overlay_queued": self._links.waiting,
             "overlay_links_up": sum(self.links.values()),
             "overlay_links_lost": self._links.went_down,
+            **{f"overlay_sent_{kind}": count for kind, count in self._links.sent.items()},
         }
 
 
