@@ -29,7 +29,6 @@ changes, and one set of at most `most_items` that is still arriving.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -100,10 +99,11 @@ class _Set(Generic[Home, Name, Item]):
 
     __slots__ = ("arrived", "arriving", "changes", "items", "version")
 
-    def __init__(self, version: Version, kept_changes: int) -> None:
+    def __init__(self, version: Version) -> None:
         self.version = version
         self.items: dict[Name, Item] = {}
-        self.changes: deque[Change[Home, Name, Item]] = deque(maxlen=kept_changes)
+        # A list: an empty deque has room for 64 already, and of most homes there is no change.
+        self.changes: list[Change[Home, Name, Item]] = []
         self.arriving = NOTHING
         self.arrived: list[tuple[Name, Item]] = []
 
@@ -125,9 +125,7 @@ class Replicas(Generic[Home, Name, Item]):
         self._most_epoch = epoch + MOST_OUTBID
         self._most_items = most_items
         self._kept_changes = kept_changes
-        self._sets: dict[Home, _Set[Home, Name, Item]] = {
-            own: _Set(Version(epoch, 0), kept_changes)
-        }
+        self._sets: dict[Home, _Set[Home, Name, Item]] = {own: _Set(Version(epoch, 0))}
         self._count = 0
 
     def __len__(self) -> int:
@@ -192,7 +190,7 @@ class Replicas(Generic[Home, Name, Item]):
         if update.home == self.own:
             self.outbid({self.own: update.version})
             return _OUTBID
-        known = self._sets.get(update.home) or _Set(NOTHING, self._kept_changes)
+        known = self._sets.get(update.home) or _Set(NOTHING)
         effect = (
             self._take_change(known, update)
             if isinstance(update, Change)
@@ -242,6 +240,8 @@ class Replicas(Generic[Home, Name, Item]):
         self._count += len(added) - len(removed)
         known.version = change.version
         known.changes.append(change)
+        if len(known.changes) > self._kept_changes:
+            del known.changes[0]
         if known.arriving <= known.version:
             known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)
@@ -259,8 +259,7 @@ class Replicas(Generic[Home, Name, Item]):
         added = {n: item for n, item in items.items() if n not in before or n in removed}
         self._count += len(items) - len(before)
         known.items, known.version = items, version
-        known.changes.clear()
-        known.changes.extend(changes)
+        known.changes = list(changes)
         known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)
 
@@ -282,7 +281,7 @@ class Replicas(Generic[Home, Name, Item]):
             return []
         missing = known.version.number - since.number
         if since.epoch == known.version.epoch and missing <= len(known.changes):
-            return list(known.changes)[-missing:]
+            return known.changes[-missing:]
         # By name, so that parts of the same set go together whoever sends them.
         items = sorted(known.items.items(), key=lambda named: named[0])
         return [
