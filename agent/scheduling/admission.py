@@ -19,6 +19,7 @@ UNLUCKY: Final = 1e-9
 LEAST_BURST: Final = 10.0
 # Clients whose rates are remembered; the one that was silent longest is forgotten first.
 MOST_CLIENTS: Final = 10_000
+DEFAULT_SERVICE: Final = "default"
 # A token that is there but for rounding is there: who waits as long as told is served.
 NEARLY: Final = 1e-9
 
@@ -157,6 +158,25 @@ def may_query(sender: Sender, service: str) -> Refused | None:
         return Refused(
             "not_authorised",
             f"{sender.name} may not query service {service}; ask this IAD's operator",
+        )
+    return None
+
+
+def may_subscribe(sender: Sender) -> Refused | None:
+    """Whether this party may be told of alerts. They are of no service: who wants them only has to
+    have the default one."""
+    if sender.role == "anyone":
+        return None
+    if sender.role != "client":
+        return Refused(
+            "not_authorised",
+            f"a key of role {sender.role} may not subscribe; use a client's key",
+        )
+    if sender.services is not None and DEFAULT_SERVICE not in sender.services:
+        return Refused(
+            "not_authorised",
+            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
+            f"service {DEFAULT_SERVICE}: ask this IAD's operator",
         )
     return None
 
