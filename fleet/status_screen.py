@@ -1,4 +1,4 @@
-"""The state of an IAD on a terminal: its nodes, their sensors' open faults, its counters."""
+"""The state of an IAD on a terminal: its nodes, open faults, raised triggers, its counters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Final
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from agent.wire.operator import IadStatus, NodeFault, NodeStatus
+from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.screen import STYLES, line, local_time, plain_table, show_table
 
 # Counters of a state that are shown even at zero.
@@ -17,13 +18,18 @@ ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
 
 
 def show_status(screen: Console, status: IadStatus) -> None:
-    """The nodes of an IAD, the faults of their sensors, and its counters."""
+    """The nodes of an IAD, the faults of their sensors, what their triggers raised, and its
+    counters."""
     nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
     live = sum(node.state == "live" for node in nodes)
     line(screen, f"{status.iad}: {live} of {len(nodes)} nodes live, policy {status.policy}")
     _show_nodes(screen, nodes)
-    if any(node.faults for node in nodes):
-        _show_faults(screen, nodes)
+    _show_faults(screen, nodes)
+    _show_alerts(screen, nodes)
+    dated: list[NodeFault | NodeAlert] = [each for node in nodes for each in node.faults]
+    dated += [each for node in nodes for each in node.alerts]
+    if not all(each.synchronised for each in dated):
+        line(screen, "? by a clock that was not synchronised", style="dim")
     counters = [f"open queries {status.open_queries}", f"open tasks {status.open_tasks}"]
     counters += [
         f"{name.replace('_', ' ')} {count}"
@@ -64,18 +70,32 @@ def _show_faults(screen: Console, nodes: Sequence[NodeStatus]) -> None:
         for fault in node.faults:
             said = [_printable(text) for text in (fault.sensor, fault.channel, fault.text)]
             table.add_row(node.node, said[0], said[1], _since(fault, today), said[2])
-    line(screen, f"open faults: {table.row_count}", style="yellow")
-    show_table(screen, table)
-    if any(not fault.synchronised for node in nodes for fault in node.faults):
-        line(screen, "? by a clock that was not synchronised", style="dim")
+    _show_any(screen, "open faults", table)
 
 
-def _since(fault: NodeFault, today: datetime) -> str:
+def _show_alerts(screen: Console, nodes: Sequence[NodeStatus]) -> None:
+    table = plain_table("node", "trigger", "areas", "since", "what", left=5, folds=("what",))
+    today = datetime.now().astimezone()
+    for node in nodes:
+        for alert in node.alerts:
+            said = [_printable(text) for text in (alert.trigger, alert.text)]
+            areas = ", ".join(alert.areas)
+            table.add_row(node.node, said[0], areas, _since(alert, today), said[1])
+    _show_any(screen, "raised triggers", table)
+
+
+def _show_any(screen: Console, title: str, table: Table) -> None:
+    if table.row_count:
+        line(screen, f"{title}: {table.row_count}", style="yellow")
+        show_table(screen, table)
+
+
+def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
     try:
-        since = local_time(fault.since_ms, today)
+        since = local_time(what.since_ms, today)
     except (OSError, OverflowError, ValueError):
         since = "–"  # a node's clock may say anything
-    return since if fault.synchronised else f"{since}?"
+    return since if what.synchronised else f"{since}?"
 
 
 def _printable(text: str) -> str:

@@ -15,8 +15,9 @@ from agent.master.state import State
 from agent.scheduling.event_ledger import EventLedger
 from agent.scheduling.events import SendToNode, TakeEvents
 from agent.scheduling.open_faults import NodeFaults, OpenFaults
+from agent.scheduling.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.wire.messages import EventsTaken, NodeEvents
-from agent.wire.operator import NodeFault
+from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
 
 # Events that come within so long are put on stable storage together: while the disk works, nothing
@@ -26,6 +27,7 @@ MOST_GATHERED: Final = 1_024
 # Kinds of the documents on disk, one a node.
 TAKEN: Final = "node_events"
 FAULTS: Final = "node_faults"
+TRIGGERS: Final = "node_triggers"
 
 Key = tuple[str, str, int]
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class Alerts(Protocol):
 
 class EventPlane:
     """Writes what nodes send to the records, and keeps in the state what was written, and which
-    faults it leaves open. Events of triggers are published at once.
+    faults it leaves open and which triggers raised. Events of triggers are published at once.
 
     First what `alerts` keep, then the record, then the state, then the acknowledgement: a master
     that is killed in between finds in the records what the state does not know. What a disk refuses
@@ -72,6 +74,7 @@ class EventPlane:
         self._wall = wall
         self._ledger = EventLedger()
         self._faults = OpenFaults()
+        self._triggers = RaisedTriggers()
         self._gathered: dict[Key, NodeEventRecord] = {}
         self._to_answer: list[TakeEvents] = []
         self._due: float | None = None
@@ -89,6 +92,10 @@ class EventPlane:
     def faults(self, node: str) -> tuple[NodeFault, ...]:
         """The open faults of a node, the oldest first."""
         return self._faults.open(node)
+
+    def raised(self, node: str) -> tuple[NodeAlert, ...]:
+        """The raised triggers of a node, the oldest first."""
+        return self._triggers.open(node)
 
     @property
     def next_due(self) -> float | None:
@@ -152,7 +159,7 @@ class EventPlane:
             message = each.message
             sequences = [event.sequence for event in message.events]
             self._ledger.take(each.node, message.history, sequences, message.oldest)
-        self._save({each.node for each in arrived}, self._faults.take(records))
+        self._save({each.node for each in arrived}, records)
         for each in arrived:
             message = each.message
             taken = tuple([event.sequence for event in message.events])
@@ -161,11 +168,13 @@ class EventPlane:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _save(self, nodes: set[str], faulty: set[str]) -> None:
+    def _save(self, nodes: set[str], records: list[NodeEventRecord]) -> None:
         for node in nodes:
             self._state.put(TAKEN, node, msgspec.msgpack.encode(self._ledger.of(node)))
-        for node in faulty:
+        for node in self._faults.take(records):
             self._state.put(FAULTS, node, msgspec.msgpack.encode(self._faults.of(node)))
+        for node in self._triggers.take(records):
+            self._state.put(TRIGGERS, node, msgspec.msgpack.encode(self._triggers.of(node)))
         self._state.flush()
 
     def _restore(self) -> None:
@@ -173,6 +182,8 @@ class EventPlane:
             self._ledger.restore(node, taken)
         for node, faults in self._kept(FAULTS, NodeFaults):
             self._faults.restore(node, faults)
+        for node, triggers in self._kept(TRIGGERS, NodeTriggers):
+            self._triggers.restore(node, triggers)
         found = []
         for line in self._records.recent("node_event"):
             try:
@@ -182,7 +193,7 @@ class EventPlane:
             if not self._ledger.knows(record.node, record.history, record.sequence):
                 self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
                 found.append(record)
-        self._save({record.node for record in found}, self._faults.take(found))
+        self._save({record.node for record in found}, found)
 
     def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
         for node, body in self._state.all(kind).items():

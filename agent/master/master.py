@@ -247,7 +247,11 @@ class Master:
             policy=self._task_scheduler.policy,
             nodes=tuple(
                 [
-                    replace(node, faults=self._events.faults(node.node))
+                    replace(
+                        node,
+                        faults=self._events.faults(node.node),
+                        alerts=self._events.raised(node.node),
+                    )
                     for node in self._task_scheduler.node_statuses()
                 ]
             ),

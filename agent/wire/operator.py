@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
+    MOST_EVENT_AREAS,
     Area,
     Areas,
     Channel,
@@ -45,9 +46,21 @@ class NodeFault(Part, frozen=True):
     text: Text
 
 
+class NodeAlert(Part, frozen=True):
+    """A trigger that is raised, as its event says in `text`; `areas` are those that it is about.
+    `since_ms` is by the node's clock, which was `synchronised` then or not."""
+
+    trigger: Annotated[str, Meta(max_length=64)]
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_EVENT_AREAS)]
+    since_ms: WallMs
+    synchronised: bool
+    text: Text
+
+
 class NodeStatus(Part, frozen=True, omit_defaults=True):
     """One edge node as its master sees it. `events_waiting` and `events_dropped` are what the node
-    said of its events when some came last; `faults` are those that its events leave open.
+    said of its events when some came last; `faults` are those that its events leave open, `alerts`
+    the triggers that they leave raised.
     `version` is the release that its agent said it runs; empty from a checkout, and of agents that
     do not say."""
 
@@ -62,6 +75,7 @@ class NodeStatus(Part, frozen=True, omit_defaults=True):
     events_waiting: Count = 0
     events_dropped: Count = 0
     faults: tuple[NodeFault, ...] = ()
+    alerts: tuple[NodeAlert, ...] = ()
     version: Text = ""
 
 

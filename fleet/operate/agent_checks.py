@@ -184,6 +184,9 @@ def _sensors(seen: HostSeen) -> Iterator[Finding]:
         what = f"sensor {fault.sensor}, {fault.channel}{said}"
         remedy = f"wiring and power of the sensor; `fleet logs tail --limit {seen.name}`"
         yield _finding(seen, "warning", "sensor", what, remedy)
+    for alert in seen.node.alerts:
+        what = f"trigger {alert.trigger} is raised: {alert.text}"
+        yield _finding(seen, "note", "alert", what)
     if seen.node.events_dropped:
         what = f"{seen.node.events_dropped} of its events were given up for want of room"
         yield _finding(seen, "note", "events_dropped", what)

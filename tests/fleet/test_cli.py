@@ -13,7 +13,7 @@ from rich.console import Console
 
 from agent.wire.codec import Decoder
 from agent.wire.messages import Answer, Coverage, Slo, Status
-from agent.wire.operator import IadStatus, NodeFault, NodeStatus
+from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.lab.ports import free_ports
 from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
@@ -213,6 +213,22 @@ def test_a_state_tells_which_faults_are_open_since_when() -> None:
     file = io.StringIO()
     show_status(Console(file=file, width=200), replace(status, nodes=nodes[:1]))
     assert "fault" not in file.getvalue()
+    assert "trigger" not in file.getvalue()
+
+
+def test_a_state_tells_which_triggers_are_raised_since_when() -> None:
+    at = datetime.now().astimezone().replace(hour=9, minute=26, second=5)
+    alert = NodeAlert("hot", ("b1/r1",), round(at.timestamp() * 1e3), True, "temperature > 30: 31")
+    nodes = (NodeStatus("n1", "live", ("b1/r1",), 1, 0, 0, 0, "", alerts=(alert,)),)
+    file = io.StringIO()
+    status = IadStatus("iad1", "edfq", nodes, (), 0, 0, {})
+    show_status(Console(file=file, width=200, highlight=False), status)
+    shown = file.getvalue().splitlines()
+    assert [row.split() for row in shown[3:6]] == [
+        ["raised", "triggers:", "1"],
+        ["node", "trigger", "areas", "since", "what"],
+        ["n1", "hot", "b1/r1", "09:26:05", "temperature", ">", "30:", "31"],
+    ]
 
 
 def test_status_shows_every_node(bed: Testbed) -> None:

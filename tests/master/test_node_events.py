@@ -17,7 +17,7 @@ from agent.wire.messages import (
     NodeEvents,
     Welcome,
 )
-from agent.wire.operator import NodeFault
+from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord, decode_record
 from tests.master.rig import PATIENCE_MS
 
@@ -156,6 +156,33 @@ def test_the_status_tells_which_faults_are_open_before_and_after_a_restart(maste
         assert master.status().nodes[0].faults == (fault,)
     happened(12, "agent_started")
     assert master.status().nodes[0].faults == ()
+
+
+def test_the_status_tells_which_triggers_are_raised_before_and_after_a_restart(master, join):
+    def happened(sequence, kind, trigger="hot"):
+        event = NodeEvent(
+            sequence, kind, 1_000 + sequence, True, "desk", "temperature", "31 celsius",
+            trigger=trigger, value=31.0, areas=("b1/r1",),
+        )  # fmt: skip
+        hand_over(node, NodeEvents("boot-n1", "history", (event,)))
+
+    node = join(master)
+    happened(9, "trigger_raised")
+    happened(7, "trigger_raised", "damp")
+    happened(8, "trigger_cleared", "damp")
+    alert = NodeAlert("hot", ("b1/r1",), 1_009, True, "31 celsius")
+    assert master.status().nodes[0].alerts == (alert,)
+    for lost in ("nothing", "state.sqlite*", "records/*"):
+        master.stop(signal.SIGKILL)
+        for path in master.folder.glob(lost):
+            path.unlink()
+        master.start()
+        node = join(master)
+        assert master.status().nodes[0].alerts == (alert,)
+    happened(10, "agent_started")
+    assert master.status().nodes[0].alerts == (alert,)
+    happened(11, "trigger_cleared")
+    assert master.status().nodes[0].alerts == ()
 
 
 def test_only_a_node_that_joined_hands_events_over(master, join, context):

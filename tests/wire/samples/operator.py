@@ -57,6 +57,31 @@ SAMPLES: dict[str, Message] = {
         counters={},
         version="0.1.0-3f9c2a1b",
     ),
+    "iad_status_alerts": o.IadStatus(
+        iad="iad3",
+        policy="edfq",
+        nodes=(
+            o.NodeStatus(
+                "n1",
+                "live",
+                ("b1/f4/r413",),
+                1,
+                1,
+                0,
+                250,
+                "",
+                alerts=(
+                    o.NodeAlert(
+                        "hot", ("b1/f4/r413",), 1_760_000_001_000, True, "temperature > 30: 31.25"
+                    ),
+                ),
+            ),
+        ),
+        unreachable_iads=(),
+        open_queries=0,
+        open_tasks=0,
+        counters={},
+    ),
     "operator_error": o.OperatorError("expected an object"),
     "create_service": o.CreateService(
         id="c1",
