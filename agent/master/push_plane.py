@@ -18,7 +18,7 @@ from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
-from agent.scheduling.admission import ClientRates
+from agent.scheduling.admission import ClientRates, may_subscribe
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
@@ -50,8 +50,6 @@ EPOCH: Final = "overlay_epoch"
 TURN: Final = 64
 # Of such turns, so many may be under way; a node that brings more sends it again.
 MOST_BROUGHT: Final = 128
-# Subscriptions are of no service: who may ask for one only has to have this one.
-SERVICE: Final = "default"
 
 Message = Subscribe | AcknowledgeNotifications | Unsubscribe
 
@@ -222,10 +220,10 @@ class PushPlane:
         self._commit.take(self._inboxes.handle(event, self._board.clock()))
 
     def _arrived(self, origin: Origin, message: Message, _now: float) -> None:
-        problem = _why_not(origin.sender)
-        if not problem and not isinstance(message, AcknowledgeNotifications):
+        refused = may_subscribe(origin.sender)
+        if refused is None and not isinstance(message, AcknowledgeNotifications):
             refused = self._rates.refused(origin.sender, self._board.clock())
-            problem = refused.message if refused is not None else ""
+        problem = "" if refused is None else refused.message
         if self._commit.refusing:
             if isinstance(message, AcknowledgeNotifications):
                 return  # it comes again
@@ -239,6 +237,10 @@ class PushPlane:
     def ids_of(self, client: str) -> list[str]:
         """What a client calls the subscriptions that are kept for it."""
         return self._inboxes.ids_of(client)
+
+    def kept_for(self, prefix: str) -> list[tuple[str, str]]:
+        """The subscriptions of all clients whose name begins so: client and id."""
+        return self._inboxes.kept_for(prefix)
 
     def ask(self, peer: Callable[[PushReply], None], client: str, message: Message) -> bool:
         """For a client within this process, whose `peer` takes what comes for it, in the middle of
@@ -365,19 +367,6 @@ def _read(given: str | Filter) -> Filter:
         return read_filter(given)
     check(given)
     return simplified(given)
-
-
-def _why_not(sender: Sender) -> str:
-    if sender.role == "anyone":
-        return ""
-    if sender.role != "client":
-        return f"a key of role {sender.role} may not subscribe; use a client's key"
-    if sender.services is not None and SERVICE not in sender.services:
-        return (
-            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
-            f"service {SERVICE}: ask this IAD's operator"
-        )
-    return ""
 
 
 def _client(sender: Sender) -> str:

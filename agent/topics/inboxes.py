@@ -119,6 +119,10 @@ class Inboxes:
         """What a client calls its subscriptions. O(subscriptions)."""
         return [id_ for owner, id_ in self._by_key if owner == client]
 
+    def kept_for(self, prefix: str) -> list[tuple[str, str]]:
+        """Client and id of the subscriptions of clients whose name begins so. O(subscriptions)."""
+        return [key for key in self._by_key if key[0].startswith(prefix)]
+
     @property
     def next_tick(self) -> float | None:
         """When `InboxesDue` is due; None: nothing waits for time to pass."""
