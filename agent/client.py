@@ -249,7 +249,11 @@ class Client(Connection[ClientReply]):
         self._hand_over(message)
 
     def _hand_over(self, message: ClientReply) -> None:
-        if isinstance(message, Notified | Gap | Subscribed):
+        if isinstance(message, Notified):
+            for each in message.apart():
+                if each.id in self._subscriptions:
+                    self._subscriptions[each.id].take(each)
+        elif isinstance(message, Gap | Subscribed):
             if message.id in self._subscriptions:
                 self._subscriptions[message.id].take(message)
         elif message.id in self._watches:

@@ -36,6 +36,7 @@ from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
     Lost,
+    Notified,
     PushReply,
     Subscribe,
     Subscribed,
@@ -250,11 +251,14 @@ class PushPlane:
         return not self._commit.refusing
 
     def _send(self, instruction: i.SendPush) -> None:
-        peer = instruction.peer
+        peer, message = instruction.peer, instruction.message
         if isinstance(peer, Origin):
-            self._public.reply(peer, instruction.message)
+            self._public.reply(peer, message)
+        elif isinstance(message, Notified):
+            for each in message.apart():
+                peer(each)
         else:
-            peer(instruction.message)
+            peer(message)
 
     def _start(self, instruction: i.StartSubscription) -> None:
         try:

@@ -17,7 +17,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-# A connection; equal to itself for as long as it lasts.
+# A connection; equal to itself for as long as it lasts, and hashable.
 Peer = Any
 Content = Notification | Lost
 

@@ -38,6 +38,7 @@ from agent.topics.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.topics.items import Item, Items
+from agent.topics.together import together
 from agent.wire.predicates import MOST_FILTER_BYTES, Filter
 from agent.wire.push import Subscribe, Subscribed
 
@@ -169,9 +170,9 @@ class Inboxes:
 
     def _content(self, event: ContentArrived) -> list[InboxInstruction]:
         item = self._items.find(event.content)
-        at_once: list[InboxInstruction] = []
+        at_once: list[list[SendPush]] = []
         stored: list[InboxInstruction] = []
-        to_send: list[InboxInstruction] = []
+        to_send: list[list[SendPush]] = []
         for name in event.names:
             inbox = self._by_name.get(name)
             if inbox is None:
@@ -180,11 +181,10 @@ class Inboxes:
                 self.counters["notifications_repeated"] += 1
             else:
                 stored += self._put(inbox, item, event.content)
-                sending = to_send if inbox.durable else at_once
-                sending += self._send(inbox)
+                (to_send if inbox.durable else at_once).append(self._send(inbox))
         self._items.drop_unheld(item)
         # What needs no disk does not wait for it.
-        return [*at_once, *stored, *to_send]
+        return [*together(at_once), *stored, *together(to_send)]
 
     def _put(self, inbox: Inbox, item: Item, content: Content) -> list[InboxChange]:
         changes = self._items.hold(item, content, durable=inbox.durable)
@@ -205,14 +205,14 @@ class Inboxes:
     def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:
         return [change for item in items for change in self._items.give_up(item)]
 
-    def _send(self, inbox: Inbox) -> list[InboxInstruction]:
+    def _send(self, inbox: Inbox) -> list[SendPush]:
         if inbox.state != "attached":
             return []
         sent = [
             SendPush(inbox.peer, message, inbox.durable) for message in inbox.messages(self._window)
         ]
         self.counters["notifications_sent"] += len(sent)
-        return [*sent]
+        return sent
 
     # --- from clients --------------------------------------------------------------------------
 
@@ -273,19 +273,24 @@ class Inboxes:
 
     def _acknowledged(self, event: AcknowledgeArrived, now: float) -> list[InboxInstruction]:
         message = event.message
-        inbox = self._by_key.get((event.client, message.id))
-        if inbox is None or inbox.state != "attached" or inbox.peer != event.peer:
-            return [SendPush(event.peer, Subscribed(message.id, "unknown"), waits=False)]
-        changes = self._had(inbox, min(message.position, inbox.sent), now)
-        return changes + self._send(inbox)
+        changes: list[InboxChange] = []
+        runs: list[list[SendPush]] = []
+        for id_, position in {message.id: message.position, **dict(message.also)}.items():
+            inbox = self._by_key.get((event.client, id_))
+            if inbox is None or inbox.state != "attached" or inbox.peer != event.peer:
+                runs.append([SendPush(event.peer, Subscribed(id_, "unknown"), waits=False)])
+            else:
+                changes += self._had(inbox, min(position, inbox.sent), now)
+                runs.append(self._send(inbox))
+        return [*changes, *together(runs)]
 
-    def _had(self, inbox: Inbox, position: int, now: float) -> list[InboxInstruction]:
+    def _had(self, inbox: Inbox, position: int, now: float) -> list[InboxChange]:
         """Its client is there, and has all up to `position`."""
         inbox.seen_s = now
         if position <= inbox.acknowledged:
             return []
         released = inbox.acknowledge(position)
-        changes: list[InboxInstruction] = [*self._give_up(released)]
+        changes = self._give_up(released)
         if inbox.durable:
             changes.append(SaveCursor(inbox.number, position))
         return changes

@@ -7,15 +7,20 @@ same positions, when it subscribes again.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from agent.wire.base import Count, Identifier, Message, Milliseconds, Name, Part, Text
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 
 Position = Annotated[int, Meta(ge=1, lt=2**53)]
+# Subscriptions that one message is about.
+MOST_TOGETHER: Final = 64
+Place = tuple[Identifier, Position]
 
 
 class Lost(Part, frozen=True):
@@ -46,13 +51,17 @@ class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
     after: Count | None = None
 
 
-class AcknowledgeNotifications(Message, frozen=True, tag="acknowledge_notifications"):
+class AcknowledgeNotifications(
+    Message, frozen=True, tag="acknowledge_notifications", omit_defaults=True
+):
     """The client has all positions up to `position`. Without it no more than a window of them come.
     It also says that the client is there, and is to come once in `renew_ms`, with the same position
-    if there is no other. Only answered if the subscription is not sent to this client."""
+    if there is no other. `also`: the same of other subscriptions. Only answered if a subscription
+    is not sent to this client."""
 
     id: Identifier
     position: Count
+    also: Annotated[tuple[tuple[Identifier, Count], ...], Meta(max_length=MOST_TOGETHER - 1)] = ()
 
 
 class Unsubscribe(Message, frozen=True, tag="unsubscribe"):
@@ -74,13 +83,21 @@ class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
     message: Text = ""
 
 
-class Notified(Message, frozen=True, tag="notified"):
+class Notified(Message, frozen=True, tag="notified", omit_defaults=True):
     """A notification, and its position. Positions that come are consecutive, those of a `gap`
-    included: a client that has n and gets n + 2 lost one, and subscribes again with `after` n."""
+    included: a client that has n and gets n + 2 lost one, and subscribes again with `after` n.
+    `also`: further subscriptions of this connection that want it, and its positions there."""
 
     id: Identifier
     position: Position
     notification: Notification
+    also: Annotated[tuple[Place, ...], Meta(max_length=MOST_TOGETHER - 1)] = ()
+
+    def apart(self) -> Iterator[Notified]:
+        """A message for each of the subscriptions."""
+        yield replace(self, also=()) if self.also else self
+        for id_, position in self.also:
+            yield Notified(id_, position, self.notification)
 
 
 class Gap(Message, frozen=True, tag="gap", omit_defaults=True):

@@ -20,7 +20,13 @@ import zmq
 from msgspec import Struct
 
 from agent.wire.codec import Decoder, encode
-from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
+from agent.wire.push import (
+    MOST_TOGETHER,
+    AcknowledgeNotifications,
+    Notified,
+    Subscribe,
+    Subscribed,
+)
 from agent.wire.unions import PublicReply
 from bench.push import mqtt
 from bench.push.workload import Wanted
@@ -112,15 +118,15 @@ class Alerts:
             with contextlib.suppress(zmq.Again):
                 while True:
                     self._take(file, socket.recv(zmq.NOBLOCK), got)
-            for id_, position in got.items():
-                self._say(id_, position, file)
+            self._say(got, file)
 
     def _take(self, file: int, frame: bytes, got: dict[str, int]) -> None:
         message, _ = self._decode(frame)
         if isinstance(message, Notified):
             number = message.notification.origin.sequence // 16
-            self.measured.deliveries.append((number, time.monotonic_ns()))
-            got[message.id] = message.position
+            now_ns = time.monotonic_ns()
+            self.measured.deliveries += [(number, now_ns)] * (1 + len(message.also))
+            got |= [(message.id, message.position), *message.also]
         elif isinstance(message, Subscribed) and message.state == "open":
             self._missing[file] -= 1
         else:
@@ -129,16 +135,20 @@ class Alerts:
         # ZMTP puts 2 bytes before a frame, or 9 before a long one.
         self.measured.payload += len(frame) + (2 if len(frame) < 256 else 9)
 
-    def _say(self, id_: str, position: int, file: int) -> None:
-        self._said.pop(id_)
-        self._said[id_] = (time.monotonic(), position, file)
-        self._sockets[file].send(encode(AcknowledgeNotifications(id_, position)))
+    def _say(self, had: dict[str, int], file: int) -> None:
+        now = time.monotonic()
+        for id_, position in had.items():
+            self._said.pop(id_)
+            self._said[id_] = (now, position, file)
+        places = iter(had.items())
+        while few := tuple(islice(places, MOST_TOGETHER)):
+            self._sockets[file].send(encode(AcknowledgeNotifications(*few[0], few[1:])))
 
     def keep(self, now: float) -> None:
         for id_, (said, position, file) in list(islice(self._said.items(), AT_ONCE)):
             if now < said + RENEW_S:
                 return
-            self._say(id_, position, file)
+            self._say({id_: position}, file)
             self.readable(file)
 
 

@@ -50,7 +50,8 @@ class Links:
     """To nobody."""
 
     def __init__(self):
-        self.sent = []
+        self.messages = []
+        self.sent = {}
         self.silent = True
         self.up = {}
         self.waiting = self.went_down = 0
@@ -60,7 +61,7 @@ class Links:
         self.silent = False
 
     def send(self, instruction):
-        self.sent.append(instruction.message)
+        self.messages.append(instruction.message)
 
     def fall_silent(self):
         self.silent = True
@@ -249,12 +250,12 @@ def test_a_neighbour_may_forget_what_is_on_disk_here(rig):
     rig.subscribe()
     rig.links.handle(overlay.LinkUp(BESIDE))
     rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
-    rig.links.sent.clear()
+    rig.links.messages.clear()
     rig.links.handle(overlay.Received(BESIDE, Notify(notification(1, publisher="iad2"), b"")))
-    assert not any(isinstance(each, Have) for each in rig.links.sent)
+    assert not any(isinstance(each, Have) for each in rig.links.messages)
     assert not rig.received(Notified)
     rig.let_pass()
-    assert [type(each) for each in rig.links.sent] == [Have]
+    assert [type(each) for each in rig.links.messages] == [Have]
     assert [each.position for each in rig.received(Notified)] == [1]
 
 
@@ -358,3 +359,17 @@ def test_every_start_has_a_higher_epoch(tmp_path):
         state.close()
     assert epochs == [1_000, 1_003, 1_004, 1_005]
     assert next_epoch(State(None, lambda: 0.0), 0.0) == 1
+
+
+def test_a_client_within_the_process_gets_a_message_for_each_subscription(rig):
+    rig.subscribe(name="far", durable=False)
+    rig.subscribe(name="away", durable=False)
+    got = []
+    for name in ("near", "by"):
+        assert rig.plane.ask(got.append, "inside", Subscribe(name, "value > 30"))
+    got.clear()
+    assert rig.alert(1)
+    rig.let_pass(1.0)
+    assert [(each.id, each.position, each.also) for each in got] == [("near", 1, ()), ("by", 1, ())]
+    (sent,) = rig.received(Notified)
+    assert (sent.id, sent.position, sent.also) == ("far", 1, (("away", 1),))

@@ -454,6 +454,17 @@ def test_answers_and_notifications_find_their_way(master):
     assert positions(found, 2) == [1, 2]
 
 
+def test_one_message_is_for_several_subscriptions(master):
+    subscribe = master.client.subscribe
+    master.then(Subscribed("a", "open"))
+    first = subscribe(WANTED, id="a")
+    content = notified(1).notification
+    master.then(Subscribed("b", "open"), Notified("b", 1, content, (("gone", 3), ("a", 1))))
+    second = subscribe(WANTED, id="b")
+    assert second.wait(PATIENCE_MS / 1e3) == Notified("b", 1, content)
+    assert first.wait(0.0) == Notified("a", 1, content)
+
+
 def test_a_master_that_cannot_read_a_subscription_refuses_it(master):
     refusal = Answer("s", "refused", 0.0, False, Coverage(0, 0), reason="malformed", message="no")
     master.then(refusal)

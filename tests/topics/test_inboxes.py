@@ -131,11 +131,31 @@ def test_one_notification_is_stored_once_and_sent_at_once_where_no_disk_is_neede
     instructions = rig.come(70, names=("1", "2", "3", "17"))
     assert instructions[0] == SendPush("p1", Notified("b", 1, notification(70)), waits=False)
     kinds = [type(each) for each in instructions[1:]]
-    assert kinds == [StoreItem, StorePosition, StorePosition, SendPush, SendPush]
+    assert kinds == [StoreItem, StorePosition, StorePosition, SendPush]
+    assert instructions[-1].message == Notified("a", 1, notification(70), (("c", 1),))
     # The last one that needs the body makes it go.
     assert rig.acknowledge(1, "a") == [SaveCursor(1, 1)]
     assert rig.acknowledge(1, "b") == []
     assert rig.acknowledge(1, "c") == [ForgetBody(1), SaveCursor(3, 1)]
+
+
+def test_one_acknowledgement_is_about_several_subscriptions():
+    rig = Rig(window=1)
+    for name in "abc":
+        rig.subscribe(name)
+    rig.come(70, 80, names=("1", "2", "3"))
+    rig.peer = "p2"
+    rig.subscribe("b")  # by another connection
+    rig.peer = "p1"
+    message = AcknowledgeNotifications("a", 1, (("b", 1), ("c", 9), ("d", 1)))
+    replies = rig.handle(AcknowledgeArrived("p1", "c", message))
+    # Nobody has more than he was sent.
+    assert [each.message for each in replies] == [
+        Notified("a", 2, notification(80), (("c", 2),)),
+        Subscribed("b", "unknown"),
+        Subscribed("d", "unknown"),
+    ]
+    assert rig.inboxes.waiting == 1 + 2 + 1
 
 
 def test_what_comes_again_is_no_news_even_after_it_was_acknowledged():
