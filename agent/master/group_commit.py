@@ -1,7 +1,8 @@
-"""Spool and inboxes to disk: all of one turn in one transaction, and then what waits for it."""
+"""Spool and inboxes to disk: what was gathered in one transaction, and then what waits for it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -28,7 +29,9 @@ class GroupCommit:
     """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
     disk: at once, or once what came before them is on stable storage.
 
-    A disk that refuses is tried again every second, and what waits stays undone. As long as it is
+    It writes at the end of the turn in which somebody begins to wait, or else by and by: a disk
+    that is busy holds up everything here. One that refuses is tried again every second, and what
+    waits stays undone. As long as it is
     `refusing`, spool and inboxes are to get no event and no tick: there is no end to what they
     would gather here.
     """
@@ -53,6 +56,11 @@ class GroupCommit:
         """When to write: at the end of this turn if anybody waits."""
         return self._due
 
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody may not be told yet that it was done."""
+        return self._urgent
+
     def take(self, instructions: Iterable[Any]) -> None:
         """Take what one event gave, in order."""
         at_once = []
@@ -61,17 +69,20 @@ class GroupCommit:
             if kind in STATEMENTS:
                 self._gather(instruction, urgent=kind not in LAZY)
             elif self._urgent and _waits(instruction):
-                self._held.append(instruction)
+                self._hold(instruction)
             else:
                 at_once.append(instruction)
         self._perform(at_once)
 
-    def after_commit(self, instruction: Any) -> None:
-        """Perform it once all that was taken until now is on stable storage."""
-        if self._urgent:
-            self._held.append(instruction)
-        else:
+    def after_commit(self, instruction: Any, *, soon: bool = True) -> None:
+        """Perform it once all that was taken until now is on stable storage; if not `soon`, nobody
+        waits for that."""
+        if not self._urgent:
             self._perform([instruction])
+        elif soon:
+            self._hold(instruction)
+        else:
+            self._held.append(instruction)
 
     def tick(self, now: float) -> None:
         """Write what was gathered."""
@@ -86,12 +97,14 @@ class GroupCommit:
 
     def _gather(self, change: Change, *, urgent: bool) -> None:
         self._changes.append(change)
-        if urgent and not self._urgent:
-            self._urgent = True
-            if not self.refusing:
-                self._due = self._clock()
-        elif self._due is None:
+        self._urgent = self._urgent or urgent
+        if self._due is None:
             self._due = self._clock() + FLUSH_S
+
+    def _hold(self, instruction: Any) -> None:
+        self._held.append(instruction)
+        if not self.refusing:
+            self._due = min(self._clock(), self._due or math.inf)
 
 
 def _waits(instruction: Any) -> bool:

@@ -108,7 +108,6 @@ class PushPlane:
         }
         for kind in self._not_refused:
             public.takes(kind, self._arrived)
-        board.performs(s.Accepted, _ignore)
         board.performs(s.PublishSpooled, self._publish)
         board.performs(s.TellLost, self._tell_lost)
         board.performs(i.SendPush, self._send)
@@ -161,14 +160,16 @@ class PushPlane:
     def keep(self) -> bool:
         """Put what was published on stable storage now; whether it is there."""
         due, now = self._commit.next_due, self._board.clock()
-        if due is not None and due <= now:
+        if due is not None and (due <= now or (self._commit.urgent and not self._commit.refusing)):
             self._write(now)
         return not self._commit.refusing
 
     # --- spool ---------------------------------------------------------------------------------
 
     def _spool_has(self, event: s.SpoolEvent) -> None:
-        self._commit.take(self._spool.handle(event, self._board.clock()))
+        instructions = self._spool.handle(event, self._board.clock())
+        # Nodes ask, by `keep`.
+        self._commit.take([each for each in instructions if not isinstance(each, s.Accepted)])
 
     def _publish(self, instruction: s.PublishSpooled) -> None:
         self._tell_broker(overlay.Publish(instruction.notification))
@@ -209,7 +210,8 @@ class PushPlane:
             elif isinstance(instruction, overlay.Send) and not _vouches(instruction.message):
                 self._links.send(instruction)
             else:
-                self._commit.after_commit(instruction)
+                waits = isinstance(instruction, overlay.Send)
+                self._commit.after_commit(instruction, soon=waits)
 
     def _deliver(self, instruction: overlay.Deliver) -> None:
         content = content_of(instruction.notification)
@@ -401,7 +403,3 @@ def _parts(alerts: tuple[s.EventAlerts, ...]) -> Iterator[tuple[s.EventAlerts, .
 
 def _is_due(due: float | None, now: float) -> bool:
     return due is not None and due <= now
-
-
-def _ignore(_instruction: object) -> None:
-    pass

@@ -67,9 +67,15 @@ def test_nobody_waits_for_what_a_crash_may_undo(rig):
     rig.commit.take([s.ForgetSpooled(1)])
     assert rig.commit.next_due == 10.0 + FLUSH_S
     rig.commit.take([STORED])
+    rig.commit.after_commit("settled", soon=False)
+    # It is to be on disk before it is told, and nobody is waiting to be told.
+    assert rig.commit.urgent
+    assert rig.commit.next_due == 10.0 + FLUSH_S
+    rig.commit.after_commit("have")
     assert rig.commit.next_due == 10.2
     rig.tick()
-    assert rig.happened[2:] == [[CURSOR, s.ForgetSpooled(1), STORED]]
+    assert rig.happened[2:] == [[CURSOR, s.ForgetSpooled(1), STORED], "settled", "have"]
+    assert not rig.commit.urgent
 
 
 def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told(rig):

@@ -361,6 +361,22 @@ def test_every_start_has_a_higher_epoch(tmp_path):
     assert next_epoch(State(None, lambda: 0.0), 0.0) == 1
 
 
+def test_who_needs_no_disk_does_not_hold_up_the_loop_for_it(rig):
+    rig.subscribe(durable=False)
+    for number in range(1, 51):
+        assert rig.alert(number)
+        rig.let_pass()
+    # Nobody waits: the node will ask, and gets to know when it is there.
+    assert len(rig.received(Notified)) == 50
+    assert not rig.disk.taken
+    assert rig.plane.keep()
+    assert rig.disk.taken
+    rig.disk.full = True
+    assert rig.alert(51)
+    assert not rig.plane.keep()
+    assert not rig.alert(52)
+
+
 def test_a_client_within_the_process_gets_a_message_for_each_subscription(rig):
     rig.subscribe(name="far", durable=False)
     rig.subscribe(name="away", durable=False)
