@@ -68,6 +68,8 @@ class Broker:
         self._malformed = 0
         self._not_advertised = 0
         self._now = 0.0
+        # Of the message at hand.
+        self._sender: overlay.Broker | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._received,
             **self._tables.events,
@@ -177,6 +179,7 @@ class Broker:
 
     def _received(self, event: Received) -> None:
         sender, message = event.sender, event.message
+        self._sender = sender
         try:
             if isinstance(message, Relay):
                 came = self._ways.relay(sender, message)
@@ -210,7 +213,9 @@ class Broker:
 
     def _notify(self, source: overlay.Broker, message: Notify) -> None:
         clusters = self._clusters(message.clusters)
-        self._forwarding.take(source, message.notification, clusters, self._now)
+        self._forwarding.take(
+            source, message.notification, clusters, self._now, brought_by=self._sender
+        )
 
     def _have(self, source: overlay.Broker, message: Have) -> None:
         parts = [(each.origin, self._clusters(each.clusters)) for each in message.parts]

@@ -40,6 +40,7 @@ class Held:
     __slots__ = (
         "asked",
         "before",
+        "brought_by",
         "notification",
         "parts",
         "since",
@@ -48,8 +49,16 @@ class Held:
         "waiting",
     )
 
-    def __init__(self, notification: Notification, before: Memory | None, now: float) -> None:
+    def __init__(
+        self,
+        notification: Notification,
+        brought_by: Broker | None,
+        before: Memory | None,
+        now: float,
+    ) -> None:
         self.notification = notification
+        # The neighbour that it came from first; None: from here.
+        self.brought_by = brought_by
         self.before = before
         # All ever made, and those not settled, in the order in which they were.
         self.parts: set[Part] = set()
@@ -74,8 +83,9 @@ class Custody:
         self._scot = scot
         self._most_held = most_held
         self._most_remembered = most_remembered
-        # The one sent (again) longest ago stands first.
+        # The one sent (again) longest ago stands first; and the same by who brought it.
         self._held: dict[Origin, Held] = {}
+        self._brought: dict[Broker | None, dict[Origin, None]] = {}
         self._memory: dict[Origin, Memory] = {}
 
     def __len__(self) -> int:
@@ -97,13 +107,14 @@ class Custody:
         """Whether one more is one too many."""
         return len(self._held) >= self._most_held
 
-    def take(self, notification: Notification, now: float) -> Held:
+    def take(self, notification: Notification, brought_by: Broker | None, now: float) -> Held:
         """In custody from now on, if it was not. O(1)."""
         origin = notification.origin
         held = self._held.get(origin)
         if held is None:
-            held = Held(notification, self._memory.pop(origin, None), now)
+            held = Held(notification, brought_by, self._memory.pop(origin, None), now)
             self._held[origin] = held
+            self._brought.setdefault(brought_by, {})[origin] = None
         return held
 
     def direction(self, other: Broker) -> Direction:
@@ -186,7 +197,10 @@ class Custody:
     def again(self, held: Held, now: float) -> None:
         """It was sent again just now."""
         held.since = now
-        self._held[held.notification.origin] = self._held.pop(held.notification.origin)
+        origin = held.notification.origin
+        self._held[origin] = self._held.pop(origin)
+        brought = self._brought[held.brought_by]
+        brought[origin] = brought.pop(origin)
 
     def sent_before(self, time: float) -> list[Held]:
         """Those that were sent last before that time. O(results)."""
@@ -204,10 +218,21 @@ class Custody:
             return held.since
         return None
 
-    @property
-    def first(self) -> Held:
-        """The one that was sent longest ago. StopIteration if there is none."""
-        return next(iter(self._held.values()))
+    def loser(self, brought_by: Broker | None) -> Broker | None:
+        """Who has to give up one for one more that this neighbour (None: a publisher here) brings:
+        whoever brought the most. The neighbour itself if nobody brought more than it; for a
+        publisher here, whose spool can keep what is not taken, if nobody did by two. O(neighbours).
+        """
+        brought = self._brought
+        most = max(brought, key=lambda each: len(brought[each]))
+        own = len(brought.get(brought_by, ()))
+        return brought_by if len(brought[most]) <= own + (brought_by is None) else most
+
+    def first_of(self, brought_by: Broker | None) -> Held | None:
+        """Of what that neighbour brought, the one that was sent longest ago."""
+        for origin in self._brought.get(brought_by, ()):
+            return self._held[origin]
+        return None
 
     def give_up(self, held: Held) -> None:
         """To be kept no longer, though somebody may not have it: it is remembered only that its
@@ -217,6 +242,10 @@ class Custody:
     def _forget(self, held: Held, *, nothing: bool) -> None:
         origin = held.notification.origin
         del self._held[origin]
+        brought = self._brought[held.brought_by]
+        del brought[origin]
+        if not brought:
+            del self._brought[held.brought_by]
         self._memory[origin] = self._remembered(held, nothing)
         if len(self._memory) > self._most_remembered:
             del self._memory[next(iter(self._memory))]

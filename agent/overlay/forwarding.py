@@ -9,6 +9,7 @@ own part waits in custody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Literal
 
 from _core.civ import Civ
@@ -98,19 +99,22 @@ class Forwarding:
         clusters: Iterable[int],
         now: float,
         doubtful: Iterable[int] = (),
+        *,
+        brought_by: Broker | None = None,
     ) -> None:
         """Serve what lies behind this broker, seen from the asker (None: a publisher here), and
         these other clusters; of the doubtful ones all but the neighbour here, which has no link and
-        is known to want nothing. As `Matcher.match`, and O(targets · log degree)."""
+        is known to want nothing. `brought_by` is the neighbour that the message came from, which is
+        not the asker if it came by a detour. As `Matcher.match`, and O(targets · log degree)."""
         custody = self.custody
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
         first = custody.is_new(origin)
-        if custody.get(origin) is None and custody.is_full and not self._make_room(asker):
+        if custody.get(origin) is None and custody.is_full and not self._make_room(brought_by):
             self._refuse(origin)
             return
         self.repeated += not first
-        held = custody.take(notification, now)
+        held = custody.take(notification, brought_by, now)
         homes, names = self._subscriptions.interested(notification.attributes)
         if first and names:
             self.delivered += 1
@@ -159,16 +163,18 @@ class Forwarding:
             if not self.custody.covers(held, each, each.cluster)
         ]
 
-    def _make_room(self, asker: Broker | None) -> bool:
-        """For one more: first goes what waits for a broker without a link, which may be for long.
-        Without such, what others rely on goes before what the spool here can keep."""
+    def _make_room(self, brought_by: Broker | None) -> bool:
+        """For one more: who brought the most loses one, first what waits for a broker without a
+        link, which may be for long. What the spool here can keep is not taken at the cost of what
+        came from here before."""
         custody = self.custody
-        waiting = next(iter(self._restless), None)
-        held = None if waiting is None else custody.get(waiting)
+        loser = custody.loser(brought_by)
+        some = (custody.get(each) for each in islice(self._restless, self._limits.most_retried))
+        held = next((each for each in some if each and each.brought_by == loser), None)
+        if held is None and (loser is not None or brought_by is not None):
+            held = custody.first_of(loser)
         if held is None:
-            if asker is None:
-                return False
-            held = custody.first
+            return False
         custody.give_up(held)
         origin = held.notification.origin
         self._restless.pop(origin, None)

@@ -201,6 +201,37 @@ def test_what_the_spool_can_keep_is_not_taken_while_all_is_well() -> None:
     assert made.counters["given_up"] == 2
 
 
+def test_who_floods_a_broker_pushes_out_nobody_else() -> None:
+    made = broker(limits=Limits(most_held=4, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    does(made, Advertise("p", EVERYTHING))
+    told(made, B1, copy(1))
+    does(made, Publish(copy(2).notification))
+    for sequence in range(3, 100):
+        assert told(made, A, copy(sequence)) == [(C, copy(sequence))]
+    assert made.counters["given_up"] == 95
+    # What a third brings goes at the cost of the one who floods.
+    told(made, B2, copy(100))
+    kept = Have(tuple(Kept(Origin("p", "h", each), b"\x01") for each in range(1, 101)))
+    assert told(made, C, kept) == [
+        (B1, Have((Kept(Origin("p", "h", 1), b"\x01"),))),
+        (A, Have((Kept(Origin("p", "h", 99), b"\x01"),))),
+        (B2, Have((Kept(Origin("p", "h", 100), b"\x01"),))),
+    ]
+
+
+def test_what_comes_by_a_detour_counts_for_who_brought_it() -> None:
+    """Whatever source it names: else a neighbour could be many."""
+    made = broker(limits=Limits(most_held=2, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    told(made, B2, copy(1))
+    for sequence in range(2, 20):
+        source = At("ac"[sequence % 2], 1)
+        told(made, B1, Relay(source, (B1, B), 1, copy(sequence)))
+    kept = Have((Kept(Origin("p", "h", 1), b"\x01"),))
+    assert told(made, C, kept) == [(B2, kept)]
+
+
 def test_a_lost_ilink_is_bypassed_like_a_congested_one() -> None:
     made = broker()
     does(made, Advertise("p", EVERYTHING))

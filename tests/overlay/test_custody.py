@@ -19,7 +19,7 @@ def custody(most_held: int = 10, most_remembered: int = 10) -> Custody:
 
 
 def taken(of: Custody, *asked: tuple[At | None, list[int]], sequence: int = 1) -> Held:
-    held = of.take(notification(sequence), 0.0)
+    held = of.take(notification(sequence), None, 0.0)
     for asker, clusters in asked:
         of.ask(held, asker, clusters)
     return held
@@ -136,7 +136,7 @@ def test_what_is_given_up_was_delivered_here_and_nothing_else() -> None:
     first = taken(kept, (None, [0]))
     kept.add(first, C, [0])
     assert kept.is_full
-    assert kept.first is first
+    assert kept.first_of(None) is first
     kept.give_up(first)
     assert not kept.is_full
     assert not kept.is_new(first.notification.origin)
@@ -152,8 +152,52 @@ def test_the_memory_is_bounded() -> None:
 
 def test_the_one_sent_longest_ago_stands_first() -> None:
     kept = custody()
-    first, second = (kept.take(notification(each), float(each)) for each in (1, 2))
+    first, second = (kept.take(notification(each), None, float(each)) for each in (1, 2))
     assert kept.oldest == 1.0
     kept.again(first, 3.0)
     assert kept.sent_before(2.5) == [second]
     assert kept.oldest == 2.0
+
+
+def test_who_brought_the_most_has_to_give_up_one() -> None:
+    kept = custody()
+    brought = [A, A, A, C, C, None]
+    for sequence, neighbour in enumerate(brought):
+        kept.add(kept.take(notification(sequence), neighbour, 0.0), B1, [1])
+    assert [kept.loser(each) for each in (A, C, B1)] == [A, A, A]
+    assert kept.loser(None) == A
+    for sequence in (6, 7):
+        kept.add(kept.take(notification(sequence), C, 0.0), B1, [1])
+    assert [kept.loser(each) for each in (A, C, B1)] == [C, C, C]
+    kept.give_up(first(kept, C))
+    # Equal shares: nobody loses one for whoever has as many.
+    assert [kept.loser(each) for each in (A, C)] == [A, C]
+
+
+def test_for_a_publisher_here_nobody_loses_one_who_has_but_one_more() -> None:
+    kept = custody()
+    for sequence, neighbour in enumerate([None, A, A]):
+        kept.take(notification(sequence), neighbour, 0.0)
+    assert kept.loser(None) is None
+    assert kept.loser(C) == A
+    kept.take(notification(3), A, 0.0)
+    assert kept.loser(None) == A
+
+
+def test_of_what_one_brought_that_goes_first_which_was_sent_longest_ago() -> None:
+    kept = custody()
+    for sequence, neighbour in enumerate([C, A, A]):
+        kept.take(notification(sequence), neighbour, 0.0)
+    assert first(kept, A).notification.origin.sequence == 1
+    kept.again(first(kept, A), 1.0)
+    assert first(kept, A).notification.origin.sequence == 2
+    kept.give_up(first(kept, A))
+    kept.give_up(first(kept, A))
+    assert kept.first_of(A) is None
+    assert kept.loser(A) == C
+
+
+def first(kept: Custody, neighbour: At) -> Held:
+    held = kept.first_of(neighbour)
+    assert held is not None
+    return held
