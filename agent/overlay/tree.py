@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # So many names are told of a long cycle, or of a part that is cut off.
@@ -108,9 +109,9 @@ class Tree:
         """Links between them. KeyError. O(distance)."""
         return len(self.path(start, end)) - 1
 
-    @property
+    @cached_property
     def diameter(self) -> int:
-        """Links between the two vertices that are farthest apart. O(n)."""
+        """Links between the two vertices that are farthest apart. O(n) the first time."""
         # By height: the two deepest branches below a vertex, wherever they are deepest together.
         heights = [0] * len(self.vertices)
         longest = 0
