@@ -43,7 +43,8 @@ class Subscriptions:
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._given = 0
-        self._unknown = dict.fromkeys(each for each in scot.vertices if each != own.vertex)
+        self._unknown = dict.fromkeys(scot.vertices)
+        del self._unknown[own.vertex]
         self.unusable = 0
 
     def __len__(self) -> int:
