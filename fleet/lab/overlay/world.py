@@ -27,7 +27,7 @@ from agent.overlay.events import (
 )
 from agent.overlay.links import LinkMonitor
 from agent.overlay.scot import Broker, Scot
-from agent.wire.overlay import Notification
+from agent.wire.overlay import Notification, SubscriptionVersions
 
 TICK: Final = Tick()
 SAMPLE: Final = object()
@@ -100,12 +100,12 @@ class _Link:
 
     __slots__ = ("bandwidth", "free_s", "leave_s", "neighbour", "target")
 
-    def __init__(self, target: _Node, bandwidth: float) -> None:
+    def __init__(self, target: _Node, bandwidth: float, leave_s: deque[float]) -> None:
         self.target = target
         self.bandwidth = bandwidth
         self.neighbour = target.at
         self.free_s = 0.0
-        self.leave_s: deque[float] = deque()
+        self.leave_s = leave_s
 
     def left(self, now: float) -> int:
         """How many notifications left the queue since the last call."""
@@ -116,8 +116,12 @@ class _Link:
         return count
 
 
+# Of all links that nobody measures: an empty queue has room for 64 already, and there are many.
+_UNMEASURED: Final[deque[float]] = deque(maxlen=0)
+
+
 class _Node:
-    """A broker, its inbox, the links that it sends over, and the monitor of these."""
+    """A broker, its inbox, the links that it has sent over, and the monitor of these."""
 
     __slots__ = (
         *("at", "broker", "free_s", "handle", "inbox", "links", "monitor"),
@@ -158,17 +162,13 @@ class World:
         self.messages: Counter[str] = Counter()
         self.settled = 0
         self.undeliverable: Counter[str] = Counter()
+        self._scot = scot
         self._costs = costs
         self._measured = frozenset(measured)
         self._delivered = delivered
         self._heap: list[tuple[float, int, _Node | None, Reach | None, Any]] = []
         self._pushed = 0
         self._nodes = {at: _Node(at, make(at), window_s) for at in scot.brokers()}
-        for at, node in self._nodes.items():
-            for each in scot.cluster_neighbours(at):
-                node.links[each] = _Link(self._nodes[each], costs.a_link_bandwidth)
-            for each in scot.region_neighbours(at):
-                node.links[each] = _Link(self._nodes[each], 1.0)
 
     def broker(self, at: Broker) -> AnyBroker:
         """The broker there."""
@@ -183,10 +183,28 @@ class World:
         """Tell all brokers that their links are up, and run until it is quiet; what that took is
         not counted."""
         for node in self._nodes.values():
-            for neighbour in node.links:
+            for neighbour in self._neighbours(node):
                 self._push(self.now, node, None, LinkUp(neighbour))
         self.run()
         self.messages.clear()
+
+    def connect_told(self) -> None:
+        """As `connect`, but nobody tells his cluster that he has no subscriptions: n brokers would
+        each tell n. It takes brokers that do not wait for those whom they never heard of."""
+        for vertex in self._scot.vertices:
+            for at in self._scot.region(vertex):
+                node = self._nodes[at]
+                for neighbour in self._neighbours(node):
+                    told = node.handle(LinkUp(neighbour), self.now)
+                    self._carry_out(node, None, [e for e in told if not _compares(e)], self.now)
+            self.run()
+        self.messages.clear()
+
+    def _neighbours(self, node: _Node) -> tuple[Broker, ...]:
+        return (
+            *self._scot.cluster_neighbours(node.at),
+            *self._scot.region_neighbours(node.at),
+        )
 
     def happen(
         self, at_s: float, broker: Broker, event: Any, kinds: frozenset[str] | None = None
@@ -289,7 +307,8 @@ class World:
         for instruction in instructions:
             match instruction:
                 case Send(neighbour=neighbour, message=message):
-                    self._send(node, node.links[neighbour], reach, message, now)
+                    link = node.links.get(neighbour) or self._link(node, neighbour)
+                    self._send(node, link, reach, message, now)
                 case Deliver(subscriptions=subscriptions, notification=notification):
                     if self._delivered is not None:
                         self._delivered(subscriptions, notification, now)
@@ -297,6 +316,16 @@ class World:
                     self.settled += 1
                 case Undeliverable(reason=reason):
                     self.undeliverable[reason] += 1
+
+    def _link(self, node: _Node, neighbour: Broker) -> _Link:
+        """The first time that something is sent over it. KeyError if there is none."""
+        kind = self._scot.link_kind(node.at, neighbour)
+        if kind is None:
+            raise KeyError(neighbour)
+        bandwidth = self._costs.a_link_bandwidth if kind == "aLink" else 1.0
+        leave_s: deque[float] = _UNMEASURED if node.monitor is None else deque()
+        link = node.links[neighbour] = _Link(self._nodes[neighbour], bandwidth, leave_s)
+        return link
 
     def _send(
         self, node: _Node, link: _Link, reach: Reach | None, message: Any, now: float
@@ -316,3 +345,7 @@ class World:
             link.leave_s.append(leaves_s)
             self._schedule_sample(node)
         self._push(leaves_s + costs.delay_s, link.target, reach, Received(node.at, message))
+
+
+def _compares(instruction: Instruction) -> bool:
+    return isinstance(instruction, Send) and isinstance(instruction.message, SubscriptionVersions)
