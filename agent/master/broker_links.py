@@ -15,6 +15,7 @@ from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.overlay import events as overlay
+from agent.overlay.flows import flow_of
 from agent.overlay.links import LinkMonitor
 from agent.overlay.scot import Broker
 from agent.overlay.session import (
@@ -23,6 +24,7 @@ from agent.overlay.session import (
     Down,
     Due,
     Heard,
+    PassedOver,
     Put,
     Session,
     SessionEvent,
@@ -98,6 +100,7 @@ class BrokerLinks:
         self._silent = True
         self.malformed = 0
         self.went_down = 0
+        self.passed_over = 0
         self._put: Counter[type[OverlayMessage]] = Counter()
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
@@ -144,13 +147,14 @@ class BrokerLinks:
     # --- out -----------------------------------------------------------------------------------
 
     def send(self, instruction: overlay.Send) -> None:
-        """Put it into the queue to that neighbour; it is lost if the link is down."""
+        """Put it into the queue to that neighbour, where flows take turns; it is lost if the link
+        is down."""
         link = self._by_broker[instruction.neighbour]
         if link.session.up:
             self._put[type(instruction.message)] += 1
             if _is_notification(instruction.message):
                 self._monitor.entered(link.broker, 1, self._board.clock())
-        self._do(link, Put(instruction.message))
+        self._do(link, Put(instruction.message, flow_of(instruction)))
 
     def _do(self, link: _Link, event: SessionEvent) -> None:
         instructions = link.session.handle(event, self._board.clock())
@@ -169,6 +173,10 @@ class BrokerLinks:
             match instruction:
                 case Arrived(message):
                     self._handle(overlay.Received(link.broker, message))
+                case PassedOver(message):
+                    self.passed_over += 1
+                    self._put[type(message)] -= 1
+                    self._monitor.took_back(link.broker, 1)
                 case Up():
                     link.refused = ""
                     self._handle(overlay.LinkUp(link.broker))

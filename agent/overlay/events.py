@@ -106,10 +106,12 @@ Event = (
 
 
 class Send(_Struct, frozen=True):
-    """Put it into the queue of messages to the neighbour."""
+    """Put it into the queue of messages to the neighbour. `brought_by` is the neighbour whose
+    message it passes on; None: from here."""
 
     neighbour: Broker
     message: Message
+    brought_by: Broker | None = None
 
 
 class Deliver(_Struct, frozen=True):

@@ -200,7 +200,8 @@ class Forwarding:
             each = waiting.pop()
             bits = [bit for owner, bit in held.waiting if owner == each and bit != each.cluster]
             clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
-            sent = self._ways.send(each, Notify(held.notification, clusters), now)
+            copy = Notify(held.notification, clusters)
+            sent = self._ways.send(each, copy, now, held.brought_by)
             if not self._ways.is_up(each):
                 self._restless[held.notification.origin] = None
                 if self._restless_due is None:

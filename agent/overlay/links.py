@@ -125,6 +125,16 @@ class LinkMonitor:
         if self.next_sample is None:
             self.next_sample = now + self._window_s
 
+    def took_back(self, neighbour: Broker, count: int) -> None:
+        """So many that entered in this window did not after all. ValueError if there are fewer.
+        O(1)."""
+        queue = self._queues.get(neighbour)
+        entered = min(queue.entered, queue.length) if queue is not None else 0
+        if queue is None or count > entered:
+            raise ValueError(f"{count} cannot be taken back from {neighbour}: {entered} entered")
+        queue.entered -= count
+        queue.length -= count
+
     def forget(self, neighbour: Broker) -> None:
         """The queue was thrown away, with what waited in it. O(1)."""
         self._queues.pop(neighbour, None)

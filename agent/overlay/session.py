@@ -4,21 +4,21 @@ A broker wants links that are in order and lose nothing while they are up. So me
 within a session, and an end that misses one, hears nothing for a while, or learns that the other
 end began anew, takes the link down and begins a new session itself. The link is up at an end that
 has heard that the other one knows its session; each session is up once at most. What comes out
-between up and down is what went in at the other end, in order, up to some point.
+between up and down is what went in at the other end, of each flow in order and up to some point.
 
 At most a window of messages are under way, so that what waits is in this queue, where it can be
-measured, and not in buffers of the transport.
+measured, where flows take turns, and not in buffers of the transport.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.overlay.events import Message
+from agent.overlay.flows import ANY, FairQueue, Flow
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
 GREETING_S = 0.25
@@ -29,6 +29,8 @@ WINDOW = 64
 CONFIRMED_EACH = 16
 # Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it.
 MOST_QUEUED = 20_000
+# Of that, notifications that one neighbour brought: as much as custody holds.
+MOST_OF_A_GROUP = 10_000
 
 
 class _Struct(Struct, frozen=True, gc=False):
@@ -45,9 +47,11 @@ class Heard(_Struct, frozen=True):
 
 
 class Put(_Struct, frozen=True):
-    """To be sent to the other end; nothing happens while the link is down."""
+    """To be sent to the other end when it is the turn of its flow; nothing happens while the link
+    is down."""
 
     message: Message
+    flow: Flow = ANY
 
 
 class Cut(_Struct, frozen=True):
@@ -82,18 +86,26 @@ class Down(_Struct, frozen=True):
 
 
 class Arrived(_Struct, frozen=True):
-    """The next message that was put at the other end."""
+    """The next message of some flow that was put at the other end."""
 
     message: Message
 
 
-SessionInstruction = Transmit | Up | Down | Arrived
+class PassedOver(_Struct, frozen=True):
+    """This is not sent: too much of its group waits, and somebody keeps it."""
+
+    message: Message
+
+
+SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 
 
 class Session:
     """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
     gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
-    O(1), and what it sends. Memory: the queue, at most `most_queued` messages."""
+    O(1), and what it sends. Memory: the queue, at most `most_queued` messages; beyond it the link
+    goes down. What somebody keeps is passed over if there are `most_of_a_group` of its group, so
+    that nobody takes a link down by sending more than it takes."""
 
     def __init__(
         self,
@@ -102,17 +114,19 @@ class Session:
         *,
         window: int = WINDOW,
         most_queued: int = MOST_QUEUED,
+        most_of_a_group: int = MOST_OF_A_GROUP,
     ) -> None:
         self._introduction = introduction
         self._draw = draw
         self._window = window
         self._most_queued = most_queued
+        self._most_of_a_group = most_of_a_group
         self._confirmed_each = max(1, min(CONFIRMED_EACH, window // 2))
         self._own = draw()
         self.theirs = 0
         """The session of the other end; 0 if it was not heard of since the link went down."""
         self.up = False
-        self._queue: deque[Message] = deque()
+        self._queue: FairQueue[Message] = FairQueue()
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0
@@ -134,8 +148,8 @@ class Session:
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
         """Take one event; what to do follows, in order."""
         match event:
-            case Put(message):
-                self._put(message, now)
+            case Put(message, flow):
+                self._put(message, flow, now)
             case Heard(OverlayFrame() as frame):
                 self._frame(frame, now)
             case Heard(OverlayBeat() as beat):
@@ -198,10 +212,13 @@ class Session:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def _put(self, message: Message, now: float) -> None:
+    def _put(self, message: Message, flow: Flow, now: float) -> None:
         if not self.up:
             return
-        self._queue.append(message)
+        if flow.kept and self._queue.waiting(flow.group) >= self._most_of_a_group:
+            self._out.append(PassedOver(message))
+            return
+        self._queue.put(flow, message)
         self._pump(now)
         if len(self._queue) > self._most_queued:
             self._down(f"more than {self._most_queued:,} messages wait for it", now)
@@ -211,7 +228,7 @@ class Session:
         while queue and self._sent - self._confirmed < self._window:
             self._sent += 1
             self._say_s = now + BEAT_S
-            self._out.append(Transmit(OverlayFrame(self._own, self._sent, queue.popleft())))
+            self._out.append(Transmit(OverlayFrame(self._own, self._sent, queue.pop())))
 
     def _confirm(self, now: float) -> None:
         self._told = self._received

@@ -97,18 +97,20 @@ class Ways:
         """O(1)."""
         self._up.discard(neighbour)
 
-    def send(self, to: Broker, message: Direct, now: float) -> bool:
-        """Over the link, or round it; False if no way is known, and nothing is sent. O(1), or
-        O(paths · their length) if there is no link."""
+    def send(
+        self, to: Broker, message: Direct, now: float, brought_by: Broker | None = None
+    ) -> bool:
+        """Over the link, or round it; False if no way is known, and nothing is sent. `brought_by`
+        as in `Send`. O(1), or O(paths · their length) if there is no link."""
         if to in self._up:
-            self._out.append(Send(to, message))
+            self._out.append(Send(to, message, brought_by))
             return True
         path = next((path for path in self._detours(to) if self._open(path, now)), None)
         if path is None:
             return False
         self.relayed += 1
         self._remember(path, message)
-        self._out.append(Send(path[0], Relay(self._own, path, 0, message)))
+        self._out.append(Send(path[0], Relay(self._own, path, 0, message), brought_by))
         return True
 
     def _remember(self, path: tuple[Hop, ...], message: Direct) -> None:
@@ -146,11 +148,10 @@ class Ways:
             return relay.message
         if path[step + 1] in self._up:
             self.relayed += 1
-            self._out.append(
-                Send(path[step + 1], Relay(relay.source, relay.path, step + 1, relay.message))
-            )
+            onward = Relay(relay.source, relay.path, step + 1, relay.message)
+            self._out.append(Send(path[step + 1], onward, sender))
         else:
-            self._back(NoWay(relay.source, relay.path, step, step, relay.message))
+            self._back(NoWay(relay.source, relay.path, step, step, relay.message), sender)
         return None
 
     def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
@@ -163,7 +164,7 @@ class Ways:
             return None
         self._came_from(sender, path[step + 1])
         if step >= 0:
-            self._back(back)
+            self._back(back, sender)
             return None
         if not self._was_sent(back.path, back.message):
             raise ValueError("a message that was not sent from here")
@@ -187,14 +188,13 @@ class Ways:
         if sender != hop:
             raise ValueError(f"{sender} is not the hop before")
 
-    def _back(self, back: NoWay) -> None:
+    def _back(self, back: NoWay, sender: Broker) -> None:
         """One hop nearer to the source, if it is there: else its sender tries again some time."""
         step = back.step - 1
         to = Broker(*(back.path[step] if step >= 0 else back.source))
         if to in self._up:
-            self._out.append(
-                Send(to, NoWay(back.source, back.path, back.broken, step, back.message))
-            )
+            farther = NoWay(back.source, back.path, back.broken, step, back.message)
+            self._out.append(Send(to, farther, sender))
         else:
             self.lost += 1
 

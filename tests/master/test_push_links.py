@@ -14,7 +14,7 @@ from agent.master.request_plane import Origin
 from agent.overlay import events as overlay
 from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker
-from agent.overlay.session import SILENCE_S
+from agent.overlay.session import MOST_OF_A_GROUP, SILENCE_S, WINDOW
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
@@ -173,6 +173,21 @@ def test_queues_are_measured_while_there_is_traffic_and_no_longer():
     pair.tick(WINDOW_S)
     assert a.heard[-1] == overlay.LinkMeasured(a.beside, 0, 0, 0)
     assert a.links.next_due > pair.now + WINDOW_S
+
+
+def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down():
+    pair = Pair()
+    pair.tick()
+    pair.carry()
+    a, b = pair.ends
+    room = WINDOW - len(b.received())  # not confirmed yet
+    for number in range(room + MOST_OF_A_GROUP + 3):
+        a.links.send(overlay.Send(a.beside, Notify(notification(number), b"")))
+    assert (a.links.waiting, a.links.passed_over) == (MOST_OF_A_GROUP, 3)
+    pair.tick(WINDOW_S)
+    entered = room + MOST_OF_A_GROUP
+    assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, MOST_OF_A_GROUP)
+    assert all(a.links.up.values())
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_copy_is_delivered_passed_on_and_told_of() -> None:
     does(made, Subscribe("s", EVERYTHING))
     told(made, C, SubscriptionChange("c", 1, 1, 1, between(1, 1)))
     instructions = made.handle(Received(A, copy()), 0.0)
-    assert instructions == [Deliver(("s",), copy().notification), Send(C, copy())]
+    assert instructions == [Deliver(("s",), copy().notification), Send(C, copy(), A)]
     # Again, while it is under way: nobody is told twice.
     assert told(made, A, copy()) == []
     kept = Have((Kept(copy().notification.origin, b"\x01"),))

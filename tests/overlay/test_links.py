@@ -124,6 +124,16 @@ def test_windows_by_hand() -> None:
     assert monitor.sample(20.05) == [LinkMeasured(B, 1, 0, 1)]
 
 
+def test_what_was_taken_back_never_entered() -> None:
+    monitor = LinkMonitor(window_s=1.0)
+    monitor.entered(A, 2, 0.0)
+    monitor.took_back(A, 1)
+    assert monitor.length(A) == 1
+    assert monitor.sample(1.0) == [LinkMeasured(A, 1, 0, 1)]
+    with pytest.raises(ValueError, match="1 cannot be taken back"):
+        monitor.took_back(A, 1)
+
+
 def test_what_waits_and_does_not_move_is_told_again() -> None:
     monitor = LinkMonitor(window_s=1.0)
     monitor.entered(A, 5, 0.0)

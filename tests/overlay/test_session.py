@@ -1,5 +1,5 @@
 """A link over channels that lose messages and are cut, between ends that start again: what comes
-out between up and down is what went in, in order, up to some point."""
+out between up and down is what went in, of each flow in order, up to some point."""
 
 from collections import deque
 
@@ -8,11 +8,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.overlay import session as s
-from agent.overlay.session import Arrived, Cut, Down, Due, Heard, Put, Session, Transmit, Up
+from agent.overlay.flows import Flow
+from agent.overlay.session import (
+    Arrived,
+    Cut,
+    Down,
+    Due,
+    Heard,
+    PassedOver,
+    Put,
+    Session,
+    Transmit,
+    Up,
+)
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello
 
 WINDOW = 4
 MOST = 12
+MOST_OF_A_GROUP = 5
+# One of the second group that is lost is sent again by whoever keeps it.
+FLOWS = [Flow("a", 1, kept=False), Flow("b", 1, kept=True), Flow("b", 2, kept=True)]
 
 
 class End:
@@ -23,7 +38,7 @@ class End:
         self.name = name
         self.next_session = first_session
         self.put_so_far = 0
-        # By own session and the other end's.
+        # By own session and the other end's: flows and numbers.
         self.went_in = {}
         self.came_out = {}
         self.start()
@@ -34,7 +49,13 @@ class End:
 
     def start(self):
         hello = OverlayHello(self.name, "v", 0, "overlay", 1, 0, False)
-        self.session = Session(hello, self.draw, window=WINDOW, most_queued=MOST)
+        self.session = Session(
+            hello,
+            self.draw,
+            window=WINDOW,
+            most_queued=MOST,
+            most_of_a_group=MOST_OF_A_GROUP,
+        )
 
     @property
     def pair(self):
@@ -51,15 +72,19 @@ class End:
                 case Up():
                     assert self.pair not in self.came_out, "up twice in one session"
                     self.came_out[self.pair] = []
+                case PassedOver((flow, _) as message):
+                    assert FLOWS[flow].kept
+                    assert self.went_in[self.pair].pop() == message
                 case Down(reason):
                     assert reason
 
-    def put(self, now):
+    def put(self, now, flow=0):
         """Remember what is put while the link is up, by the session that it is put in."""
         if self.session.up:
             self.put_so_far += 1
-            self.went_in.setdefault(self.pair, []).append(self.put_so_far)
-            self.do(Put(self.put_so_far), now)
+            message = flow, self.put_so_far
+            self.went_in.setdefault(self.pair, []).append(message)
+            self.do(Put(message, FLOWS[flow]), now)
 
 
 class Links(RuleBasedStateMachine):
@@ -84,10 +109,14 @@ class Links(RuleBasedStateMachine):
             if not lost:
                 self.other(end).do(Heard(message), self.now)
 
-    @rule(n=st.integers(0, 1), count=st.integers(1, MOST + WINDOW + 3))
-    def put(self, n, count):
+    @rule(
+        n=st.integers(0, 1),
+        flow=st.integers(0, len(FLOWS) - 1),
+        count=st.integers(1, MOST + WINDOW + 3),
+    )
+    def put(self, n, flow, count):
         for _ in range(count):
-            self.ends[n].put(self.now)
+            self.ends[n].put(self.now, flow)
 
     @rule(n=st.integers(0, 1), count=st.integers(1, 10))
     def some_arrive(self, n, count):
@@ -137,7 +166,10 @@ class Links(RuleBasedStateMachine):
             assert len(end.session) <= MOST
             went_in = self.other(end).went_in
             for (own, theirs), came in end.came_out.items():
-                assert went_in.get((theirs, own), [])[: len(came)] == came
+                put = went_in.get((theirs, own), [])
+                for flow in range(len(FLOWS)):
+                    of_flow = of(flow, came)
+                    assert of(flow, put)[: len(of_flow)] == of_flow
 
     def teardown(self):
         """When all is well the link comes up, and all that is put arrives."""
@@ -156,20 +188,30 @@ class Links(RuleBasedStateMachine):
                 self.time_passes(1.0)
                 self.all_arrives()
             assert end.put_so_far == before + MOST
-            assert self.other(end).came_out[end.pair[::-1]][-MOST:] == list(
-                range(before + 1, before + MOST + 1)
-            )
+            assert self.other(end).came_out[end.pair[::-1]][-MOST:] == [
+                (0, number) for number in range(before + 1, before + MOST + 1)
+            ]
+
+
+def of(flow, messages):
+    return [message for message in messages if message[0] == flow]
 
 
 Links.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestLinks = Links.TestCase
 
 
-def up(*, window=WINDOW, most_queued=MOST):
+def up(*, window=WINDOW, most_queued=MOST, most_of_a_group=MOST_OF_A_GROUP):
     """A session that is up, of number 11, with one of number 7 at the other end."""
     numbers = iter(range(11, 1_000))
     hello = OverlayHello("a", "v", 0, "overlay", 1, 0, False)
-    session = Session(hello, lambda: next(numbers), window=window, most_queued=most_queued)
+    session = Session(
+        hello,
+        lambda: next(numbers),
+        window=window,
+        most_queued=most_queued,
+        most_of_a_group=most_of_a_group,
+    )
     assert session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 7, 11, True)), 5.0) == [Up()]
     return session
 
@@ -239,3 +281,33 @@ def test_frames_of_another_session_are_passed_over():
     assert session.handle(Heard(OverlayFrame(6, 1, "old")), 5.0) == []
     assert session.handle(Heard(OverlayBeat(6, 3, 9)), 5.0) == []
     assert session.up
+
+
+def frames(instructions):
+    return [each.message.message for each in instructions if isinstance(each, Transmit)]
+
+
+def test_flows_take_turns_whatever_waits_of_one() -> None:
+    session = up(window=1, most_queued=1_000, most_of_a_group=1_000)
+    for number in range(500):
+        session.handle(Put(f"flood {number}", FLOWS[1]), 5.0)
+    session.handle(Put("b2", FLOWS[2]), 5.0)
+    session.handle(Put("a1", FLOWS[0]), 5.0)
+    session.handle(Put("a2", FLOWS[0]), 5.0)
+    sent = []
+    for confirmed in range(1, 8):
+        sent += frames(session.handle(Heard(OverlayBeat(7, 0, confirmed)), 5.0))
+    # Half is of group a while some of it waits, and of group b half of its other flow.
+    assert sent == ["flood 1", "a1", "b2", "a2", "flood 2", "flood 3", "flood 4"]
+
+
+def test_too_much_that_is_kept_elsewhere_takes_no_link_down() -> None:
+    session = up(window=1, most_queued=4, most_of_a_group=2)
+    for number in range(3):
+        session.handle(Put(f"flood {number}", FLOWS[1]), 5.0)
+    assert session.handle(Put("flood 3", FLOWS[2]), 5.0) == [PassedOver("flood 3")]
+    assert session.handle(Put("a1", FLOWS[0]), 5.0) == []
+    assert (len(session), session.up) == (3, True)
+    # There is room again.
+    assert frames(session.handle(Heard(OverlayBeat(7, 0, 1)), 5.0)) == ["flood 1"]
+    assert session.handle(Put("b2", FLOWS[2]), 5.0) == []
