@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -23,15 +22,17 @@ LAZY: Final = frozenset(
 )
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
+# Between two writes there is as much time for all else as the first one took, up to this.
+LONGEST_PAUSE_S: Final = 0.25
 
 
 class GroupCommit:
     """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
     disk: at once, or once what came before them is on stable storage.
 
-    It writes at the end of the turn in which somebody begins to wait, or else by and by: a disk
-    that is busy holds up everything here. One that refuses is tried again every second, and what
-    waits stays undone. As long as it is
+    It writes at the end of the turn in which somebody begins to wait, or else by and by; and then
+    not before all else had as long as the disk took, for a busy one holds up everything here. One
+    that refuses is tried again every second, and what waits stays undone. As long as it is
     `refusing`, spool and inboxes are to get no event and no tick: there is no end to what they
     would gather here.
     """
@@ -49,11 +50,12 @@ class GroupCommit:
         self._urgent = False
         self._held: list[Any] = []
         self._due: float | None = None
+        self._pause_ends = 0.0
         self.refusing = False
 
     @property
     def next_due(self) -> float | None:
-        """When to write: at the end of this turn if anybody waits."""
+        """When to write: at the end of this turn if anybody waits, and a pause is over."""
         return self._due
 
     @property
@@ -88,7 +90,10 @@ class GroupCommit:
         """Write what was gathered."""
         changes, held, urgent = self._changes, self._held, self._urgent
         self._changes, self._held, self._urgent, self._due = [], [], False, None
+        begun = self._clock()
         self.refusing = not self._store.write(changes)
+        ended = self._clock()
+        self._pause_ends = ended + min(ended - begun, LONGEST_PAUSE_S)
         if self.refusing:
             self._changes, self._held, self._urgent = changes, held, urgent
             self._due = now + RETRY_S
@@ -104,7 +109,8 @@ class GroupCommit:
     def _hold(self, instruction: Any) -> None:
         self._held.append(instruction)
         if not self.refusing:
-            self._due = min(self._clock(), self._due or math.inf)
+            due = max(self._clock(), self._pause_ends)
+            self._due = due if self._due is None else min(due, self._due)
 
 
 def _waits(instruction: Any) -> bool:

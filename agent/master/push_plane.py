@@ -14,11 +14,10 @@ from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
 from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
-from agent.master.request_plane import Origin
 from agent.master.state import State
+from agent.master.subscriber_plane import SubscriberPlane
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
-from agent.scheduling.admission import ClientRates, may_subscribe
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
@@ -36,13 +35,10 @@ from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
     Lost,
-    Notified,
-    PushReply,
+    PushRequest,
     Subscribe,
-    Subscribed,
     Unsubscribe,
 )
-from agent.wire.senders import Sender
 
 # A document on disk.
 EPOCH: Final = "overlay_epoch"
@@ -51,8 +47,6 @@ EPOCH: Final = "overlay_epoch"
 TURN: Final = 64
 # Of such turns, so many may be under way; a node that brings more sends it again.
 MOST_BROUGHT: Final = 128
-
-Message = Subscribe | AcknowledgeNotifications | Unsubscribe
 
 
 class PushPlane:
@@ -79,7 +73,6 @@ class PushPlane:
     ) -> None:
         self._board = board
         self._iad = config.iad.name
-        self._public = public
         self._links = links
         self._wall = wall
         self._say = say
@@ -91,9 +84,6 @@ class PushPlane:
         )
         self._spool = Spool()
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
-        self._rates = ClientRates(
-            config.clients.rate_per_s, config.clients.burst_s, "changes of subscriptions"
-        )
         self._store = store
         self._brought: deque[s.Brought] = deque()
         self._commit = GroupCommit(store, board.perform, board.clock)
@@ -106,11 +96,9 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
-        for kind in self._not_refused:
-            public.takes(kind, self._arrived)
+        self.subscribers = SubscriberPlane(board, config.clients, public, self.ask)
         board.performs(s.PublishSpooled, self._publish)
         board.performs(s.TellLost, self._tell_lost)
-        board.performs(i.SendPush, self._send)
         board.performs(i.StartSubscription, self._start)
         board.performs(i.EndSubscription, self._end)
         board.performs(overlay.Send, links.send)
@@ -222,21 +210,6 @@ class PushPlane:
     def _inbox_has(self, event: i.InboxEvent) -> None:
         self._commit.take(self._inboxes.handle(event, self._board.clock()))
 
-    def _arrived(self, origin: Origin, message: Message, _now: float) -> None:
-        refused = may_subscribe(origin.sender)
-        if refused is None and not isinstance(message, AcknowledgeNotifications):
-            refused = self._rates.refused(origin.sender, self._board.clock())
-        problem = "" if refused is None else refused.message
-        if self._commit.refusing:
-            if isinstance(message, AcknowledgeNotifications):
-                return  # it comes again
-            problem = problem or "this master's disk takes nothing now; try again later"
-        if problem:
-            self._public.reply(origin, Subscribed(message.id, "refused", message=problem))
-            return
-        event = self._not_refused[type(message)]
-        self._inbox_has(event(origin, _client(origin.sender), message))
-
     def ids_of(self, client: str) -> list[str]:
         """What a client calls the subscriptions that are kept for it."""
         return self._inboxes.ids_of(client)
@@ -245,22 +218,13 @@ class PushPlane:
         """The subscriptions of all clients whose name begins so: client and id."""
         return self._inboxes.kept_for(prefix)
 
-    def ask(self, peer: Callable[[PushReply], None], client: str, message: Message) -> bool:
-        """For a client within this process, whose `peer` takes what comes for it, in the middle of
-        anything. Whether the message was taken: it is not while the disk refuses."""
+    def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
+        """Ask something of a client's subscriptions. Within this process `peer` is a function that
+        takes each reply, in the middle of anything. Whether the message was taken: it is not while
+        the disk refuses."""
         if not self._commit.refusing:
             self._inbox_has(self._not_refused[type(message)](peer, client, message))
         return not self._commit.refusing
-
-    def _send(self, instruction: i.SendPush) -> None:
-        peer, message = instruction.peer, instruction.message
-        if isinstance(peer, Origin):
-            self._public.reply(peer, message)
-        elif isinstance(message, Notified):
-            for each in message.apart():
-                peer(each)
-        else:
-            peer(message)
 
     def _start(self, instruction: i.StartSubscription) -> None:
         try:
@@ -352,6 +316,7 @@ class PushPlane:
             "overlay_queued": self._links.waiting,
             "overlay_links_up": sum(self.links.values()),
             "overlay_links_lost": self._links.went_down,
+            "overlay_passed_over": self._links.passed_over,
             **{f"overlay_sent_{kind}": count for kind, count in self._links.sent.items()},
         }
 
@@ -373,12 +338,6 @@ def _read(given: str | Filter) -> Filter:
         return read_filter(given)
     check(given)
     return simplified(given)
-
-
-def _client(sender: Sender) -> str:
-    """Whose subscriptions these are. Without keys all are of one client: on loopback nobody is told
-    from anybody else, and a connection that is new has to find what it subscribed before."""
-    return sender.name if sender.role == "client" else ""
 
 
 def _vouches(message: overlay.Message) -> bool:

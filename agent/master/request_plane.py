@@ -32,11 +32,15 @@ class RequestPlane:
     """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
     before the board serves."""
 
-    def __init__(self, board: Board, router: Router, union: object, refuse: Refuse) -> None:
+    def __init__(
+        self, board: Board, router: Router, union: object, refuse: Refuse, *, most: int = 1
+    ) -> None:
+        """At most so many requests are taken in one turn."""
         self._board = board
         self._router = router
         self._decoder: Decoder[Any] = Decoder(union)
         self._refuse = refuse
+        self._most = most
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
         router.refuse = self._revoked
@@ -56,11 +60,12 @@ class RequestPlane:
         self._router.send(origin.identity, encode(message, origin.codec))
 
     def _turn(self) -> None:
-        # One request a turn: polling again costs no more than finding the socket empty.
-        received = self._router.receive()
-        if received is None:
-            return
-        identity, frame = received
+        for _ in range(self._most):
+            if (received := self._router.receive()) is None:
+                return
+            self._take(*received)
+
+    def _take(self, identity: bytes, frame: bytes) -> None:
         now = self._board.clock()
         try:
             request, codec = self._decoder.decode(frame)

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.ledger import Taken
-from agent.master.group_commit import FLUSH_S, RETRY_S, GroupCommit
+from agent.master.group_commit import FLUSH_S, LONGEST_PAUSE_S, RETRY_S, GroupCommit
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.wire.push import Notified, Subscribed
@@ -22,10 +22,12 @@ class Rig:
     def __init__(self):
         self.now = 10.0
         self.full = False
+        self.takes_s = 0.0
         self.happened = []
         self.commit = GroupCommit(self, self.happened.extend, lambda: self.now)
 
     def write(self, changes):
+        self.now += self.takes_s
         if not self.full:
             self.happened.append(list(changes))
         return not self.full
@@ -92,6 +94,24 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told(rig):
     rig.tick()
     assert not rig.commit.refusing
     assert rig.happened == [[STORED, TAKEN], ACCEPTED, DURABLE]
+
+
+def test_a_slow_disk_leaves_as_much_time_for_all_else(rig):
+    rig.takes_s = 0.125
+    rig.commit.take([STORED, ACCEPTED])
+    rig.tick()
+    assert rig.now == 10.125
+    rig.commit.take([TAKEN, DURABLE])
+    assert rig.commit.next_due == 10.25
+    rig.now = 10.1875
+    rig.commit.take([i.StorePosition(1, 1, 1)])
+    rig.commit.after_commit("have")
+    assert rig.commit.next_due == 10.25
+    rig.now, rig.takes_s = 10.5, 3.0
+    rig.tick()
+    assert rig.happened[-3:] == [[TAKEN, i.StorePosition(1, 1, 1)], DURABLE, "have"]
+    rig.commit.take([STORED, ACCEPTED])
+    assert rig.commit.next_due == 13.5 + LONGEST_PAUSE_S
 
 
 def test_what_is_told_may_give_more_to_write(rig):

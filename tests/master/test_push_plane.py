@@ -54,7 +54,7 @@ class Links:
         self.sent = {}
         self.silent = True
         self.up = {}
-        self.waiting = self.went_down = 0
+        self.waiting = self.went_down = self.passed_over = 0
 
     def start(self, handle):
         self.handle = handle
@@ -114,6 +114,7 @@ class Rig:
 
     def ask(self, message, origin=ANYONE):
         self.public.handlers[type(message)](origin, message, self.now)
+        self.plane.subscribers.tick(self.now)
 
     def subscribe(self, wanted="value > 30", name="s", durable=True):
         self.ask(Subscribe(name, wanted, durable))
