@@ -6,15 +6,29 @@ import csv
 import math
 
 import pytest
+from msgspec import structs
 
 from agent.overlay.scot import Broker
 from agent.wire.overlay import Notification, Origin
 from fleet.commands import run
-from fleet.lab.overlay import burst, burst_page, command, memory, quotes, scale, sizes, sizes_page
+from fleet.lab.overlay import (
+    alone,
+    burst,
+    burst_page,
+    command,
+    memory,
+    quotes,
+    scale,
+    scale_page,
+    sizes,
+    sizes_page,
+)
 from fleet.lab.overlay.burst import Burst
 from fleet.lab.overlay.contenders import CONTENDERS
+from fleet.lab.overlay.memory import Tables
 from fleet.lab.overlay.model import BOTTLENECKS, FRAME_BYTES, transmission_s
 from fleet.lab.overlay.scale import Shape
+from fleet.lab.overlay.scale_page import Findings
 from fleet.lab.overlay.sizes import Sizes
 from fleet.lab.provenance import Provenance
 
@@ -28,13 +42,19 @@ def small(monkeypatch):
     monkeypatch.setattr(sizes, "PUBLISHERS", 10)
     monkeypatch.setattr(scale, "ADVERTISEMENTS", 20)
     monkeypatch.setattr(scale, "NOTIFICATIONS", 40)
-    monkeypatch.setattr(scale, "MEASURED", ((1, 3, 30), (4, 1, 30), (3, 2, 60)))
+    monkeypatch.setattr(scale, "SUBSCRIPTIONS", 30)
+    monkeypatch.setattr(scale, "FEW", ((1, 3), (4, 1), (3, 2)))
+    monkeypatch.setattr(scale, "TEN_THOUSAND", ((4, 3), (2, 5)))
     monkeypatch.setattr(command, "QUICK_SIZE", 0.001)
     monkeypatch.setattr(command, "BOTTLENECKS", ("links",))
     monkeypatch.setattr(command, "ADVERTISEMENTS", ((5, 10), (5,)))
     monkeypatch.setattr(command, "SUBSCRIPTIONS", ((15, 30), (15,)))
-    monkeypatch.setattr(memory, "bytes_an_entry", lambda entries: entries / 10)
-    monkeypatch.setattr(command, "_all", lambda work, cases, jobs: [work(case) for case in cases])
+    monkeypatch.setattr(memory, "measure", lambda case: memory.Resident(case, 1, 9, 2**20))
+    monkeypatch.setattr(alone, "run", at_once)
+
+
+def at_once(work, cases, jobs):
+    return [alone.Done(work(case), 2.0, 100.0) for case in cases]
 
 
 def test_the_quotes_are_real_ones_of_a_hundred_symbols():
@@ -140,20 +160,53 @@ def test_a_burst_is_stable_after_its_last_thousand_with_a_long_delay():
 
 @pytest.mark.usefixtures("small")
 def test_an_overlay_of_any_shape_is_as_expected():
-    found = scale.measure(Shape(6, 4, 120, 1))
-    assert found.delivered == found.due > 0
-    assert found.advertisement_messages == 3
-    assert found.srt == pytest.approx(20 / 6)
-    assert found.prt == pytest.approx(120 / 4)
-    assert found.notification_messages == pytest.approx(
-        found.expected.notification_messages, rel=0.35
+    shape = Shape(6, 4, (60, 120), told=False, seed=1)
+    first, second = scale.measure(shape)
+    for found, subscriptions in ((first, 60), (second, 120)):
+        assert found.delivered == found.due > 0
+        assert found.subscriptions == subscriptions
+        assert found.advertisement_messages == 3
+        assert found.srt == pytest.approx(20 / 6)
+        assert found.prt == pytest.approx(subscriptions / 4)
+        assert found.start_messages == pytest.approx(found.expected.start_messages)
+        assert found.notification_messages == pytest.approx(
+            found.expected.notification_messages, rel=0.35
+        )
+    assert second.due > first.due
+    assert scale.measure(shape) == [first, second]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("factors", [(6, 4), (1, 3), (5, 1)])
+def test_brokers_that_were_told_cost_what_those_do_that_tell(factors):
+    for told, telling in zip(
+        scale.measure(Shape(*factors, (40, 80), told=True, seed=1)),
+        scale.measure(Shape(*factors, (40, 80), told=False, seed=1)),
+        strict=True,
+    ):
+        assert told.start_messages is None
+        alike = structs.replace(telling, shape=told.shape, start_messages=None)
+        assert told == alike
+
+
+def test_ten_thousand_brokers_have_tables_of_one_size():
+    shapes = scale.ten_thousand(7)
+    assert {each.vertices * each.clusters for each in shapes} == {10_000}
+    for each in shapes:
+        assert [count / each.clusters for count in each.populations] == [50, 100]
+
+
+def test_a_broker_takes_what_its_entries_do():
+    # In processes of their own: this one may have memory left over.
+    few, many = (
+        each.result
+        for each in alone.run(
+            memory.measure, [Tables(20, 4, 40, 8_000), Tables(20, 4, 40, 16_000)], 2
+        )
     )
-    assert scale.measure(Shape(6, 4, 120, 1)) == found
-
-
-def test_memory_of_an_entry_is_more_than_its_words():
-    # In a process of its own: this one may have memory left over.
-    assert command._all(memory.bytes_an_entry, [8_000], 1)[0] > 100
+    assert (few.srt, few.prt, many.srt, many.prt) == (2, 2_000, 2, 4_000)
+    assert 200 * 4_000 < many.size < 10_000 * 4_000
+    assert few.size < many.size
 
 
 def test_a_change_in_percent():
@@ -201,12 +254,40 @@ def test_everything_is_written_down(tmp_path, capsys):
     ],
 )
 def test_a_page_says_how_it_was_made(tmp_path, quick, experiment, said):
-    options = command.Options(tmp_path, command.EXPERIMENTS, 0.5, 2, 7, 1, quick)
+    options = structs.replace(options_for(tmp_path), quick=quick)
     assert command.words(options, experiment) == said
+
+
+def options_for(folder) -> command.Options:
+    return command.Options(folder, command.EXPERIMENTS, 0.5, 2, 7, 1, quick=False)
 
 
 def test_processes_give_results_in_order():
     assert command._all(abs, [-3, 2, -1], 2) == [3, 2, 1]
+
+
+def test_a_process_says_what_it_took(capsys):
+    (done,) = alone.run(abs, [-3], 1)
+    assert (done.result, done.cpu_s > 0, done.most_mib > 10) == (3, True, True)
+    assert "1 of 1: -3: " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("small")
+def test_ten_thousand_brokers_are_written_down(tmp_path):
+    worlds = at_once(scale.measure, [*scale.few(1), *scale.ten_thousand(1)], 1)
+    tables = at_once(memory.measure, command.memory_cases(options_for(tmp_path)), 1)
+    found = Findings(worlds, tables)
+    assert (len(found.few), len(found.ten_thousand)) == (3, 4)
+    # A mebibyte for ten entries.
+    assert found.entry_bytes == 2**20 / 10
+    assert (found.resident_mib(1_000, 10), found.resident_mib(3, 7)) == (1.0, None)
+    scale_page.write(found, Provenance("x", 0.0, "d"), tmp_path)
+    page = (tmp_path / "overlay-scale.md").read_text()
+    assert "## Ten thousand brokers, measured" in page
+    assert "2 to 2 s of a processor and at most\n100 MiB" in page
+    with (tmp_path / "overlay-scale.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["start_messages"] == "" for row in rows] == [False] * 3 + [True] * 4
 
 
 def test_the_burst_pages_numbers():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -13,10 +11,21 @@ from rich.console import Console
 
 from fleet import exits, screen
 from fleet.lab import provenance
-from fleet.lab.overlay import burst, burst_page, memory, scale, scale_page, sizes, sizes_page
+from fleet.lab.overlay import (
+    alone,
+    burst,
+    burst_page,
+    memory,
+    scale,
+    scale_page,
+    sizes,
+    sizes_page,
+)
 from fleet.lab.overlay.burst import Burst
+from fleet.lab.overlay.memory import Tables
 from fleet.lab.overlay.model import BOTTLENECKS
 from fleet.lab.overlay.scale import Shape
+from fleet.lab.overlay.scale_page import Findings
 from fleet.lab.overlay.sizes import Sizes
 
 Experiment = Literal["tables", "burst", "scale"]
@@ -117,15 +126,32 @@ def burst_cases(options: Options) -> list[Burst]:
 
 
 def _scale(options: Options, origin: provenance.Provenance, console: Console) -> list[Path]:
-    shapes = scale.MEASURED[: QUICK_SHAPES if options.quick else None]
-    results = _all(
-        scale.measure, [Shape(*factors, options.seed) for factors in shapes], options.jobs
+    found = Findings(
+        alone.run(scale.measure, scale_cases(options), options.jobs),
+        alone.run(memory.measure, memory_cases(options), options.jobs),
     )
-    entries = memory.ENTRIES // (10 if options.quick else 1)
-    entry_bytes = _all(memory.bytes_an_entry, [entries], 1)[0]
-    for table in (scale_page.table(results), scale_page.paper_table(entry_bytes)):
-        table.show(console)
-    return scale_page.write(results, entry_bytes, origin, options.results)
+    tables = [scale_page.table(found), scale_page.large_table(found), scale_page.paper_table(found)]
+    for table in tables:
+        if table.rows:
+            table.show(console)
+    return scale_page.write(found, origin, options.results)
+
+
+def scale_cases(options: Options) -> list[Shape]:
+    """The largest first."""
+    if options.quick:
+        return scale.few(options.seed)[:QUICK_SHAPES]
+    return [*scale.ten_thousand(options.seed), *reversed(scale.few(options.seed))]
+
+
+def memory_cases(options: Options) -> list[Tables]:
+    """The largest first."""
+    shapes = scale.ON_PAPER[:QUICK_SHAPES] if options.quick else scale.ON_PAPER
+    load = scale.MILLION
+    return [
+        Tables(vertices, clusters, load.advertisements, load.subscriptions)
+        for vertices, clusters in reversed(shapes)
+    ]
 
 
 RUNS: Final[dict[Experiment, Callable[[Options, provenance.Provenance, Console], list[Path]]]] = {
@@ -136,12 +162,4 @@ RUNS: Final[dict[Experiment, Callable[[Options, provenance.Provenance, Console],
 
 
 def _all(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> list[Result]:
-    """Every case in `jobs` processes, each new for its case; the results in the cases' order."""
-    said = screen.console(stderr=True)
-    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
-    results: list[Result] = []
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
-        for case, result in zip(cases, pool.map(work, cases), strict=True):
-            results.append(result)
-            screen.line(said, f"{len(results)} of {len(cases)}: {case}", "dim")
-    return results
+    return [each.result for each in alone.run(work, cases, jobs)]

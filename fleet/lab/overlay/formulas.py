@@ -27,7 +27,8 @@ class Load(Struct, frozen=True):
 class Expected(Struct, frozen=True):
     """Means: entries of a broker's tables; messages of one advertisement, of one subscription
     (of which `cib_messages` tell hosts of advertisements) and of one notification; hops of the
-    longest way that a subscription goes, and a notification (statically)."""
+    longest way that a subscription goes, and a notification (statically); messages of a broker when
+    all start together, with nothing to tell."""
 
     brokers: int
     neighbours: float
@@ -39,6 +40,7 @@ class Expected(Struct, frozen=True):
     notification_messages: float
     subscription_hops: int
     notification_hops: int
+    start_messages: float
 
 
 def octopia(scot: Scot, load: Load) -> Expected:
@@ -56,7 +58,15 @@ def octopia(scot: Scot, load: Load) -> Expected:
         notification_messages=notification_messages(scot, load.interested),
         subscription_hops=scot.tree.diameter,
         notification_hops=scot.diameter,
+        start_messages=start_messages(scot),
     )
+
+
+def start_messages(scot: Scot) -> float:
+    """Of a broker: two ends of each link compare versions; each broker's empty set of subscriptions
+    goes to all of its cluster, and that of advertisements to its region, which answers."""
+    vertices, clusters = len(scot.vertices), scot.clusters
+    return 2 * (vertices - 1) / vertices + vertices - 1 + 3 * (clusters - 1)
 
 
 def flood_messages(scot: Scot) -> int:

@@ -1,83 +1,88 @@
-"""How much memory a broker's tables take, measured at a process of their own."""
+"""How much memory the tables of one broker take, measured at a process of their own."""
 
 from __future__ import annotations
 
 import gc
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from agent.overlay.events import Instruction, Received, Subscribe
+from agent.overlay.events import Advertise, LinkUp, Received, Subscribe
 from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import AdvertisementChange, SubscriptionChange
 from fleet.lab.overlay import quotes
-from fleet.lab.overlay.contenders import CONTENDERS
-from fleet.lab.overlay.model import costs_of, encode
-from fleet.lab.overlay.sizes import SPACING_S
-from fleet.lab.overlay.world import AnyBroker, Happening, World
+from fleet.lab.overlay.contenders import SNR
+from fleet.lab.overlay.model import encode
+from fleet.lab.overlay.topology import spread
 
-ENTRIES: Final = 50_000
 T = TypeVar("T")
+EPOCH: Final = 1
 
 
-class _Apart:
-    """A broker that gets its events as from a socket, and so shares no filter with another."""
+class Tables(Struct, frozen=True):
+    """What one broker of |V_a| × |V_c| keeps, of so many advertisements and subscriptions in all,
+    which are spread evenly over the brokers."""
 
-    def __init__(self, broker: AnyBroker) -> None:
-        self._broker = broker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
-
-    def handle(self, event: Any, now: float) -> list[Instruction]:
-        """As the broker."""
-        match event:
-            case Received(sender=sender, message=message):
-                event = Received(sender, copied(message))
-            case Subscribe():
-                event = copied(event)
-        return self._broker.handle(event, now)
+    vertices: int
+    clusters: int
+    advertisements: int
+    subscriptions: int
 
 
-def copied(message: T) -> T:
-    """Through MessagePack."""
-    return msgspec.msgpack.decode(encode(message), type=type(message))
+class Resident(Struct, frozen=True):
+    """Entries of both tables, and what they and the broker around them take in bytes."""
+
+    case: Tables
+    srt: int
+    prt: int
+    size: int
 
 
-def bytes_an_entry(entries: int = ENTRIES) -> float:
-    """Of a broker's table of subscriptions: the mean of one of its own and one of a neighbour's.
+def measure(case: Tables) -> Resident:
+    """Let one broker of production be told of all that concerns it, as from sockets.
 
     By the resident memory of the process, so to be called in one that does nothing else.
     """
-    contender, scot = CONTENDERS["snr"], Scot([("a", "b")], 1)
-    make: Callable[[Broker], AnyBroker] = contender.maker(scot)
-    world = World(scot, lambda at: _Apart(make(at)), costs_of(contender))
-    world.connect()
-    symbols, draw = sorted(quotes.shipped()), random.Random(1)
-    _subscribe(world, symbols, draw, 0, entries // 10)  # what is taken only once
+    scot = spread(case.vertices, case.clusters)
+    at = Broker(scot.vertices[0], 0)
     before = _resident()
-    _subscribe(world, symbols, draw, entries // 10, entries)
-    return (_resident() - before) / sum(broker.prt_entries for broker in world.brokers) / 0.9
+    one = SNR.maker(scot)(at)
+    for event in _events(case, scot, at):
+        one.handle(event, 0.0)
+    return Resident(case, one.srt_entries, one.prt_entries, _resident() - before)
 
 
-def _subscribe(
-    world: World, symbols: list[str], draw: random.Random, first: int, last: int
-) -> None:
-    def events() -> Iterator[Happening]:
-        # Made one by one, and none under way when the next one comes: memory that only the
-        # simulation takes would count.
-        began_s = world.now
-        for number in range(first, last):
-            wanted = quotes.of(*draw.sample(symbols, quotes.SYMBOLS_WANTED))
-            event = Subscribe(f"s{number}", wanted)
-            yield began_s + SPACING_S * (number - first), Broker("a", 0), event
+def _events(case: Tables, scot: Scot, at: Broker) -> Iterator[Any]:
+    """Made one by one, through MessagePack, so that no part of a filter is shared."""
+    symbols, draw = sorted(quotes.shipped()), random.Random(1)
+    for neighbour in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
+        yield LinkUp(neighbour)
+    for number in range(case.advertisements // case.vertices):
+        host, key = number % case.clusters, number // case.clusters + 1
+        announced = quotes.of(draw.choice(symbols))
+        if host == at.cluster:
+            yield _copied(Advertise(f"p{key}", announced))
+        else:
+            advertised = AdvertisementChange(EPOCH, key, key, announced)
+            yield Received(Broker(at.vertex, host), _copied(advertised))
+    for number in range(case.subscriptions // case.clusters):
+        home, key = scot.vertices[number % case.vertices], number // case.vertices + 1
+        wanted = quotes.of(*draw.sample(symbols, quotes.SYMBOLS_WANTED))
+        if home == at.vertex:
+            yield _copied(Subscribe(f"s{key}", wanted))
+        else:
+            change = SubscriptionChange(home, EPOCH, key, key, wanted)
+            sender = Broker(scot.next_vertex(at.vertex, home), at.cluster)
+            yield Received(sender, _copied(change))
 
-    world.feed(events())
-    world.run()
-    world.messages.clear()
+
+def _copied(message: T) -> T:
+    return msgspec.msgpack.decode(encode(message), type=type(message))
 
 
 def _resident() -> int:

@@ -179,14 +179,16 @@ class World:
         """All of them, cluster by cluster."""
         return [node.broker for node in self._nodes.values()]
 
-    def connect(self) -> None:
-        """Tell all brokers that their links are up, and run until it is quiet; what that took is
-        not counted."""
+    def connect(self) -> int:
+        """Tell all brokers that their links are up, and run until it is quiet; how many messages
+        that took, which are not counted elsewhere."""
         for node in self._nodes.values():
             for neighbour in self._neighbours(node):
                 self._push(self.now, node, None, LinkUp(neighbour))
         self.run()
+        count = self.messages.total()
         self.messages.clear()
+        return count
 
     def connect_told(self) -> None:
         """As `connect`, but nobody tells his cluster that he has no subscriptions: n brokers would
