@@ -145,6 +145,7 @@ class Client(Connection[ClientReply]):
         window_s: float | None = None,
         lasting_s: float | None = None,
         trigger: str = "",
+        on: str = "",
         percentile: float = 99.0,
         latency_ms: float = 500.0,
         channels: Sequence[str] = (),
@@ -156,8 +157,9 @@ class Client(Connection[ClientReply]):
         detach: bool = False,
         patience_s: float = 3_600.0,
     ) -> Rounds:
-        """Ask the same again every `interval_s` seconds; the rounds are a context manager and an
-        iterator. The fields are those of `Watch`.
+        """Ask the same again every `interval_s` seconds, or with `on` whenever alerts come for
+        which that filter holds; the rounds are a context manager and an iterator. The fields are
+        those of `Watch`.
 
         `resume` goes on with a watch that was left open: its id, and the last round taken of it.
         With `detach` the end of the block leaves it open. After `patience_s` without a word from
@@ -174,6 +176,7 @@ class Client(Connection[ClientReply]):
             window_s=window_s,
             lasting_s=lasting_s,
             trigger=trigger,
+            on=on,
             channels=tuple(channels),
             form=form,
             timeout_ms=timeout_ms,

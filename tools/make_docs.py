@@ -139,6 +139,7 @@ def states() -> str:
         ("Subtask, at the task scheduler", lifecycle.SUBTASK_TRANSITIONS),
         ("Edge node, as its master sees it", lifecycle.NODE_TRANSITIONS),
         ("Watch, at the master that took it in", lifecycle.WATCH_TRANSITIONS),
+        ("Subscription of a watch on alerts", lifecycle.ALERTS_TRANSITIONS),
         ("Round of a watch", lifecycle.ROUND_TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]

@@ -146,6 +146,7 @@ class Master:
             self._public,
             self._query_scheduler,
             self._task_scheduler.channels,
+            self._push,
             time.time,
         )
         board.keeps_time(self._state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Callable, Container
 from functools import partial
@@ -10,8 +11,10 @@ import msgspec
 
 from agent.board import Board
 from agent.master.public_plane import PublicPlane
+from agent.master.push_plane import PushPlane
 from agent.master.request_plane import Origin
 from agent.master.state import State
+from agent.master.watch_inboxes import WatchInboxes, document_of
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.standing import StandingScheduler
@@ -23,7 +26,9 @@ from agent.scheduling.standing_events import (
     ForgetWatch,
     RoundAnswered,
     RoundsDue,
+    SaveAlerts,
     SaveCursor,
+    SavedAlerts,
     SavedWatch,
     SaveWatch,
     SendStanding,
@@ -39,10 +44,12 @@ from agent.wire.standing import Acknowledge, Cancel, Watch
 # Kinds of documents on disk.
 WATCH = "watch"
 CURSOR = "watch_cursor"
+ALERTS = "watch_alerts"
 
 
 class StandingPlane:
-    """Moves messages between the public socket, the standing scheduler and the query scheduler.
+    """Moves messages between the public socket, the standing scheduler, the query scheduler and
+    the inboxes of alerts.
 
     `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds since 1970
     UTC.
@@ -56,6 +63,7 @@ class StandingPlane:
         public: PublicPlane,
         scheduler: QueryScheduler,
         channels_of: Callable[[tuple[str, ...]], Container[str]],
+        push: PushPlane,
         wall: Callable[[], float],
     ) -> None:
         self._board = board
@@ -67,13 +75,17 @@ class StandingPlane:
             read_trigger,
             scheduler.capability,
             channels_of,
+            lambda: secrets.token_hex(8),
             most_watches=config.clients.most_watches,
         )
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.
         self._answers: deque[RoundAnswered] = deque()
         self.unreadable = 0
+        # Of what made rounds, what the disk did not take.
+        self._unsaved: dict[WatchKey, bytes] = {}
         self._restore()
+        WatchInboxes(board, push, self._handle, self._saved).begin(state.all(WATCH).keys())
         public.takes(Watch, self._watch)
         public.takes(Acknowledge, self._acknowledge)
         public.takes(Cancel, self._cancel)
@@ -81,6 +93,7 @@ class StandingPlane:
         board.performs(SendStanding, self._send)
         board.performs(SaveWatch, self._save_watch)
         board.performs(SaveCursor, self._save_cursor)
+        board.performs(SaveAlerts, self._save_alerts)
         board.performs(ForgetWatch, self._forget)
         board.keeps_time(self)
 
@@ -138,7 +151,7 @@ class StandingPlane:
     # --- on disk -------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        cursors = self._state.all(CURSOR)
+        cursors, alerts = self._state.all(CURSOR), self._state.all(ALERTS)
         now = self._wall()
         for key, body in self._state.all(WATCH).items():
             try:
@@ -146,26 +159,42 @@ class StandingPlane:
                 cursor = Cursor()
                 if key in cursors:
                     cursor = msgspec.msgpack.decode(cursors[key], type=Cursor)
-                self._standing.restore(saved, cursor, now)
+                made = None
+                if key in alerts:
+                    made = msgspec.msgpack.decode(alerts[key], type=SavedAlerts)
+                self._standing.restore(saved, cursor, now, made)
             except (ValueError, msgspec.MsgspecError):
                 # Of another version, perhaps of a later one: it stays as it is.
                 self.unreadable += 1
 
     def _save_watch(self, instruction: SaveWatch) -> None:
         body = msgspec.msgpack.encode(instruction.saved)
-        self._state.put(WATCH, _document(instruction.key), body)
+        self._state.put(WATCH, document_of(instruction.key), body)
         self._state.flush()
 
     def _save_cursor(self, instruction: SaveCursor) -> None:
         body = msgspec.msgpack.encode(instruction.cursor)
-        self._state.put(CURSOR, _document(instruction.key), body)
+        self._state.put(CURSOR, document_of(instruction.key), body)
+
+    def _save_alerts(self, instruction: SaveAlerts) -> None:
+        key, body = instruction.key, msgspec.msgpack.encode(instruction.saved)
+        if instruction.at_once or key in self._unsaved:
+            self._unsaved[key] = body
+            self._saved(key)
+        else:
+            self._state.put(ALERTS, document_of(key), body)
+
+    def _saved(self, key: WatchKey) -> bool:
+        """Whether what made its rounds is on disk; what is not is tried again."""
+        if key in self._unsaved:
+            self._state.put(ALERTS, document_of(key), self._unsaved[key])
+            if not self._state.flush():
+                return False
+            del self._unsaved[key]
+        return True
 
     def _forget(self, instruction: ForgetWatch) -> None:
-        self._state.remove(WATCH, _document(instruction.key))
-        self._state.remove(CURSOR, _document(instruction.key))
-
-
-def _document(key: WatchKey) -> str:
-    """A client's name holds no slash, so that nothing else gives the same text."""
-    client, watch_id = key
-    return f"{client}/{watch_id}"
+        self._state.remove(WATCH, document_of(instruction.key))
+        self._state.remove(CURSOR, document_of(instruction.key))
+        self._state.remove(ALERTS, document_of(instruction.key))
+        self._unsaved.pop(instruction.key, None)

@@ -87,11 +87,11 @@ class State:
         if self._due is None:
             self._due = self._clock() + FLUSH_S
 
-    def flush(self) -> None:
-        """Write what waits, in one transaction."""
+    def flush(self) -> bool:
+        """Write what waits, in one transaction; whether that went well."""
         dirty, self._dirty, self._due = self._dirty, {}, None
         if self._file is None or not dirty:
-            return
+            return True
         try:
             with self._file:
                 self._file.execute("BEGIN IMMEDIATE")
@@ -105,6 +105,8 @@ class State:
         except sqlite3.Error as error:
             self.lost += len(dirty)
             self._report(f"state: {len(dirty)} changes could not be written: {error}\n")
+            return False
+        return True
 
     def close(self) -> None:
         """Write what waits and close the file."""

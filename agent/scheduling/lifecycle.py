@@ -47,7 +47,8 @@ WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("attached", "finished"): "its last round was acknowledged, or did not fire",
     ("finished", "attached"): "watch again",
     ("finished", "finished"): "its client does not know it yet",
-    ("attached", "refused"): "a round was refused for good, and those before it were sent",
+    ("attached", "refused"): "a round was refused for good, and those before it were sent; "
+    "or alerts cannot be subscribed to",
     ("attached", "cancelled"): "cancel",
     ("detached", "cancelled"): "cancel",
     ("finished", "cancelled"): "cancel",
@@ -55,8 +56,20 @@ WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("detached", "expired"): "nothing heard of its client for too long",
     ("finished", "expired"): "nothing heard of its client for too long",
 }
+ALERTS_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "subscribing"): "watch, or found on disk",
+    ("subscribing", "open"): "subscribed",
+    ("subscribing", "waiting"): "refused, or the disk takes nothing now",
+    ("waiting", "subscribing"): "ten seconds later",
+    ("subscribing", "subscribing"): "what was kept is lost: anew",
+    ("open", "subscribing"): "the inbox knows it no more, or a position is missing",
+    ("subscribing", "ended"): "its time is over, or its watch is",
+    ("open", "ended"): "its time is over, or its watch is",
+    ("waiting", "ended"): "its time is over, or its watch is",
+    ("new", "ended"): "found on disk so",
+}
 ROUND_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "asked"): "its window has ended, and few rounds before it are open",
+    ("new", "asked"): "its window has ended, or its alerts came, and few rounds before it are open",
     ("asked", "waiting"): "refused for now: over the rate, or overloaded",
     ("waiting", "asked"): "no pause, or it is over",
     ("asked", "answered"): "the answer is there",

@@ -6,6 +6,7 @@ import math
 
 from agent.scheduling.events import ANYONE, Peer
 from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS, InvalidTransition
+from agent.scheduling.standing_alerts import WatchedAlerts
 from agent.scheduling.standing_events import Cursor, SavedWatch, WatchKey
 from agent.scheduling.trigger import Trigger
 from agent.wire.messages import Answer, Query, Window
@@ -15,6 +16,9 @@ from agent.wire.standing import Watch
 # Rounds that may be open at a time: asked, or sent and not acknowledged. A client that does not
 # acknowledge, or is gone, costs no more than these.
 MOST_AHEAD = 8
+# What is refused for now is asked again after 0.25 s, 0.5 s …, each time one round.
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
 # A query's id has room for 64 characters: this many of the watch's, a dot and the number.
 ID_CHARACTERS = 48
 
@@ -47,22 +51,30 @@ class WatchEntry:
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
-        "acknowledged", "held_until_s", "key", "owner", "peer", "refusals", "rounds", "saved",
-        "seen_s", "sender", "sent", "settled", "start_ms", "state", "timer", "total", "trigger",
-        "trouble", "warned", "watch",
+        "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "peer", "refusals",
+        "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state", "timer",
+        "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
 
-    def __init__(self, key: WatchKey, saved: SavedWatch, trigger: Trigger | None, now: float):
+    def __init__(
+        self,
+        key: WatchKey,
+        saved: SavedWatch,
+        trigger: Trigger | None,
+        alerts: WatchedAlerts | None,
+        now: float,
+    ) -> None:
         self.key = key
         self.watch: Watch = saved.watch
         self.start_ms: int = saved.start_ms
         self.trigger = trigger
+        self.alerts = alerts
         self.state = "new"
         # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
         self.peer: Peer = None
         self.sender: Sender = ANYONE
-        self.total = rounds_of(saved.watch)
+        self._total = rounds_of(saved.watch)
         self.rounds: dict[int, RoundEntry] = {}
         self.acknowledged = 0
         self.settled = 0
@@ -87,6 +99,29 @@ class WatchEntry:
             raise InvalidTransition(self.state, state, self)
         self.state = state
 
+    def restore(self, cursor: Cursor) -> None:
+        """So far it had come when the disk was last told."""
+        settled = cursor.settled
+        if self.alerts is not None:
+            self.alerts.is_new = False
+            # Whichever was saved last knows more; neither is ahead of the client.
+            settled = min(max(settled, self.alerts.settled), self.alerts.made)
+        self.acknowledged = min(cursor.acknowledged, settled)
+        self.settle(settled)
+        self.become("detached")
+
+    @property
+    def total(self) -> int | None:
+        """How many rounds there are in all; None: no end is known."""
+        return self._total if self.alerts is None else self.alerts.total
+
+    @property
+    def word(self) -> str:
+        """Why less comes than was asked for, in words; empty: nothing is wrong."""
+        if self.alerts is None or not self.alerts.word:
+            return self.trouble
+        return "; ".join(filter(None, (self.alerts.word, self.trouble)))[:500]
+
     @property
     def cursor(self) -> Cursor:
         """What the disk keeps of how far it is."""
@@ -101,6 +136,38 @@ class WatchEntry:
             del self.rounds[entry.number]
             self.settled = entry.number
         self.sent = max(self.sent, self.settled)
+        if self.alerts is not None:
+            self.alerts.settle(self.settled)
+
+    def resume(self, after: int | None) -> None:
+        """Its client has all rounds up to `after` (None: it does not say), and no more."""
+        if after is not None and after < self.acknowledged:
+            # It lost what it had: from there again. What made rounds of alerts is kept no more: of
+            # these, what follows comes after what it has.
+            if self.alerts is None:
+                self.rounds.clear()
+                self.settled = after
+            else:
+                gone = f"{after + 1} to {self.acknowledged}"
+                self.trouble = f"rounds {gone} were acknowledged, and nothing is kept of them"
+            self.acknowledged = after
+        elif after is not None:
+            self.acknowledged = after if self.total is None else min(after, self.total)
+            self.settle(self.acknowledged)
+        # Whatever was sent beyond may have gone to a connection that is no more.
+        self.sent = self.settled
+        for sent in self.rounds.values():
+            if sent.state == "sent":
+                sent.become("waiting")
+
+    def put_off(self, asked: RoundEntry, answer: Answer, now: float) -> None:
+        """A round was refused for now: it, and those after it, wait for longer each time."""
+        asked.become("waiting")
+        self.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
+        if now >= self.held_until_s:
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self.refusals, 20))
+            self.refusals += 1
+            self.held_until_s = now + pause_s
 
     def sent_before(self, number: int) -> int:
         """The last round before `number` that the client has or is to have."""
@@ -115,6 +182,8 @@ class WatchEntry:
         if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
             return None  # one finds out whether the others have a chance
         for number in range(self.settled + 1, self.settled + 1 + MOST_AHEAD):
+            if self.alerts is not None and number > self.alerts.made:
+                return None
             if self.total is not None and number > self.total:
                 return None
             known = self.rounds.get(number)
@@ -124,11 +193,23 @@ class WatchEntry:
 
     def window_ms(self, number: int) -> tuple[int, int]:
         """[start, end) that round `number`, from 1, covers."""
-        end_ms = end_of(self.watch, self.start_ms, number)
+        end_ms = self.end_ms(number)
         if self.watch.style == "streaming":
             return end_of(self.watch, self.start_ms, number - 1), end_ms
         length_ms = max(1, round((self.watch.window_s or self.watch.interval_s) * 1e3))
         return max(0, end_ms - length_ms), end_ms
+
+    def end_ms(self, number: int) -> int:
+        """When the window of round `number` ends."""
+        if self.alerts is not None:
+            return self.alerts.end_ms(number)
+        return end_of(self.watch, self.start_ms, number)
+
+    def is_to_come(self, number: int, now: float) -> bool:
+        """Whether no client can have this round by `now`."""
+        if self.alerts is not None:
+            return number > self.alerts.made
+        return end_of(self.watch, self.start_ms, number) > now * 1e3
 
     def query(self, number: int) -> Query:
         """The query that round `number` is."""
@@ -152,6 +233,18 @@ class WatchEntry:
             label=watch.label,
         )
 
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        assert self.acknowledged <= self.settled <= self.sent
+        assert len(self.rounds) <= MOST_AHEAD
+        for number, known in self.rounds.items():
+            assert number > self.settled
+            assert (known.state == "answered") == (known.answer is not None)
+            assert number > self.sent or known.state in ("sent", "passed")
+        if self.alerts is not None:
+            self.alerts.check_invariants()
+            assert self.alerts.settled == self.settled
+
 
 def end_of(watch: Watch, start_ms: int, number: int) -> int:
     """When the window of round `number` ends. Rounded from the start each time: windows that lie
@@ -160,8 +253,8 @@ def end_of(watch: Watch, start_ms: int, number: int) -> int:
 
 
 def rounds_of(watch: Watch) -> int | None:
-    """How many rounds a watch has; None: no end."""
-    if watch.lasting_s is None:
+    """How many rounds a watch has; None: no end, or nobody knows when alerts come."""
+    if watch.lasting_s is None or watch.on:
         return None
     # 0.3 s of every 0.1 s are three rounds, whatever the last bit says.
     return math.floor(watch.lasting_s / watch.interval_s * (1 + 1e-12))

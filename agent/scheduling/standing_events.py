@@ -7,6 +7,8 @@ from msgspec import Struct
 from agent.scheduling.events import Peer
 from agent.wire.base import Count
 from agent.wire.messages import Answer, Query
+from agent.wire.overlay import Notification
+from agent.wire.push import PushReply, PushRequest
 from agent.wire.senders import Sender
 from agent.wire.standing import Acknowledge, Cancel, StandingReply, Watch
 
@@ -49,7 +51,17 @@ class RoundsDue(_Struct, frozen=True):
     """Time has passed: what is due is asked. `StandingScheduler.next_tick` says when."""
 
 
-StandingEvent = WatchArrived | AcknowledgeArrived | CancelArrived | RoundAnswered | RoundsDue
+class InboxSaid(_Struct, frozen=True):
+    """From the inbox of a watch on alerts. None: it takes nothing now, and what `AskInbox`
+    subscribes to has to be asked again."""
+
+    key: WatchKey
+    message: PushReply | None
+
+
+StandingEvent = (
+    WatchArrived | AcknowledgeArrived | CancelArrived | RoundAnswered | RoundsDue | InboxSaid
+)
 
 # --- instructions ---------------------------------------------------------------------------------
 
@@ -98,8 +110,52 @@ class SaveCursor(_Struct, frozen=True):
     cursor: Cursor
 
 
+class Gathered(_Struct, frozen=True):
+    """Alerts that made a round, or will: how many, the latest of them, and the latest date of all
+    in milliseconds since 1970 UTC."""
+
+    count: Count = 0
+    latest_ms: int = 0
+    alerts: tuple[Notification, ...] = ()
+
+
+class SavedAlerts(_Struct, frozen=True):
+    """What the disk keeps of the alerts of a watch: its `subscription` (empty: ended) and the
+    `position` up to which they are in here; `rounds` up to number `made`, the last at `made_ms`;
+    what is `gathered` for the next; how many are known to be `missed`, and how often what the
+    inbox kept was lost."""
+
+    subscription: str
+    position: Count = 0
+    made: Count = 0
+    made_ms: int = 0
+    rounds: tuple[Gathered, ...] = ()
+    gathered: Gathered = Gathered()
+    missed: Count = 0
+    losses: Count = 0
+
+
+class SaveAlerts(_Struct, frozen=True):
+    """If `at_once`, to be on disk before any `AskInbox` that follows: what is acknowledged there is
+    nowhere else."""
+
+    key: WatchKey
+    saved: SavedAlerts
+    at_once: bool
+
+
+class AskInbox(_Struct, frozen=True):
+    """Ask the inboxes, for the watch as their durable client; what they say is `InboxSaid`. Of what
+    is acknowledged the client is to be renewed until it unsubscribes."""
+
+    key: WatchKey
+    message: PushRequest
+
+
 class ForgetWatch(_Struct, frozen=True):
     key: WatchKey
 
 
-StandingInstruction = AskRound | SendStanding | SaveWatch | SaveCursor | ForgetWatch
+StandingInstruction = (
+    AskRound | SendStanding | SaveWatch | SaveCursor | SaveAlerts | AskInbox | ForgetWatch
+)

@@ -22,6 +22,10 @@ from agent.wire.base import (
     WallMs,
 )
 from agent.wire.messages import Answer, Slo
+from agent.wire.overlay import Notification
+
+# Of those that made a round, so many come with it.
+MOST_ALERTS = 16
 
 Style = Literal["periodic", "streaming", "event"]
 
@@ -32,8 +36,10 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     Round k, from 1, covers a window that ends k intervals after the master took the watch in:
     `periodic` the `window_s` seconds (absent: the interval) before; `streaming` all since the round
     before, so that every reading comes once; `event` like `periodic`, and only rounds in which
-    `trigger` holds are sent. Sent again by a client that lost its connection, with `after` the last
-    round that it has: the rounds after it follow, none missing and none twice.
+    `trigger` holds are sent. With `on`, the text of a filter, instead of `trigger` a round is asked
+    at once whenever alerts come for which the filter holds, at most one in an interval; its window
+    ends with the latest of them. Sent again by a client that lost its connection, with `after` the
+    last round that it has: the rounds after it follow, none missing and none twice.
     """
 
     id: Identifier
@@ -44,6 +50,7 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     window_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
     lasting_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
     trigger: Text = ""
+    on: Text = ""
     channels: Channels = ()
     form: Form = "series"
     timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
@@ -52,11 +59,12 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     after: Count | None = None
 
     def __post_init__(self) -> None:
-        if (self.style == "event") != bool(self.trigger):
-            raise ValueError("a trigger belongs to style event, and event needs one")
+        if bool(self.trigger) + bool(self.on) != (self.style == "event"):
+            raise ValueError("a trigger, or on, belongs to style event, which needs one of them")
         if self.style == "streaming" and self.window_s is not None:
             raise ValueError("streaming takes all since the round before: leave window_s out")
-        if self.lasting_s is not None and self.lasting_s < self.interval_s:
+        too_short = self.lasting_s is not None and self.lasting_s < self.interval_s
+        if too_short and not self.on:
             raise ValueError("lasting_s is shorter than interval_s: that is no round")
 
 
@@ -84,10 +92,11 @@ class Watching(Message, frozen=True, tag="watching"):
     message: Text = ""
 
 
-class Round(Message, frozen=True, tag="round"):
+class Round(Message, frozen=True, tag="round", omit_defaults=True):
     """Round `number` of a watch: the answer for the window [`start_ms`, `end_ms`). `previous` is
     the round sent before it, 0 if there is none: a client that lacks that one lost it. `fired` are
-    the areas in which the trigger held (event style)."""
+    the areas in which the trigger held. A watch `on` alerts has with each round the latest of the
+    `alert_count` alerts that made it, as they came."""
 
     id: Identifier
     number: Count
@@ -96,6 +105,8 @@ class Round(Message, frozen=True, tag="round"):
     end_ms: WallMs
     answer: Answer
     fired: tuple[Area, ...] = ()
+    alerts: Annotated[tuple[Notification, ...], Meta(max_length=MOST_ALERTS)] = ()
+    alert_count: Count = 0
 
 
 StandingRequest = Watch | Acknowledge | Cancel

@@ -134,5 +134,5 @@ def test_a_trigger_that_nobody_can_read_is_refused_in_words(edge_master):
     with Client(edge_master.public) as client:
         with pytest.raises(WatchError, match="trigger: at character 12: expected one of"):
             client.watch([ROOM], style="event", trigger="temperature", **FAST)
-        with pytest.raises(ValueError, match="a trigger belongs to style event"):
+        with pytest.raises(ValueError, match="a trigger, or on, belongs to style event"):
             client.watch([ROOM], style="event", **FAST)

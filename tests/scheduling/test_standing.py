@@ -3,17 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from agent.scheduling import standing
+from agent.scheduling import standing_register
 from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.standing import (
     EXPIRE_S,
-    FIRST_PAUSE_S,
     LAG_S,
     SETTLE_S,
     StandingScheduler,
 )
 from agent.scheduling.standing_answers import as_asked
-from agent.scheduling.standing_entry import MOST_AHEAD, RoundEntry, rounds_of
+from agent.scheduling.standing_entry import FIRST_PAUSE_S, MOST_AHEAD, RoundEntry, rounds_of
 from agent.scheduling.standing_events import (
     AcknowledgeArrived,
     AskRound,
@@ -54,9 +53,14 @@ class Rig:
         read_trigger = options.pop("read_trigger", read_stub)
         self.channels = ()
         self.scheduler = StandingScheduler(
-            read_trigger, self.services.get, lambda _areas: self.channels, **options
+            read_trigger, self.services.get, lambda _areas: self.channels, self.new_id, **options
         )
         self.all, self.sent, self.asked = [], [], []
+        self.ids = 0
+
+    def new_id(self):
+        self.ids += 1
+        return f"s{self.ids}"
 
     def do(self, event):
         done = self.scheduler.handle(event, self.now)
@@ -438,8 +442,8 @@ def test_an_arrow_that_the_table_lacks_raises():
 @pytest.mark.parametrize(
     ("style", "fields", "error"),
     [
-        ("event", {}, "a trigger belongs to style event"),
-        ("periodic", {"trigger": "x > 1"}, "a trigger belongs to style event"),
+        ("event", {}, "a trigger, or on, belongs to style event"),
+        ("periodic", {"trigger": "x > 1"}, "a trigger, or on, belongs to style event"),
         ("streaming", {"window_s": 3.0}, "leave window_s out"),
         ("periodic", {"lasting_s": 0.5}, "that is no round"),
     ],
@@ -461,7 +465,7 @@ def test_only_clients_watch_and_another_partys_equal_name_is_not_theirs():
 
 
 def test_all_watches_together_have_so_many_areas_and_no_more(monkeypatch):
-    monkeypatch.setattr(standing, "MOST_WATCHED_AREAS", 4)
+    monkeypatch.setattr(standing_register, "MOST_WATCHED_AREAS", 4)
     rig = Rig()
     assert rig.watch(watch(areas=("b1", "b2", "b3"))).state == "open"
     assert "3 areas are watched here" in rig.watch(watch(id="v", areas=("b1", "b2"))).message

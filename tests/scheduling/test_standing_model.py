@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.scheduling.standing import LAG_S, LONGEST_PAUSE_S, StandingScheduler
-from agent.scheduling.standing_entry import MOST_AHEAD, rounds_of
+from agent.scheduling.standing import LAG_S, StandingScheduler
+from agent.scheduling.standing_entry import LONGEST_PAUSE_S, MOST_AHEAD, rounds_of
 from agent.scheduling.standing_events import (
     AcknowledgeArrived,
     AskRound,
@@ -62,7 +62,9 @@ class StandingMachine(RuleBasedStateMachine):
         self.to_master.append(self.watch)
 
     def make_scheduler(self):
-        return StandingScheduler(read_stub, lambda _service: "", lambda _areas: (), most_watches=1)
+        return StandingScheduler(
+            read_stub, lambda _service: "", lambda _areas: (), lambda: "", most_watches=1
+        )
 
     # --- the world ---------------------------------------------------------------------------
 

@@ -1,0 +1,141 @@
+"""The inboxes of watches on alerts: durable clients of them within this master."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from agent.board import Board
+from agent.master.push_plane import PushPlane
+from agent.scheduling.standing_events import AskInbox, InboxSaid, WatchKey
+from agent.wire.push import AcknowledgeNotifications, PushReply, Subscribe, Unsubscribe
+
+# No client of a key is called so: a name has no slash.
+CLIENT: Final = "watch/"
+# Inboxes let go of a client that says nothing for a minute. All are renewed within so many ticks.
+RENEW_S: Final = 1.0
+RENEW_TICKS: Final = 20
+
+
+class _Kept:
+    """A subscription, and how far it was acknowledged."""
+
+    __slots__ = ("id", "peer", "position")
+
+    def __init__(self, peer: Callable[[PushReply], None], message: Subscribe) -> None:
+        # One object: an inbox knows its client's connection by it.
+        self.peer = peer
+        self.id = message.id
+        self.position = message.after or 0
+
+
+class WatchInboxes:
+    """Glue of standing queries and inboxes.
+
+    What an inbox says waits for the next tick: it comes in the middle of anything. `handle` takes
+    it then. `saved` says whether what is on disk of a watch is what it acknowledges, and tries to
+    put it there; as long as it is not, nothing is acknowledged.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        push: PushPlane,
+        handle: Callable[[InboxSaid], None],
+        saved: Callable[[WatchKey], bool],
+    ) -> None:
+        self._clock = board.clock
+        self._push = push
+        self._handle = handle
+        self._saved = saved
+        self._kept: dict[WatchKey, _Kept] = {}
+        self._came: deque[InboxSaid] = deque()
+        self._to_renew: deque[WatchKey] = deque()
+        # Those whose end the inboxes did not take.
+        self._ending: list[tuple[str, str]] = []
+        self._renew_s = 0.0
+        board.performs(AskInbox, self._ask)
+        board.keeps_time(self)
+
+    def begin(self, watches: Collection[str]) -> None:
+        """End the subscriptions of watches that are not among these, by their documents' keys: what
+        ended them was killed in between."""
+        for client, subscription in self._push.kept_for(CLIENT):
+            if client.removeprefix(CLIENT) not in watches:
+                self._end(client, subscription)
+
+    def _ask(self, instruction: AskInbox) -> None:
+        key = instruction.key
+        match instruction.message:
+            case Subscribe() as message:
+                if key not in self._kept:
+                    self._to_renew.append(key)
+                kept = self._kept[key] = _Kept(partial(self._say, key), message)
+                taken = self._saved(key) and self._push.ask(kept.peer, client_of(key), message)
+                if not taken:
+                    self._came.append(InboxSaid(key, None))
+            case AcknowledgeNotifications() as message:
+                self._kept[key].position = message.position
+                self._acknowledge(key)
+            case Unsubscribe() as message:
+                self._kept.pop(key, None)
+                self._end(client_of(key), message.id)
+
+    def _say(self, key: WatchKey, message: PushReply) -> None:
+        self._came.append(InboxSaid(key, message))
+
+    def _acknowledge(self, key: WatchKey) -> None:
+        """What is not taken now comes again."""
+        if self._saved(key):
+            kept = self._kept[key]
+            message = AcknowledgeNotifications(kept.id, kept.position)
+            self._push.ask(kept.peer, client_of(key), message)
+
+    def _end(self, client: str, subscription: str) -> None:
+        if not self._push.ask(_ignore, client, Unsubscribe(subscription)):
+            self._ending.append((client, subscription))
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When an inbox said something, or has to hear of its watch."""
+        if self._came:
+            return 0.0
+        return self._renew_s if self._to_renew or self._ending else None
+
+    def tick(self, now: float) -> None:
+        """Hand on what came; renew some, in turn."""
+        # What comes meanwhile has its turn in the next round.
+        for _ in range(len(self._came)):
+            self._handle(self._came.popleft())
+        if now < self._renew_s:
+            return
+        self._renew_s = now + RENEW_S
+        ending, self._ending = self._ending, []
+        for each in ending:
+            self._end(*each)
+        for _ in range(math.ceil(len(self._to_renew) / RENEW_TICKS)):
+            key = self._to_renew.popleft()
+            if key in self._kept:
+                self._to_renew.append(key)
+                self._acknowledge(key)
+
+
+def client_of(key: WatchKey) -> str:
+    """How the inboxes know the watch."""
+    return f"{CLIENT}{document_of(key)}"
+
+
+def document_of(key: WatchKey) -> str:
+    """How the disk knows it. A client's name holds no slash, so that nothing else gives the same
+    text."""
+    client, watch_id = key
+    return f"{client}/{watch_id}"
+
+
+def _ignore(_message: PushReply) -> None:
+    pass
