@@ -32,6 +32,8 @@ LONGEST_ANSWER_S = 60.0
 # Of a master that does not say how long a client may be silent.
 RENEW_S = 60.0
 CANCEL_MS = 1_000.0
+# Positions of one that is not durable are acknowledged so many at a time, a quarter of the window.
+MOST_OWED = 16
 # Told `unknown` so often within the time to renew, over one connection: another client with the
 # same id takes the subscription over each time, and one of the two has to give in.
 MOST_TAKEN_OVER = 3
@@ -151,7 +153,8 @@ class Notifications:
         """The next one, or None if none comes for `timeout_s`, with keys some seconds more while
         there is no connection. `NoReplyError` after the subscription's patience without a word from
         the master; `SubscriptionError` once it has ended."""
-        self.acknowledge()
+        if self._took() and self._owes:
+            self._say_open()
         give_up_s = time.monotonic() + timeout_s
         while not self._received:
             self._check()
@@ -206,15 +209,25 @@ class Notifications:
             self._client.forget_subscription(self.id)
 
     def acknowledge(self) -> None:
-        """What was last given is taken; asking for the next one says so too."""
+        """What was last given is taken; asking for the next one says so too, or by and by."""
+        if self._took() or self.after > self._acknowledged:
+            self._say_open()
+
+    def _took(self) -> bool:
+        """Whether `after` is a new one."""
         taken, self._in_loop = self._in_loop, None
         if taken is None:
-            return
+            return False
         self._losses -= isinstance(taken, UnknownLoss)
         if not self._losses:
             self.after = taken.last if isinstance(taken, Gap) else taken.position
-            if self._state == "open" and not self._to_ask:
-                self._say()
+        return not self._losses
+
+    @property
+    def _owes(self) -> bool:
+        """Whether the master is to know now what was taken. If the subscription is not durable, it
+        only needs to know so that it sends more."""
+        return self.subscribe.durable or self.after - self._acknowledged >= MOST_OWED
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -316,7 +329,8 @@ class Notifications:
         elif self._to_ask or (self._state == "open" and now >= self._heard_s + self.renew_s):
             self._ask()
         elif self._state == "open" and (
-            self.after > self._acknowledged or now >= self._said_s + self.renew_s / 3
+            (self.after > self._acknowledged and self._owes)
+            or now >= self._said_s + self.renew_s / 3
         ):
             self._say()
         if self._state == "asked":
@@ -346,6 +360,10 @@ class Notifications:
         after = self.after if self._has_place else None
         self._client.send_message(replace(self.subscribe, after=after))
         self._acknowledged = self.after
+
+    def _say_open(self) -> None:
+        if self._state == "open" and not self._to_ask:
+            self._say()
 
     def _say(self) -> None:
         """The client is there, and has all up to `after`."""

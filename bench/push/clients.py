@@ -11,6 +11,7 @@ import select
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,7 @@ import msgspec
 import zmq
 from msgspec import Struct
 
+from agent.subscriptions import MOST_OWED
 from agent.wire.codec import Decoder, encode
 from agent.wire.push import (
     MOST_TOGETHER,
@@ -77,7 +79,7 @@ class Clients(Protocol):
 
 
 class Alerts:
-    """Subscribers at masters: one DEALER each, every notification acknowledged."""
+    """Subscribers at masters: one DEALER each, which acknowledges as `agent.subscriptions` does."""
 
     def __init__(self, specification: Specification) -> None:
         self.measured = Measured()
@@ -87,7 +89,8 @@ class Alerts:
         self._sockets: dict[int, zmq.Socket[bytes]] = {}
         self._missing: dict[int, int] = {}
         self._decode = Decoder[PublicReply](PublicReply).decode
-        # Position and file of each, to say again, in the order of the next time.
+        self._had: dict[str, int] = {}  # positions
+        # Of each the time, position and file, to say again, in the order of the next time.
         self._said: dict[str, tuple[float, int, int]] = {}
 
     def subscribe(self, poll: select.epoll, number: int) -> None:
@@ -100,6 +103,7 @@ class Alerts:
         self._missing[file] = len(of.connections[number])
         for index, wanted in enumerate(of.connections[number]):
             id_ = f"{of.name}-{of.first + number}-{index}"
+            self._had[id_] = 0
             self._said[id_] = (time.monotonic(), 0, file)
             filter_ = wanted.filter(of.name)
             socket.send(encode(Subscribe(id_, filter_, durable=of.kind == "durable")))
@@ -118,7 +122,8 @@ class Alerts:
             with contextlib.suppress(zmq.Again):
                 while True:
                     self._take(file, socket.recv(zmq.NOBLOCK), got)
-            self._say(got, file)
+            self._had |= got
+            self._say([each for each in got if self._owes(each)], file)
 
     def _take(self, file: int, frame: bytes, got: dict[str, int]) -> None:
         message, _ = self._decode(frame)
@@ -135,20 +140,24 @@ class Alerts:
         # ZMTP puts 2 bytes before a frame, or 9 before a long one.
         self.measured.payload += len(frame) + (2 if len(frame) < 256 else 9)
 
-    def _say(self, had: dict[str, int], file: int) -> None:
+    def _owes(self, id_: str) -> bool:
+        durable = self._specification.kind == "durable"
+        return self._had[id_] - self._said[id_][1] >= (1 if durable else MOST_OWED)
+
+    def _say(self, ids: Sequence[str], file: int) -> None:
         now = time.monotonic()
-        for id_, position in had.items():
+        for id_ in ids:
             self._said.pop(id_)
-            self._said[id_] = (now, position, file)
-        places = iter(had.items())
+            self._said[id_] = (now, self._had[id_], file)
+        places = iter([(id_, self._had[id_]) for id_ in ids])
         while few := tuple(islice(places, MOST_TOGETHER)):
             self._sockets[file].send(encode(AcknowledgeNotifications(*few[0], few[1:])))
 
     def keep(self, now: float) -> None:
-        for id_, (said, position, file) in list(islice(self._said.items(), AT_ONCE)):
+        for id_, (said, _, file) in list(islice(self._said.items(), AT_ONCE)):
             if now < said + RENEW_S:
                 return
-            self._say({id_: position}, file)
+            self._say([id_], file)
             self.readable(file)
 
 

@@ -8,7 +8,7 @@ import zmq
 from agent import subscriptions as subscriptions_module
 from agent.client import Client, NoReplyError, SubscriptionError, UnknownLoss
 from agent.connection import ConnectionCutError
-from agent.subscriptions import Notifications
+from agent.subscriptions import MOST_OWED, Notifications
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.overlay import Notification, Origin
@@ -60,12 +60,18 @@ class Line:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(subscriptions_module, "time", self)
+        self.patch = monkeypatch.setattr
+        self.patch(subscriptions_module, "time", self)
         self.sent = deque()
         self.times = deque()
         self.coming = deque()
         self.forgotten = []
         self.always = ()  # in answer to each message
+        self.says_all()
+
+    def says_all(self, most_owed=0):
+        """Each position is acknowledged, as those of a durable subscription are."""
+        self.patch(subscriptions_module, "MOST_OWED", most_owed)
 
     def monotonic(self):
         return self.now
@@ -123,6 +129,33 @@ def test_a_notification_is_acknowledged_when_the_loop_asks_for_more(line):
     found.acknowledge()
     found.acknowledge()
     assert (found.after, line.said()) == (2, [acknowledged(2)])
+
+
+def test_without_a_disk_a_few_are_acknowledged_together(line):
+    line.says_all(MOST_OWED)
+    with line.open(*map(notified, range(1, 2 * MOST_OWED + 3))) as found:
+        assert positions(found, MOST_OWED) == [*range(1, MOST_OWED + 1)]
+        assert line.said() == []
+        positions(found, MOST_OWED)
+        assert line.said() == [acknowledged(MOST_OWED)]
+        positions(found, 2)
+        assert line.said() == [acknowledged(2 * MOST_OWED)]
+        # Asked to say so, or when it is time for a sign of life.
+        found.acknowledge()
+        assert line.said() == [acknowledged(2 * MOST_OWED + 2)]
+        found.acknowledge()
+        line.coming.append(notified(2 * MOST_OWED + 3))
+        positions(found, 1)
+        assert found.wait(RENEW_S / 3 + 1.0) is None
+        assert line.said() == [acknowledged(2 * MOST_OWED + 3)]
+        line.coming.append(Subscribed("s", "cancelled"))
+
+
+def test_a_durable_one_is_acknowledged_at_once(line):
+    line.says_all(MOST_OWED)
+    found = line.open(notified(1), notified(2), durable=True)
+    positions(found, 2)
+    assert line.said() == [acknowledged(1)]
 
 
 def test_what_comes_twice_is_passed_over_and_what_was_lost_on_the_way_is_asked_for(line):
