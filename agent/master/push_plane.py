@@ -18,6 +18,7 @@ from agent.master.state import State
 from agent.master.subscriber_plane import SubscriberPlane
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
+from agent.overlay.limits import Limits
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
@@ -47,6 +48,8 @@ EPOCH: Final = "overlay_epoch"
 TURN: Final = 64
 # Of such turns, so many may be under way; a node that brings more sends it again.
 MOST_BROUGHT: Final = 128
+# A neighbour is told together what came from it within so long and is done: nobody waits for it.
+BATCH_S: Final = 0.05
 
 
 class PushPlane:
@@ -81,6 +84,7 @@ class PushPlane:
             place.scot,
             epoch=next_epoch(state, wall()),
             routing=config.overlay.routing,
+            limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)

@@ -8,7 +8,7 @@ from agent.board import Board
 from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
 from agent.master.place import place_of
-from agent.master.push_plane import TURN, PushPlane, next_epoch
+from agent.master.push_plane import BATCH_S, TURN, PushPlane, next_epoch
 from agent.master.request_plane import Origin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
@@ -253,11 +253,32 @@ def test_a_neighbour_may_forget_what_is_on_disk_here(rig):
     rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
     rig.links.messages.clear()
     rig.links.handle(overlay.Received(BESIDE, Notify(notification(1, publisher="iad2"), b"")))
-    assert not any(isinstance(each, Have) for each in rig.links.messages)
+    rig.disk.full = True
+    rig.let_pass(BATCH_S)
+    assert not rig.links.messages
     assert not rig.received(Notified)
-    rig.let_pass()
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
     assert [type(each) for each in rig.links.messages] == [Have]
     assert [each.position for each in rig.received(Notified)] == [1]
+
+
+def test_a_neighbour_is_told_together_what_it_may_forget(rig):
+    rig = Rig(**TWO)
+    rig.subscribe()
+    rig.links.handle(overlay.LinkUp(BESIDE))
+    rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
+    rig.links.messages.clear()
+    for sequence in (1, 2, 3):
+        came = notification(sequence, publisher="iad2")
+        rig.links.handle(overlay.Received(BESIDE, Notify(came, b"")))
+        rig.let_pass(BATCH_S / 4)
+    # Its client does not wait for that.
+    assert len(rig.received(Notified)) == 3
+    assert not rig.links.messages
+    rig.let_pass(BATCH_S / 2)
+    (told,) = rig.links.messages
+    assert [each.origin.sequence for each in told.parts] == [1, 2, 3]
 
 
 def test_what_is_given_up_is_told_to_who_asked_for_it():
