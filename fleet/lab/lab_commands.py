@@ -123,9 +123,9 @@ def faults(
 @click.option(
     "--experiment",
     "experiments",
-    type=click.Choice(("tables", "burst", "scale")),
+    type=click.Choice(("tables", "burst", "scale", "real")),
     multiple=True,
-    help="Only this one; give it again for more. By default all.",
+    help="Only this one; give it again for more. By default all in virtual time: not real.",
 )
 @click.option(
     "--size",
@@ -149,10 +149,10 @@ def faults(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("var/overlay"),
     show_default=True,
-    help="Where overlay-tables, -burst and -scale .csv, .svg and .md go.",
+    help="Where overlay-tables, -burst, -scale and -real .csv, .svg and .md go.",
 )
 def overlay(
-    experiments: tuple[Literal["tables", "burst", "scale"], ...],
+    experiments: tuple[Literal["tables", "burst", "scale", "real"], ...],
     size: float,
     draws: int,
     jobs: int,
@@ -164,7 +164,10 @@ def overlay(
 
     Tables, messages and delays of advertisements and subscriptions, a publisher that bursts, and
     overlays of many shapes; against routing by tree identification. Needs numpy and matplotlib.
-    Exit status: 0 done, 2 wrong usage, 130 interrupted.
+    With --experiment real the first two with real masters, in a quarter of an hour; as root with
+    links that are short of bandwidth.
+    Exit status: 0 done, 1 real masters did something else than they have to, 2 wrong usage, 130
+    interrupted.
     """
     if (status := without("numpy", "matplotlib")) is not None:
         return status

@@ -1,4 +1,5 @@
-"""`fleet lab overlay`: OctopiA's experiments in virtual time, and what they came to."""
+"""`fleet lab overlay`: OctopiA's experiments in virtual time and with real masters, and what they
+came to."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from fleet.lab.overlay import (
     burst,
     burst_page,
     memory,
+    real,
+    real_page,
     scale,
     scale_page,
     sizes,
@@ -24,11 +27,13 @@ from fleet.lab.overlay import (
 from fleet.lab.overlay.burst import Burst
 from fleet.lab.overlay.memory import Tables
 from fleet.lab.overlay.model import BOTTLENECKS
+from fleet.lab.overlay.real_masters import MastersError
 from fleet.lab.overlay.scale import Shape
 from fleet.lab.overlay.scale_page import Findings
 from fleet.lab.overlay.sizes import Sizes
 
-Experiment = Literal["tables", "burst", "scale"]
+Experiment = Literal["tables", "burst", "scale", "real"]
+# In virtual time: those that are run unless others are asked for.
 EXPERIMENTS: Final[tuple[Experiment, ...]] = ("tables", "burst", "scale")
 # At full size, and for a look.
 ADVERTISEMENTS: Final = ((100, 200, 300, 400, 500), (100,))
@@ -58,7 +63,11 @@ def run(options: Options) -> int:
     console = screen.console()
     for experiment in options.experiments:
         origin = provenance.now(words(options, experiment))
-        for path in RUNS[experiment](options, origin, console):
+        try:
+            paths = RUNS[experiment](options, origin, console)
+        except MastersError as error:
+            return exits.fail(str(error), exits.FAILED)
+        for path in paths:
             screen.line(console, f"wrote {path}")
     return exits.DONE
 
@@ -154,10 +163,29 @@ def memory_cases(options: Options) -> list[Tables]:
     ]
 
 
+def _real(options: Options, origin: provenance.Provenance, console: Console) -> list[Path]:
+    said = screen.console(stderr=True)
+    setup = real.quick() if options.quick else real.paper()
+    found = real.measure(setup, options.seed, lambda line: screen.line(said, line, "dim"))
+    for table in (
+        real_page.entries(found),
+        real_page.messages(found),
+        real_page.bursts(found),
+        real_page.summary(found),
+    ):
+        table.show(console)
+    screen.line(console, real_page.delivered(found))
+    paths = real_page.write(found, origin, options.results)
+    if told := real.failures(found):
+        raise MastersError("; ".join(told))
+    return paths
+
+
 RUNS: Final[dict[Experiment, Callable[[Options, provenance.Provenance, Console], list[Path]]]] = {
     "tables": _tables,
     "burst": _burst,
     "scale": _scale,
+    "real": _real,
 }
 
 

@@ -12,6 +12,7 @@ from fleet.lab.pictures import COLOURS, pyplot, save
 if TYPE_CHECKING:
     from fleet.lab.overlay.burst import BurstResult
     from fleet.lab.overlay.formulas import Expected
+    from fleet.lab.overlay.real import Found
     from fleet.lab.overlay.scale import Measured
     from fleet.lab.overlay.sizes import Cost
 
@@ -111,3 +112,37 @@ def _agreement(axes: Any, results: Sequence[Measured]) -> None:
     axes.set_ylabel("measured")
     axes.set_title("Measured and expected, each overlay", loc="left")
     axes.legend(frameon=False, fontsize=7)
+
+
+def draw_real(found: Found, path: Path) -> None:
+    """Entries of both tables, and the longest delay of each hundred deliveries over time, in the
+    first round, a panel for each rate."""
+    from fleet.lab.overlay.real import of
+    from fleet.lab.overlay.real_burst import ROUTINGS
+
+    rates = found.setup.rates_per_s
+    size = (3.2 * (2 + len(rates)), 3.4)
+    figure, axes = pyplot(SALT).subplots(1, 2 + len(rates), figsize=size)
+    for panel, experiment in zip(axes, ("advertisements", "subscriptions"), strict=False):
+        rows = [row for row in found.tables if row.experiment == experiment]
+        for offset, name, values in (
+            (-0.2, "masters", [row.entries / row.brokers for row in rows]),
+            (0.2, "TID", [row.tid_entries / row.brokers for row in rows]),
+        ):
+            colour = COLOUR["idr" if name == "masters" else "tid"]
+            places = [at + offset for at in range(len(rows))]
+            panel.bar(places, values, 0.4, color=colour, label=name)
+        panel.set_xticks(range(len(rows)), [f"{row.count:,}" for row in rows], fontsize=7)
+        panel.set_xlabel(experiment)
+        panel.set_title("Entries a broker", loc="left")
+    axes[0].legend(frameon=False)
+    for panel, rate in zip(axes[2:], rates, strict=True):
+        for routing in ROUTINGS:
+            for one in of(found.bursts, rate, routing)[:1]:
+                times, delays = zip(*one.curve, strict=True)
+                panel.plot(times, delays, lw=1, color=COLOUR[routing], label=TITLE[routing])
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("s since the burst began")
+        panel.set_title(f"Longest delay, s: burst of {rate:g}/s", loc="left", fontsize=8)
+    axes[2].legend(frameon=False)
+    save(figure, path)
