@@ -47,6 +47,7 @@ from agent.wire.senders import Sender
 from agent.wire.unions import NeighbourReply
 
 GONE = "nobody is at the other end"
+STUCK = "it is there and settles nothing"
 # Of what a neighbour writes: so much of it is told, and not more often.
 MOST_TOLD = 200
 TOLD_EACH_S = 60.0
@@ -111,6 +112,7 @@ class BrokerLinks:
         public.takes(OverlayHello, self._hello)
         public.takes(OverlayFrame, self._heard)
         public.takes(OverlayBeat, self._heard)
+        board.performs(overlay.Reopen, self._reopen)
         board.keeps_time(self)
 
     def start(self, handle: Callable[[overlay.Event], None]) -> None:
@@ -155,6 +157,10 @@ class BrokerLinks:
             if _is_notification(instruction.message):
                 self._monitor.entered(link.broker, 1, self._board.clock())
         self._do(link, Put(instruction.message, flow_of(instruction)))
+
+    def _reopen(self, instruction: overlay.Reopen) -> None:
+        """Whoever is there and says nothing of what it was sent has no link for a while."""
+        self._do(self._by_broker[instruction.neighbour], Cut(STUCK, instruction.pause_s))
 
     def _do(self, link: _Link, event: SessionEvent) -> None:
         instructions = link.session.handle(event, self._board.clock())

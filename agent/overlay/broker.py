@@ -122,6 +122,7 @@ class Broker:
             "repeated": forwarding.repeated,
             "resent": forwarding.resent,
             "returned": ways.returned,
+            "stuck": forwarding.stuck,
             "unknown": self._tables.unknown,
             "unusable": self._tables.unusable,
             "without_way": forwarding.without_way,

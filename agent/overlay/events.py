@@ -134,4 +134,12 @@ class Undeliverable(_Struct, frozen=True):
     reason: str
 
 
-Instruction = Send | Deliver | Settled | Undeliverable
+class Reopen(_Struct, frozen=True):
+    """Take the link to the neighbour down, which is there and says nothing; no sooner than in
+    `pause_s` seconds it may come up again."""
+
+    neighbour: Broker
+    pause_s: float
+
+
+Instruction = Send | Deliver | Settled | Undeliverable | Reopen

@@ -14,9 +14,17 @@ from typing import Literal
 
 from _core.civ import Civ
 from agent.overlay.custody import Custody, Held
-from agent.overlay.events import Deliver, Instruction, LinkMeasured, Settled, Undeliverable
+from agent.overlay.events import (
+    Deliver,
+    Instruction,
+    LinkMeasured,
+    Reopen,
+    Settled,
+    Undeliverable,
+)
 from agent.overlay.limits import Limits
 from agent.overlay.links import LinkStatus
+from agent.overlay.progress import Progress
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
 from agent.overlay.scot import Broker, Scot
 from agent.overlay.subscriptions import Subscriptions
@@ -54,6 +62,7 @@ class Forwarding:
         self._ways = ways
         self._out = out
         self._status = LinkStatus()
+        self._progress = Progress(limits.stuck_s)
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
         for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
             self.link_down(neighbour, 0.0)
@@ -70,12 +79,14 @@ class Forwarding:
         self.resent = 0
         self.given_up = 0
         self.without_way = 0
+        self.stuck = 0
 
     # --- links -----------------------------------------------------------------------------------
 
     def link_up(self, neighbour: Broker, now: float) -> None:
         """What it has not settled is sent again, and what had no way may have one. O(held)."""
         self._status.forget(neighbour)
+        self._progress.forget(neighbour)
         self._send_again(neighbour, now)
         if self._restless:
             self._restless_due = now
@@ -83,6 +94,7 @@ class Forwarding:
     def link_down(self, neighbour: Broker, now: float) -> None:
         """That goes round; and no link is as congested as one that is not there. O(held)."""
         self._status.measured(LinkMeasured(neighbour, _ENDLESS, 0, _ENDLESS))
+        self._progress.forget(neighbour)
         self._send_again(neighbour, now)
 
     def measured(self, window: LinkMeasured) -> None:
@@ -119,6 +131,9 @@ class Forwarding:
         if first and names:
             self.delivered += 1
             self._out.append(Deliver(tuple(names), notification))
+        if asker is not None and asker in held.asked:
+            # It asks again: if nothing more is to be told, at least that this is kept.
+            self._kept.setdefault(asker, {}).setdefault(origin, set())
         custody.ask(held, asker, (self._own.cluster, *others))
         came_from = None if asker is None else custody.direction(asker)
         a_targets = [
@@ -250,12 +265,14 @@ class Forwarding:
     # --- custody ---------------------------------------------------------------------------------
 
     def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]], now: float) -> None:
-        """It has these. O(parts · waiting)."""
+        """It has these, or without clusters keeps them. O(parts · waiting)."""
+        self._progress.heard(by)
+        self._ways.trust(by)
         for origin, clusters in parts:
-            held = self.custody.get(origin)
-            if held is not None:
+            held, settled = self.custody.get(origin), tuple(clusters)
+            if held is not None and settled:
                 self._settled_s[by] = now
-                self.custody.settle(held, by, clusters)
+                self.custody.settle(held, by, settled)
                 self._tell(held)
 
     def _tell(self, held: Held) -> None:
@@ -307,11 +324,11 @@ class Forwarding:
         """When something has to be said, or sent again; None if there is nothing."""
         oldest = self.custody.oldest
         again = None if oldest is None else oldest + self._limits.resend_s
-        due = (again, self._restless_due, self._kept_due)
+        due = (again, self._restless_due, self._kept_due, self._progress.next_tick)
         return min((each for each in due if each is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Send again what is due, some at a time."""
+        """Send again what is due, some at a time; and who says nothing has no link."""
         most = self._limits.most_retried
         for held in self.custody.sent_before(now - self._limits.resend_s)[:most]:
             self._retry(held, now)
@@ -324,6 +341,10 @@ class Forwarding:
                     self._retry_round(held_again, now)
             if not self._restless:
                 self._restless_due = None
+        for neighbour, pause_s in self._progress.stuck(now):
+            self.stuck += 1
+            self._ways.suspect(neighbour)
+            self._out.append(Reopen(neighbour, pause_s))
 
     def _retry(self, held: Held, now: float) -> None:
         self.custody.again(held, now)
@@ -334,6 +355,8 @@ class Forwarding:
         self.resent += bool(due)
         for to in due:
             self._send(held, to, now)
+            if self._ways.is_up(to):
+                self._progress.asked(to, now)
 
     def _at_work(self, neighbour: Broker, now: float) -> bool:
         last = self._settled_s.get(neighbour)

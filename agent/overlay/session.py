@@ -12,6 +12,7 @@ measured, where flows take turns, and not in buffers of the transport.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -25,6 +26,11 @@ GREETING_S = 0.25
 BEAT_S = 1.0
 # With several beats missing in a row the other end is gone.
 SILENCE_S = 3.5
+# It is there, and what it was sent is not taken; then there is no link for a while, each time
+# twice as long until something is.
+STUCK_S = 30.0
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 60.0
 WINDOW = 64
 CONFIRMED_EACH = 16
 # Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it.
@@ -55,9 +61,10 @@ class Put(_Struct, frozen=True):
 
 
 class Cut(_Struct, frozen=True):
-    """Nobody is at the other end, or nothing is to be heard from there any more."""
+    """Nobody is at the other end, or nothing is to be heard from there any more, for so long."""
 
     reason: str
+    pause_s: float = 0.0
 
 
 class Due(_Struct, frozen=True):
@@ -130,6 +137,10 @@ class Session:
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0
+        # When something was confirmed, or had to be since.
+        self._moved_s = 0.0
+        self._quiet_until_s = -math.inf
+        self._pause_s = FIRST_PAUSE_S
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
         # When the next greeting is due, or the next beat.
@@ -143,7 +154,10 @@ class Session:
     @property
     def next_tick(self) -> float:
         """When `Due` is due."""
-        return min(self._say_s, self._heard_s + SILENCE_S) if self.up else self._say_s
+        if not self.up:
+            return self._say_s
+        gone_s, stuck_s = self._heard_s + SILENCE_S, self._moved_s + STUCK_S
+        return min(self._say_s, gone_s, stuck_s if self._sent > self._confirmed else math.inf)
 
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
         """Take one event; what to do follows, in order."""
@@ -156,9 +170,9 @@ class Session:
                 self._beat(beat, now)
             case Heard(OverlayHello() as hello):
                 self._hello(hello, now)
-            case Cut(reason):
+            case Cut(reason, pause_s):
                 if self.up:
-                    self._down(reason, now)
+                    self._down(reason, now, pause_s)
                     self._greet(now)
             case Due():
                 self._due(now)
@@ -170,6 +184,8 @@ class Session:
     def _hello(self, hello: OverlayHello, now: float) -> None:
         if self.up and hello.session != self.theirs:
             self._down("the other end began anew", now)
+        if now < self._quiet_until_s:
+            return
         self.theirs = hello.session
         self._heard_s = now
         knows = hello.heard == self._own
@@ -181,17 +197,20 @@ class Session:
         if not (knows and hello.open):
             self._greet(now)
 
-    def _down(self, reason: str, now: float) -> None:
+    def _down(self, reason: str, now: float, pause_s: float = 0.0) -> None:
         self.up = False
         self.theirs = 0
         self._own = self._draw()
         self._queue.clear()
-        self._say_s = now + GREETING_S
+        self._quiet_until_s = now + pause_s
+        self._say_s = now + max(GREETING_S, pause_s)
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
         """Not the same again so soon: greetings that waited for an end that stood still would each
         be answered by one, and none of these would be the last."""
+        if now < self._quiet_until_s:
+            return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
         if hello == self._greeting and now < self._greeted_s + GREETING_S:
             return
@@ -204,6 +223,9 @@ class Session:
         if self.up and now >= self._heard_s + SILENCE_S:
             self._down(f"nothing was heard for {SILENCE_S:g} s", now)
             self._greet(now)
+        elif self.up and self._sent > self._confirmed and now >= self._moved_s + STUCK_S:
+            self._down(f"it took nothing for {STUCK_S:g} s", now, self._pause_s)
+            self._pause_s = min(LONGEST_PAUSE_S, 2.0 * self._pause_s)
         elif now >= self._say_s:
             if self.up:
                 self._confirm(now)
@@ -226,6 +248,8 @@ class Session:
     def _pump(self, now: float) -> None:
         queue = self._queue
         while queue and self._sent - self._confirmed < self._window:
+            if self._sent == self._confirmed:
+                self._moved_s = now
             self._sent += 1
             self._say_s = now + BEAT_S
             self._out.append(Transmit(OverlayFrame(self._own, self._sent, queue.pop())))
@@ -256,5 +280,7 @@ class Session:
             self._greet(now)
             return
         self._heard_s = now
+        if beat.received > self._confirmed:
+            self._moved_s, self._pause_s = now, FIRST_PAUSE_S
         self._confirmed = beat.received
         self._pump(now)

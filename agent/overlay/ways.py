@@ -70,6 +70,7 @@ class Ways:
         self._scot = scot
         self._out = out
         self._up: set[Broker] = set()
+        self._suspects: set[Broker] = set()
         self._avoided: dict[Spot, float] = {}
         self._sent: dict[bytes, int] = {}
         # No detour is longer, its start left out.
@@ -97,21 +98,32 @@ class Ways:
         """O(1)."""
         self._up.discard(neighbour)
 
+    def suspect(self, neighbour: Broker) -> None:
+        """It is there and does nothing: it is told what it would be told, but others are not to
+        rely on it. O(1)."""
+        self._suspects.add(neighbour)
+
+    def trust(self, neighbour: Broker) -> None:
+        """It does something. O(1)."""
+        self._suspects.discard(neighbour)
+
     def send(
         self, to: Broker, message: Direct, now: float, brought_by: Broker | None = None
     ) -> bool:
-        """Over the link, or round it; False if no way is known, and nothing is sent. `brought_by`
-        as in `Send`. O(1), or O(paths · their length) if there is no link."""
+        """Over the link, or round it; False if no way is known, and nothing is sent, or if nothing
+        is to be expected of that broker. `brought_by` as in `Send`. O(1), or O(paths · their
+        length) if there is no link."""
+        expected = to not in self._suspects
         if to in self._up:
             self._out.append(Send(to, message, brought_by))
-            return True
+            return expected
         path = next((path for path in self._detours(to) if self._open(path, now)), None)
         if path is None:
             return False
         self.relayed += 1
         self._remember(path, message)
         self._out.append(Send(path[0], Relay(self._own, path, 0, message), brought_by))
-        return True
+        return expected
 
     def _remember(self, path: tuple[Hop, ...], message: Direct) -> None:
         digest = _digest(path, message)
@@ -128,7 +140,8 @@ class Ways:
         return times > 0
 
     def _detours(self, to: Broker) -> Iterator[tuple[Broker, ...]]:
-        return (path for path in detours(self._scot, self._own, to) if path[0] in self._up)
+        able = self._up - self._suspects
+        return (path for path in detours(self._scot, self._own, to) if path[0] in able)
 
     def _open(self, path: tuple[Broker, ...], now: float) -> bool:
         avoided = self._avoided
@@ -146,7 +159,8 @@ class Ways:
         self._came_from(sender, path[step - 1] if step else Broker(*relay.source))
         if step + 1 == len(path):
             return relay.message
-        if path[step + 1] in self._up:
+        suspected = path[step + 1] in self._suspects and step + 2 < len(path)
+        if path[step + 1] in self._up and not suspected:
             self.relayed += 1
             onward = Relay(relay.source, relay.path, step + 1, relay.message)
             self._out.append(Send(path[step + 1], onward, sender))

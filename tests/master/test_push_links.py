@@ -58,7 +58,7 @@ class End:
         self.handlers, self.replies = {}, []
         self.heard, self.said = [], []
         self.beside = Broker(PLACES[other], 0)
-        board = Board(lambda: pair.now)
+        self.board = board = Board(lambda: pair.now)
         board.listen = lambda source, turn: None
         self.links = BrokerLinks(
             board, self, self, iad, place_of(parse(table, MasterConfig, "t")), self.said.append
@@ -188,6 +188,25 @@ def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down
     entered = room + MOST_OF_A_GROUP
     assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, MOST_OF_A_GROUP)
     assert all(a.links.up.values())
+
+
+def test_a_link_that_the_broker_wants_reopened_is_down_for_a_while():
+    pair = Pair()
+    pair.tick()
+    pair.carry()
+    a, b = pair.ends
+    a.board.perform([overlay.Reopen(a.beside, 5.0)])
+    assert a.heard[-1] == overlay.LinkDown(a.beside)
+    assert a.said == ["overlay: the link to iad2 is down: it is there and settles nothing\n"]
+    for _ in range(8):
+        pair.tick(0.6)
+        pair.carry()
+        assert not any(a.links.up.values())
+    assert b.heard[-1] == overlay.LinkDown(b.beside)
+    pair.tick(0.6)
+    pair.carry()
+    assert all(a.links.up.values())
+    assert all(b.links.up.values())
 
 
 @pytest.mark.parametrize(

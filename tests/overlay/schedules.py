@@ -44,6 +44,8 @@ class Schedule:
         self.changes: Counter[str] = Counter()
         self.names = 0
         self.fails = False
+        # How often which kind, see `fail`.
+        self.failures = [4, 4, 2, 3, 3, 1, 1]
         self.world.start_all()
         self.rest()
 
@@ -59,12 +61,11 @@ class Schedule:
         self.world.run(self.rng.randrange(12))
 
     def _some_broker(self) -> At:
-        alive = [at for at in self.ats if self.world.shells[at].alive]
-        return self.rng.choice(alive)
+        return self.rng.choice([at for at in self.ats if self.world.works(at)])
 
     def _some(self, table: dict[tuple[At, str], int]) -> tuple[At, str] | None:
-        alive = [each for each in table if self.world.shells[each[0]].alive]
-        return self.rng.choice(alive) if alive else None
+        able = [each for each in table if self.world.works(each[0])]
+        return self.rng.choice(able) if able else None
 
     def subscribe(self) -> None:
         known = self._some(self.subscriptions) if self.rng.random() < 0.2 else None
@@ -138,16 +139,17 @@ class Schedule:
     def fail(self) -> None:
         """Something breaks, or is whole again; or time passes."""
         world, rng = self.world, self.rng
-        kind = rng.choices(["down", "up", "crash", "start", "wait"], [4, 4, 2, 3, 2])[0]
+        kinds = ["down", "up", "crash", "start", "wait", "wedge", "go_on"]
+        kind = rng.choices(kinds, self.failures)[0]
         links = sorted(map(sorted, world.links))
         if kind == "down" and world.up:
             world.link_down(frozenset(rng.choice(sorted(map(sorted, world.up)))))
         elif kind == "up" and links:
             world.link_up(frozenset(rng.choice(links)))
         elif kind == "crash":
-            alive = [at for at in self.ats if world.shells[at].alive]
-            if len(alive) > 1:
-                at = rng.choice(alive)
+            able = [at for at in self.ats if world.works(at)]
+            if len(able) > 1:
+                at = rng.choice(able)
                 self.crashed.add(at)
                 world.crash(at)
         elif kind == "start":
@@ -156,6 +158,12 @@ class Schedule:
                 world.start(rng.choice(dead))
         elif kind == "wait":
             world.wait(rng.choice([0.1, 1.0, 6.0, 31.0]))
+        elif kind == "wedge":
+            able = [at for at in self.ats if world.works(at)]
+            if len(able) > 1:
+                world.wedge(rng.choice(able))
+        elif kind == "go_on" and world.wedged:
+            world.wedged.remove(rng.choice(sorted(world.wedged)))
         world.run(rng.randrange(12))
 
     def _name(self, letter: str) -> str:
@@ -301,11 +309,13 @@ def without_failures(seed: int) -> World:
     return world
 
 
-def with_failures(seed: int, limits: Limits = PATIENT) -> World:
-    """One schedule in which links go down and up, and brokers crash and start again."""
+def with_failures(seed: int, limits: Limits = PATIENT, failures: list[int] | None = None) -> World:
+    """One schedule in which links go down and up, and brokers crash and start again, or do nothing
+    for a while."""
     rng = Random(seed)
     schedule = Schedule(rng, scot_of(rng, *_size(rng)), limits)
     schedule.fails = True
+    schedule.failures = failures or schedule.failures
     for _ in range(rng.randint(1, 3)):
         for _ in range(rng.randint(3, 20)):
             schedule.act()
@@ -327,6 +337,12 @@ def with_little_room(seed: int) -> World:
     they are settled waits a little."""
     most_held = Random(seed).randint(1, 4)
     return with_failures(seed, Limits(unknown_s=NEVER, most_held=most_held, batch_s=0.05))
+
+
+def with_impatience(seed: int) -> World:
+    """The same where a neighbour soon counts as one that does nothing: rightly or not."""
+    limits = Limits(unknown_s=NEVER, resend_s=0.5, stuck_s=0.5)
+    return with_failures(seed, limits, failures=[1, 1, 1, 2, 10, 6, 2])
 
 
 def with_one_down(seed: int) -> World:

@@ -36,8 +36,9 @@ def test_a_copy_is_delivered_passed_on_and_told_of() -> None:
     told(made, C, SubscriptionChange("c", 1, 1, 1, between(1, 1)))
     instructions = made.handle(Received(A, copy()), 0.0)
     assert instructions == [Deliver(("s",), copy().notification), Send(C, copy(), A)]
-    # Again, while it is under way: nobody is told twice.
-    assert told(made, A, copy()) == []
+    # Again, while it is under way: c is not told twice, and a is told that it is kept.
+    keeps = Have((Kept(copy().notification.origin, b"\x00"),))
+    assert told(made, A, copy()) == [(A, keeps)]
     kept = Have((Kept(copy().notification.origin, b"\x01"),))
     assert told(made, C, kept) == [(A, kept)]
     assert made.handle(Received(A, copy()), 0.0) == [Send(A, kept)]

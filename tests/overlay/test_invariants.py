@@ -33,8 +33,8 @@ class Overlay(RuleBasedStateMachine):
         self.schedule = Schedule(rng, scot)
 
     def _broker(self, number: int) -> At:
-        alive = [at for at in self.schedule.ats if self.schedule.world.shells[at].alive]
-        return alive[number % len(alive)]
+        able = [at for at in self.schedule.ats if self.schedule.world.works(at)]
+        return able[number % len(able)]
 
     @rule(broker=brokers, name=names, number=filters)
     def subscribe(self, broker: int, name: int, number: int) -> None:
@@ -62,7 +62,7 @@ class Overlay(RuleBasedStateMachine):
         wanted = [
             at
             for (at, _), bits in self.schedule.advertisements.items()
-            if bits >> event & 1 and self.schedule.world.shells[at].alive
+            if bits >> event & 1 and self.schedule.world.works(at)
         ]
         if wanted:
             self.schedule.publish_as(wanted[number % len(wanted)], event)
@@ -92,7 +92,7 @@ class Overlay(RuleBasedStateMachine):
 
 
 class FailingOverlay(Overlay):
-    """Links and brokers fail, and come back."""
+    """Links and brokers fail, or do nothing though their links are up, and come back."""
 
     @initialize(seed=st.integers(0, 2**16), vertices=st.integers(1, 4), clusters=st.integers(1, 3))
     def begin(self, seed: int, vertices: int, clusters: int) -> None:
@@ -118,9 +118,23 @@ class FailingOverlay(Overlay):
     @rule(broker=brokers)
     def crash(self, broker: int) -> None:
         at = self._broker(broker)
-        if sum(shell.alive for shell in self.schedule.world.shells.values()) > 1:
+        if self._is_one_of_several():
             self.schedule.crashed.add(at)
             self.schedule.world.crash(at)
+
+    def _is_one_of_several(self) -> bool:
+        return sum(map(self.schedule.world.works, self.schedule.ats)) > 1
+
+    @rule(broker=brokers)
+    def wedge(self, broker: int) -> None:
+        if self._is_one_of_several():
+            self.schedule.world.wedge(self._broker(broker))
+
+    @precondition(lambda self: self.schedule.world.wedged)
+    @rule(number=st.integers(0, 31))
+    def go_on(self, number: int) -> None:
+        wedged = sorted(self.schedule.world.wedged)
+        self.schedule.world.wedged.remove(wedged[number % len(wedged)])
 
     @rule(number=st.integers(0, 31))
     def start(self, number: int) -> None:

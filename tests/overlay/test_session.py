@@ -136,11 +136,11 @@ class Links(RuleBasedStateMachine):
     def one_is_lost(self, n):
         self.deliver(self.ends[n], lost=True)
 
-    @rule(n=st.integers(0, 1), told=st.booleans())
-    def the_connection_is_cut(self, n, told):
+    @rule(n=st.integers(0, 1), told=st.booleans(), pause=st.sampled_from([0.0, 5.0]))
+    def the_connection_is_cut(self, n, told, pause):
         self.under_way[id(self.ends[n])].clear()
         if told:
-            self.ends[n].do(Cut("nobody is there"), self.now)
+            self.ends[n].do(Cut("nobody is there", pause), self.now)
 
     @rule(n=st.integers(0, 1))
     def an_end_starts_again(self, n):
@@ -274,6 +274,59 @@ def test_silence_takes_the_link_down_and_a_beat_prevents_it():
     down, greeting = session.handle(Due(), 8.0 + s.SILENCE_S)
     assert down == Down("nothing was heard for 3.5 s")
     assert not greeting.message.open
+
+
+def greeting(instructions):
+    return [each.message for each in instructions if isinstance(each, Transmit)]
+
+
+def beats_until(session, seconds, *, confirmed, first=6):
+    """Each second one beat comes, until something is done about it."""
+    for second in range(first, seconds + 1):
+        session.handle(Heard(OverlayBeat(session.theirs, 0, confirmed)), float(second))
+        out = session.handle(Due(), float(second))
+        if any(isinstance(each, Down) for each in out):
+            return second, out
+    return None
+
+
+def test_an_end_that_beats_and_takes_nothing_has_no_link_for_a_while() -> None:
+    session = up()
+    session.handle(Put("m1"), 5.0)
+    assert beats_until(session, 100, confirmed=0) == (35, [Down("it took nothing for 30 s")])
+    # Neither end greets the other one into it.
+    hello = OverlayHello("b", "w", 0, "overlay", 8, 12, True)
+    assert session.handle(Heard(hello), 39.9) == []
+    assert (session.up, session.theirs, session.next_tick) == (False, 0, 40.0)
+    [first] = greeting(session.handle(Due(), 40.0))
+    assert (first.session, first.heard) == (12, 0)
+    assert session.handle(Heard(hello), 40.1) == [Up()]
+    # The next time for longer.
+    session.handle(Put("m1"), 41.0)
+    assert beats_until(session, 100, confirmed=0, first=42) == (
+        71,
+        [Down("it took nothing for 30 s")],
+    )
+    assert session.next_tick == 81.0
+
+
+def test_an_end_that_takes_what_it_is_sent_keeps_its_link() -> None:
+    session = up()
+    assert beats_until(session, 100, confirmed=0) is None
+    session.handle(Put("m1"), 100.0)
+    assert beats_until(session, 129, confirmed=0, first=101) is None
+    session.handle(Put("m2"), 129.0)
+    assert beats_until(session, 158, confirmed=1, first=130) is None
+    assert beats_until(session, 170, confirmed=1, first=159)[0] == 160
+    assert session.next_tick == 165.0
+
+
+def test_a_link_that_was_cut_for_a_while_is_not_greeted_into() -> None:
+    session = up()
+    assert session.handle(Cut("it settles nothing", 20.0), 6.0) == [Down("it settles nothing")]
+    assert session.next_tick == 26.0
+    assert session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 8, 0, False)), 25.9) == []
+    assert len(session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 8, 0, False)), 26.0)) == 1
 
 
 def test_frames_of_another_session_are_passed_over():

@@ -21,6 +21,7 @@ from agent.overlay.events import (
     LinkUp,
     Publish,
     Received,
+    Reopen,
     Send,
     Settled,
     Subscribe,
@@ -127,6 +128,10 @@ class World:
         self.up: set[frozenset[At]] = set()
         self.queues: dict[tuple[At, At], deque[tuple[int, Any]]] = {}
         self.busy: list[tuple[At, At]] = []
+        # Their links are up, and they do nothing.
+        self.wedged: set[At] = set()
+        # Links that come up again, and when.
+        self.paused: list[tuple[float, frozenset[At]]] = []
         # What happened.
         self.sent: Counter[str] = Counter()
         self.deliveries: Counter[tuple[At, str, Origin]] = Counter()
@@ -140,6 +145,8 @@ class World:
         self.subscription_hops = 0
         self.notification_hops = 0
         self.handled = 0
+        # Of links that were reopened, in order.
+        self.pauses: list[float] = []
         self.published = 0
 
     # --- brokers and links -----------------------------------------------------------------------
@@ -161,6 +168,7 @@ class World:
 
     def crash(self, at: At) -> None:
         self.shells[at].alive = False
+        self.wedged.discard(at)
         self.shells[at].crashes += 1
         for link in self._links_of(at) & self.up:
             self.link_down(link)
@@ -195,8 +203,17 @@ class World:
             queue.extend(markers)
             self._put(sender, receiver, 0, _Marker(LinkDown))
 
+    def works(self, at: At) -> bool:
+        return self.shells[at].alive and at not in self.wedged
+
+    def wedge(self, at: At) -> None:
+        """It hears nothing and says nothing from now on, though its links stay up."""
+        self.wedged.add(at)
+
     def start_all(self) -> None:
-        """Everything that is not there, in a random order of everything."""
+        """Everything that is not there, in a random order of everything; who did nothing goes on
+        with what came meanwhile."""
+        self.wedged.clear()
         for at in self.shuffled(self.shells):
             if not self.shells[at].alive:
                 self.start(at)
@@ -266,6 +283,11 @@ class World:
                     self.undeliverable.append(instruction)
                     if reason == NOT_ADVERTISED:
                         self.shells[at].spool.pop(origin)
+                case Reopen(neighbour, pause_s):
+                    self.pauses.append(pause_s)
+                    link = frozenset((at, neighbour))
+                    self.link_down(link)
+                    self.paused.append((self.now + pause_s, link))
 
     def _sent(self, at: At, to: At, message: Any, hops: int) -> None:
         self.sent[type(message).__name__] += 1
@@ -289,8 +311,13 @@ class World:
 
     def step(self) -> bool:
         """One message of a random link; False if nothing is under way."""
-        while self.busy:
-            index = self.rng.randrange(len(self.busy))
+        while True:
+            able = range(len(self.busy))
+            if self.wedged:
+                able = [i for i in able if self.busy[i][1] not in self.wedged]
+            if not able:
+                return False
+            index = able[self.rng.randrange(len(able))]
             sender, receiver = self.busy[index]
             queue = self.queues[sender, receiver]
             if len(queue) <= 1:
@@ -304,7 +331,6 @@ class World:
             else:
                 self._handle(receiver, Received(sender, message), hops)
             return True
-        return False
 
     def run(self, most: int) -> None:
         """At most so many messages."""
@@ -322,7 +348,8 @@ class World:
     def tick(self) -> bool:
         """Time goes to the next moment that a broker waits for, and somewhat further, so that
         nobody is in step with others; False if there is none."""
-        due = [broker.next_tick for broker in self.brokers.values()]
+        due = [b.next_tick for at, b in self.brokers.items() if at not in self.wedged]
+        due += [at for at, _ in self.paused]
         moments = [each for each in due if each is not None and each < NEVER]
         if not moments:
             return False
@@ -333,7 +360,13 @@ class World:
     def wait(self, seconds: float) -> None:
         """Time goes on, whatever is under way."""
         self.now += seconds
+        over = [link for at, link in self.paused if at <= self.now]
+        self.paused = [each for each in self.paused if each[0] > self.now]
+        for link in over:
+            self.link_up(link)
         for at, broker in list(self.brokers.items()):
+            if at in self.wedged:
+                continue
             if broker.next_tick is not None and broker.next_tick <= self.now:
                 self._handle(at, Tick())
 
@@ -351,7 +384,7 @@ class World:
             (at, origin)
             for at, shell in self.shells.items()
             for origin in shell.spool
-            if shell.alive
+            if self.works(at)
         ]
         if not waiting:
             return False

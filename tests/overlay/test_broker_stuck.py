@@ -1,0 +1,133 @@
+"""A neighbour whose link is up and who does nothing: gone round after a while, and asked again."""
+
+from agent.overlay.events import Instruction, Send
+from agent.overlay.progress import Progress
+from agent.overlay.scot import Broker as At
+from agent.overlay.scot import Scot
+from agent.overlay.ways import Ways
+from agent.wire.overlay import AdvertisementVersion, NoWay, Relay
+from tests.overlay.one_broker import A, C
+from tests.overlay.test_broker_detours import has, overlay, publish_here
+from tests.overlay.world import EVERYTHING, World
+
+PATH = [("a", "b"), ("b", "c")]
+HERE, STUCK, BEHIND = At("a", 0), At("b", 0), At("c", 0)
+
+
+def subscribed(clusters: int) -> World:
+    world = overlay(PATH, clusters)
+    for at in (STUCK, BEHIND):
+        world.subscribe(at, "s", EVERYTHING)
+    world.advertise(HERE, "p", EVERYTHING)
+    world.rest()
+    return world
+
+
+def go_on(world: World, seconds: int) -> None:
+    for _ in range(seconds):
+        world.wait(1.0)
+        world.quiet()
+
+
+def test_who_does_nothing_is_gone_round_and_gets_it_once_when_it_goes_on() -> None:
+    world = subscribed(clusters=2)
+    world.wedge(STUCK)
+    origin = publish_here(world, HERE)
+    go_on(world, 59)
+    assert (has(world, BEHIND, origin), world.pauses) == (0, [])
+    # It was asked again after 30 s, and said nothing for as long.
+    go_on(world, 1)
+    assert (has(world, BEHIND, origin), world.pauses) == (1, [5.0])
+    assert not world.settled[origin]
+    # Its link is up again, and those behind it no longer wait for it.
+    go_on(world, 10)
+    another = publish_here(world, HERE)
+    world.quiet()
+    assert has(world, BEHIND, another) == 1
+    world.wedged.clear()
+    world.rest()
+    for each in (origin, another):
+        assert (has(world, BEHIND, each), has(world, STUCK, each)) == (1, 1)
+        assert world.settled[each] == 1
+    # It is relied on again.
+    before = world.brokers[HERE].counters["without_way"]
+    publish_here(world, HERE)
+    world.rest()
+    assert world.brokers[HERE].counters["without_way"] == before > 0
+
+
+def test_who_waits_for_others_behind_it_keeps_its_link() -> None:
+    world = subscribed(clusters=1)
+    world.crash(BEHIND)
+    world.quiet()
+    origin = publish_here(world, HERE)
+    go_on(world, 3_600)
+    assert world.held()[HERE] == 1
+    assert world.pauses == []
+    world.start_all()
+    world.rest()
+    assert has(world, BEHIND, origin) == 1
+
+
+def test_each_time_the_link_stays_down_for_longer_until_something_is_heard() -> None:
+    world = subscribed(clusters=1)
+    world.wedge(STUCK)
+    publish_here(world, HERE)
+    go_on(world, 1_000)
+    assert world.pauses[:7] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0]
+    assert len(world.pauses) <= 1_000 // 90 + 3
+    world.start_all()
+    world.rest()
+    world.pauses.clear()
+    go_on(world, 1_000)
+    assert world.pauses == []
+    world.wedge(STUCK)
+    publish_here(world, HERE)
+    go_on(world, 70)
+    assert world.pauses == [5.0]
+
+
+def test_nobody_relies_on_one_that_does_nothing() -> None:
+    out: list[Instruction] = []
+    ways = Ways(At("b", 1), Scot(PATH, 2), out)
+    for neighbour in (At("a", 1), At("b", 0), At("c", 1)):
+        ways.link_up(neighbour)
+    ways.suspect(At("b", 0))
+    word = AdvertisementVersion(1, 1)
+    # It is told, and so are those that do what it does not.
+    assert not ways.send(At("b", 0), word, 0.0)
+    assert out == [Send(At("b", 0), word)]
+    out.clear()
+    # It may be where a path ends, and is no part of one.
+    source = At("a", 1)
+    for path in ([At("b", 1), At("b", 0), At("a", 0)], [At("b", 1), At("b", 0)]):
+        assert ways.relay(source, Relay(source, tuple(path), 0, word)) is None
+    assert [type(each.message) for each in out if isinstance(each, Send)] == [NoWay, Relay]
+    out.clear()
+    ways.link_down(At("a", 1))
+    assert ways.send(At("a", 1), word, 0.0) is False
+    ways.trust(At("b", 0))
+    assert ways.send(At("a", 1), word, 0.0)
+    assert ways.send(At("b", 0), word, 0.0)
+
+
+def test_progress_by_hand() -> None:
+    progress = Progress(30.0)
+    assert progress.next_tick is None
+    progress.asked(A, 1.0)
+    progress.asked(C, 2.0)
+    progress.asked(A, 20.0)
+    assert progress.next_tick == 31.0
+    assert progress.stuck(30.9) == []
+    assert progress.stuck(31.0) == [(A, 5.0)]
+    progress.asked(A, 31.0)
+    progress.heard(C)
+    assert progress.next_tick == 61.0
+    progress.forget(A)
+    assert progress.next_tick is None
+    progress.asked(A, 70.0)
+    progress.asked(C, 70.0)
+    assert progress.stuck(100.0) == [(A, 10.0), (C, 5.0)]
+    progress.heard(A)
+    progress.asked(A, 100.0)
+    assert progress.stuck(130.0) == [(A, 5.0)]
