@@ -161,3 +161,20 @@ class Inbox:
         item = self.kept.popleft()
         self.bytes -= item.bytes
         return item
+
+
+def last_run(
+    rows: Iterator[tuple[int, int, int]], items: dict[int, Item]
+) -> tuple[int, list[Item]]:
+    """The last position, and the items of those before it without a hole. A hole is damage that
+    the check of the file did not find."""
+    run: list[Item] = []
+    last = 0
+    for _, position, number in rows:
+        item = items.get(number)
+        if position != last + 1 or item is None:
+            run = []
+        if item is not None:
+            run.append(item)
+        last = position
+    return last, run

@@ -8,13 +8,11 @@ in the same position, and nothing is in two.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
-import msgspec
-
 from _core.edf import EdfQueue
-from agent.topics.inbox import Inbox
+from agent.topics.inbox import Inbox, last_run
 from agent.topics.inbox_events import (
     AcknowledgeArrived,
     Content,
@@ -26,7 +24,6 @@ from agent.topics.inbox_events import (
     InboxesDue,
     InboxEvent,
     InboxInstruction,
-    Peer,
     SaveCursor,
     SavedInboxes,
     SavedSubscription,
@@ -37,9 +34,10 @@ from agent.topics.inbox_events import (
     SubscribeArrived,
     UnsubscribeArrived,
 )
+from agent.topics.inbox_requests import check_size, refusal, why_not_again
 from agent.topics.items import Item, Items
 from agent.topics.together import together
-from agent.wire.predicates import MOST_FILTER_BYTES, Filter
+from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
 
 # Of one durable subscription.
@@ -134,7 +132,7 @@ class Inboxes:
         time to expire begins anew."""
         items = {number: self._items.restore(number, k, body) for number, k, body in saved.items}
         by_subscription = groupby(saved.positions, key=lambda row: row[0])
-        runs = {number: _last_run(rows, items) for number, rows in by_subscription}
+        runs = {number: last_run(rows, items) for number, rows in by_subscription}
         instructions: list[InboxInstruction] = []
         for number, kept, acknowledged in saved.subscriptions:
             inbox = Inbox(number, kept.client, kept.id, kept.filter, durable=True)
@@ -220,19 +218,19 @@ class Inboxes:
         message = event.message
         try:
             # What is large takes long to read.
-            _check_size(message.filter)
+            check_size(message.filter)
             wanted = self._read_filter(message.filter)
-            _check_size(wanted)
+            check_size(wanted)
         except ValueError as error:
-            return _refuse(event.peer, message, f"filter: {error}")
+            return refusal(event.peer, message, f"filter: {error}")
         inbox = self._by_key.get((event.client, message.id))
         problem = (
             self._why_not_new(event.client, message)
             if inbox is None
-            else _why_not_again(inbox, message)
+            else why_not_again(inbox, message)
         )
         if problem:
-            return _refuse(event.peer, message, problem)
+            return refusal(event.peer, message, problem)
         instructions: list[InboxInstruction] = []
         if inbox is None:
             self._numbers += 1
@@ -365,44 +363,3 @@ class Inboxes:
         self._items.check_invariants()
         assert len(known) == len(self._items)
         assert all(item.kept == kept[item] and item.known == known[item] for item in known)
-
-
-def _last_run(
-    rows: Iterator[tuple[int, int, int]], items: dict[int, Item]
-) -> tuple[int, list[Item]]:
-    """The last position, and the items of those before it without a hole. A hole is damage that
-    the check of the file did not find."""
-    run: list[Item] = []
-    last = 0
-    for _, position, number in rows:
-        item = items.get(number)
-        if position != last + 1 or item is None:
-            run = []
-        if item is not None:
-            run.append(item)
-        last = position
-    return last, run
-
-
-def _check_size(given: str | Filter) -> None:
-    if (size := len(msgspec.msgpack.encode(given))) > MOST_FILTER_BYTES:
-        raise ValueError(f"{size} bytes, over {MOST_FILTER_BYTES}; take two subscriptions")
-
-
-def _why_not_again(inbox: Inbox, message: Subscribe) -> str:
-    if inbox.durable != message.durable:
-        return (
-            f"subscription {inbox.id!r} is open and {'' if inbox.durable else 'not '}durable; "
-            "unsubscribe it or take another id"
-        )
-    if message.after is not None and message.after > inbox.last:
-        return (
-            f"position {message.after} of subscription {inbox.id!r} is yet to come: its master "
-            "lost what it had, or the id was used before; unsubscribe it, and subscribe anew"
-        )
-    return ""
-
-
-def _refuse(peer: Peer, message: Subscribe, why: str) -> list[InboxInstruction]:
-    reply = Subscribed(message.id, "refused", message=why[:500])
-    return [SendPush(peer, reply, waits=False)]
