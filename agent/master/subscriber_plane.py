@@ -11,6 +11,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.scheduling.admission import ClientRates, may_subscribe
 from agent.topics.inbox_events import SendPush
+from agent.topics.inbox_requests import check_size
 from agent.wire.master_config import MasterClients
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -24,8 +25,9 @@ from agent.wire.senders import Sender
 
 # Requests that are done in one turn: a filter takes a millisecond, a large one twenty.
 TURN: Final = 4
-# Of those that wait; beyond it they wait in the socket, and all that comes by it with them.
-MOST_WAITING: Final = 20_000
+# Of those that wait, with 8 KiB of filter each; beyond it they wait in the socket, and all that
+# comes by it with them.
+MOST_WAITING: Final = 8_192
 
 # `ask(peer, client, request)`: whether it was taken; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
@@ -58,6 +60,12 @@ class SubscriberPlane:
             self._take(*self._waiting.popleft())
 
     def _arrived(self, origin: Origin, request: PushRequest, _now: float) -> None:
+        if isinstance(request, Subscribe):
+            try:
+                check_size(request.filter)
+            except ValueError as error:
+                self._refuse(origin, request, f"filter: {error}")
+                return
         if len(self._waiting) >= MOST_WAITING:
             self._take(*self._waiting.popleft())
         self._waiting.append((origin, request))
@@ -73,7 +81,10 @@ class SubscriberPlane:
                 return
             problem = "this master's disk takes nothing now; try again later"
         if problem:
-            self._public.reply(origin, Subscribed(request.id, "refused", message=problem))
+            self._refuse(origin, request, problem)
+
+    def _refuse(self, origin: Origin, request: PushRequest, why: str) -> None:
+        self._public.reply(origin, Subscribed(request.id, "refused", message=why))
 
     def _send(self, instruction: SendPush) -> None:
         peer, message = instruction.peer, instruction.message

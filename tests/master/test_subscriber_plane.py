@@ -9,6 +9,7 @@ from agent.master.subscriber_plane import TURN, SubscriberPlane
 from agent.wire.codec import Decoder, encode
 from agent.wire.master_config import MasterClients
 from agent.wire.overlay_links import OverlayBeat
+from agent.wire.predicates import Predicate
 from agent.wire.push import AcknowledgeNotifications, Subscribe, Subscribed
 from agent.wire.senders import Sender
 from agent.wire.unions import PublicReply
@@ -94,6 +95,16 @@ def test_a_crowd_waits_in_the_socket_from_some_number_on(rig, monkeypatch):
     rig.come(*[Subscribe(f"s{n}", "*") for n in range(10)])
     rig.turn()
     assert [name for _, name in rig.done] == [f"s{n}" for n in range(7)]
+
+
+def test_what_is_large_does_not_wait(rig):
+    large = Predicate("co2", "in", tuple(["x" * 512] * 17))
+    rig.come(Subscribe("a", ((large,),)))
+    rig.turn()
+    ((_, refused),) = rig.router.replies
+    assert refused.state == "refused"
+    assert "over 8192" in refused.message
+    assert rig.plane.next_due is None
 
 
 def test_what_the_disk_does_not_take_is_refused_or_comes_again(rig):
