@@ -150,9 +150,13 @@ def test_a_burst_is_stable_after_its_last_thousand_with_a_long_delay():
         def __init__(self) -> None:
             self.messages = {"Notify": 3}
 
+        def mean_wait_s(self, kind: str) -> float:
+            return {"aLink": 1.0, "iLink": 2.0}[kind]
+
     case = Burst("idr", 60_000, 1.0, "links", 1)
     result = burst._result(case, Quiet(), deliveries, 2_500, 90.0)
     assert result.stable_s == 10.0 + 1_999
+    assert (result.a_link_wait_s, result.i_link_wait_s) == (1.0, 2.0)
     assert result.curve == [(1_009.0, 2.0), (2_009.0, 2.0), (2_509.0, 0.5)]
     assert (result.everything.deliveries, result.bursting.deliveries) == (2_500, 1_250)
     assert result.everything.soon == pytest.approx(1 - 2 / 2_500)
@@ -300,6 +304,8 @@ def test_the_burst_pages_numbers():
             bursting=delays,
             stable_s=5.0,
             messages=messages,
+            a_link_wait_s=0.25,
+            i_link_wait_s=0.5,
             curve=[(0.0, 1.0)],
         )
         for name, seed, deliveries, mean_s, messages in (
@@ -325,3 +331,4 @@ def test_the_burst_pages_numbers():
     assert burst_page.missing(results) == 2
     page = burst_page._page(results, Provenance("x", 0.0, "d"))
     assert "in all 6 runs: 2." in page
+    assert "| 0.250 | 0.500 |" in page

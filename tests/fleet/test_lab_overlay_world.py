@@ -127,6 +127,16 @@ def test_one_message_over_one_link():
     assert run.world.messages == {"Word": 1}
 
 
+def test_how_long_what_is_measured_waited_for_a_link():
+    run = Run(measured=["Word"])
+    for number, at_s in ((1, 0.0), (2, 0.1), (3, 0.2)):
+        run.world.happen(at_s, A, publish(number, "b"))
+    run.world.run()
+    # Handed to the link at 1.5, 3.0 and 4.5, which is free at 0, 3.5 and 5.5.
+    assert run.world.mean_wait_s("aLink") == pytest.approx((0.0 + 0.5 + 1.0) / 3)
+    assert run.world.mean_wait_s("iLink") == 0.0
+
+
 def test_a_broker_takes_one_event_at_a_time_in_the_order_of_arrival():
     run = Run()
     for number, at_s in ((1, 0.0), (2, 0.1), (3, 0.2)):

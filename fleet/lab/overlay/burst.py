@@ -64,7 +64,8 @@ class BurstResult(Struct, frozen=True):
 
     `expected` deliveries are due; `stable_s` after the beginning of the burst the last thousand
     with a delay above `SOON_S` came to its end; `curve` is (seconds from then, longest delay in
-    seconds); `messages` between brokers by the name of their class.
+    seconds); `messages` between brokers by the name of their class; `a_link_wait_s` and
+    `i_link_wait_s` are how long a notification waits before it is sent over such a link.
     """
 
     case: Burst
@@ -73,6 +74,8 @@ class BurstResult(Struct, frozen=True):
     bursting: Delays
     stable_s: float
     messages: dict[str, int]
+    a_link_wait_s: float
+    i_link_wait_s: float
     curve: list[tuple[float, float]]
 
 
@@ -210,6 +213,8 @@ def _result(
         bursting=_delays(delays[bursting]),
         stable_s=float(times[late[-1]]) if len(late) else 0.0,
         messages=dict(sorted(world.messages.items())),
+        a_link_wait_s=world.mean_wait_s("aLink"),
+        i_link_wait_s=world.mean_wait_s("iLink"),
         curve=_thinned(times[ends[: len(longest)]], longest),
     )
 

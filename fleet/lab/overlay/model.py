@@ -38,7 +38,10 @@ def costs_of(contender: Contender, bottleneck: Bottleneck = "links") -> Costs:
     event_s, copy_s = contender.event_s, contender.copy_s
 
     def service(_broker: AnyBroker, _event: Any, instructions: Sequence[Instruction]) -> float:
-        return event_s + copy_s * sum(isinstance(each, Send) for each in instructions)
+        copies = 0
+        for each in instructions:  # a sum over a generator takes three times as long
+            copies += type(each) is Send
+        return event_s + copy_s * copies
 
     if bottleneck == "brokers":
         return Costs(

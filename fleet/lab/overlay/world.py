@@ -26,7 +26,7 @@ from agent.overlay.events import (
     Undeliverable,
 )
 from agent.overlay.links import LinkMonitor
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import Broker, LinkKind, Scot
 from agent.wire.overlay import Notification, SubscriptionVersions
 
 TICK: Final = Tick()
@@ -96,11 +96,20 @@ class Reach:
 
 
 class _Link:
-    """One direction of a link: from when on it is free, and when notifications leave its queue."""
+    """One direction of a link: from when on it is free, and when notifications leave its queue; how
+    many there were, and how long they waited."""
 
-    __slots__ = ("bandwidth", "free_s", "leave_s", "neighbour", "target")
+    __slots__ = (
+        *("bandwidth", "copies", "free_s", "kind", "leave_s", "neighbour", "target"),
+        "waited_s",
+    )
 
-    def __init__(self, target: _Node, bandwidth: float, leave_s: deque[float]) -> None:
+    def __init__(
+        self, target: _Node, kind: LinkKind, bandwidth: float, leave_s: deque[float]
+    ) -> None:
+        self.kind = kind
+        self.copies = 0
+        self.waited_s = 0.0
         self.target = target
         self.bandwidth = bandwidth
         self.neighbour = target.at
@@ -178,6 +187,11 @@ class World:
     def brokers(self) -> list[AnyBroker]:
         """All of them, cluster by cluster."""
         return [node.broker for node in self._nodes.values()]
+
+    def mean_wait_s(self, kind: LinkKind) -> float:
+        """Of a measured message before it is sent over such a link, in seconds; 0 without any."""
+        links = [e for node in self._nodes.values() for e in node.links.values() if e.kind == kind]
+        return sum(each.waited_s for each in links) / max(1, sum(each.copies for each in links))
 
     def connect(self) -> int:
         """Tell all brokers that their links are up, and run until it is quiet; how many messages
@@ -307,17 +321,18 @@ class World:
         self, node: _Node, reach: Reach | None, instructions: Sequence[Instruction], now: float
     ) -> None:
         for instruction in instructions:
-            match instruction:
-                case Send(neighbour=neighbour, message=message):
-                    link = node.links.get(neighbour) or self._link(node, neighbour)
-                    self._send(node, link, reach, message, now)
-                case Deliver(subscriptions=subscriptions, notification=notification):
-                    if self._delivered is not None:
-                        self._delivered(subscriptions, notification, now)
-                case Settled():
-                    self.settled += 1
-                case Undeliverable(reason=reason):
-                    self.undeliverable[reason] += 1
+            if isinstance(instruction, Send):
+                link = node.links.get(instruction.neighbour)
+                if link is None:
+                    link = self._link(node, instruction.neighbour)
+                self._send(node, link, reach, instruction.message, now)
+            elif isinstance(instruction, Deliver):
+                if self._delivered is not None:
+                    self._delivered(instruction.subscriptions, instruction.notification, now)
+            elif isinstance(instruction, Settled):
+                self.settled += 1
+            elif isinstance(instruction, Undeliverable):
+                self.undeliverable[instruction.reason] += 1
 
     def _link(self, node: _Node, neighbour: Broker) -> _Link:
         """The first time that something is sent over it. KeyError if there is none."""
@@ -326,7 +341,7 @@ class World:
             raise KeyError(neighbour)
         bandwidth = self._costs.a_link_bandwidth if kind == "aLink" else 1.0
         leave_s: deque[float] = _UNMEASURED if node.monitor is None else deque()
-        link = node.links[neighbour] = _Link(self._nodes[neighbour], bandwidth, leave_s)
+        link = node.links[neighbour] = _Link(self._nodes[neighbour], kind, bandwidth, leave_s)
         return link
 
     def _send(
@@ -338,14 +353,17 @@ class World:
         if reach is not None:
             reach.messages[kind] += 1
         takes_s = costs.transmission(message) / link.bandwidth
-        if costs.one_sender:
-            leaves_s = node.sender_s = max(now, node.sender_s) + takes_s
-        else:
-            leaves_s = link.free_s = max(now, link.free_s) + takes_s
-        if node.monitor is not None and kind in self._measured:
-            node.monitor.entered(link.neighbour, 1, now)
-            link.leave_s.append(leaves_s)
-            self._schedule_sample(node)
+        begins_s = node.sender_s if costs.one_sender else link.free_s
+        if begins_s < now:
+            begins_s = now
+        leaves_s = node.sender_s = link.free_s = begins_s + takes_s
+        if kind in self._measured:
+            link.copies += 1
+            link.waited_s += begins_s - now
+            if node.monitor is not None:
+                node.monitor.entered(link.neighbour, 1, now)
+                link.leave_s.append(leaves_s)
+                self._schedule_sample(node)
         self._push(leaves_s + costs.delay_s, link.target, reach, Received(node.at, message))
 
 
