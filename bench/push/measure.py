@@ -47,6 +47,7 @@ class Contender(Struct):
     messages: int = 0
     payload: int = 0
     cpu_s: float = 0.0
+    links_lost: int = 0  # between masters, since all began
 
     def percentile(self, percent: float) -> float:
         """Of all deliveries, in ms."""
@@ -95,6 +96,8 @@ def run(
             for kind in kinds:
                 into = contenders[kind] if number else Contender(kind)
                 _round(into, *sides[kind], happened, case.rate, wanted)
+        for kind, (side, _) in sides.items():
+            contenders[kind].links_lost = masters.links_lost() if side is masters else 0
     return contenders
 
 

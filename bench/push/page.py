@@ -52,6 +52,9 @@ CASE: Final = """\
 ## {subscriptions:,} subscriptions over {connections:,} connections, {rate:g} alerts a second
 
 {table}
+
+Links between the masters that went down since they were started, while all of this was subscribed
+and sent: {links_lost}.
 """
 
 
@@ -97,6 +100,7 @@ def _case(case: Case, found: dict[str, Contender]) -> str:
         connections=case.connections,
         rate=case.rate,
         table=table,
+        links_lost=max(each.links_lost for each in found.values()),
     )
 
 

@@ -105,6 +105,14 @@ class Masters:
                         sys.exit(f"error: {iad} has {found}, not {counters}")
                     time.sleep(0.05)
 
+    def links_lost(self) -> int:
+        """How often a link between two of them went down, at either end."""
+        lost = 0
+        for iad in PLAN.places:
+            with Operator(f"ipc://{self._folder}/{iad}/operator") as operator:
+                lost += operator.status(60_000).counters["overlay_links_lost"]
+        return lost
+
     def wait_for_targets(self) -> None:
         """The publisher's master knows that the other cluster wants what it announces."""
         self.wait_until(("iad1",), overlay_targets=1)
