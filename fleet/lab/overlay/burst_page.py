@@ -249,8 +249,8 @@ a queue moves, and does not get shorter: the aLinks behind an iLink let through 
 and nearly every copy has to go over them, whichever way it came into the cluster. The paper's
 testbed had six computers with 10 Gbit/s between them and some twelve brokers on each: no link was
 short there, but the brokers' time, the first of its two causes of congestion (section VII-B), so
-its figures are to be held against the rows where brokers are short. TID's trees lie in the whole overlay, and share
-its links more evenly.
+its figures are to be held against the rows where brokers are short. TID's trees lie in the whole
+overlay, and share its links more evenly.
 
 Time to stability is from the beginning of the burst to the last thousand deliveries in sequence of
 which one took more than {burst.SOON_S:g} s. Messages are those that carry a notification. Those by
