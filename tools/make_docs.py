@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 
 from agent.metrics import edge_families, families
+from agent.overlay import lifecycle as overlay_lifecycle
 from agent.scheduling import lifecycle
+from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
     config,
     directory,
@@ -129,9 +131,9 @@ def states() -> str:
     lines = [
         "# States",
         "",
-        "What items go through, made from the tables in `agent/scheduling/lifecycle.py` by",
-        "`make docs`. An arrow that is not here raises an error. The link of an edge node to its",
-        "master is in [edge.md](edge.md).",
+        "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
+        "`agent/scheduling`, `agent/topics` and `agent/overlay`. An arrow that is not here raises",
+        "an error. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
     for title, table in (
         ("Query, at the query scheduler", lifecycle.QUERY_TRANSITIONS),
@@ -141,6 +143,9 @@ def states() -> str:
         ("Watch, at the master that took it in", lifecycle.WATCH_TRANSITIONS),
         ("Subscription of a watch on alerts", lifecycle.ALERTS_TRANSITIONS),
         ("Round of a watch", lifecycle.ROUND_TRANSITIONS),
+        ("Notification, in the spool of its publisher", topics_lifecycle.SPOOLED_TRANSITIONS),
+        ("Subscription, at its client's master", topics_lifecycle.SUBSCRIPTION_TRANSITIONS),
+        ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]
         for (before, after), why in table.items():

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from agent.overlay.events import Message
 from agent.overlay.flows import ANY, FairQueue, Flow
+from agent.overlay.lifecycle import LINK_TRANSITIONS, InvalidTransition
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
 GREETING_S = 0.25
@@ -132,14 +133,15 @@ class Session:
         self._own = draw()
         self.theirs = 0
         """The session of the other end; 0 if it was not heard of since the link went down."""
-        self.up = False
+        self._state = "new"
+        self._become("down")
         self._queue: FairQueue[Message] = FairQueue()
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0
         # When something was confirmed, or had to be since.
         self._moved_s = 0.0
-        self._quiet_until_s = -math.inf
+        self._paused_until_s = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
@@ -152,6 +154,16 @@ class Session:
         return len(self._queue)
 
     @property
+    def up(self) -> bool:
+        """Whether what is put arrives."""
+        return self._state == "up"
+
+    def _become(self, state: str) -> None:
+        if (self._state, state) not in LINK_TRANSITIONS:
+            raise InvalidTransition(self._state, state)
+        self._state = state
+
+    @property
     def next_tick(self) -> float:
         """When `Due` is due."""
         if not self.up:
@@ -161,6 +173,8 @@ class Session:
 
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
         """Take one event; what to do follows, in order."""
+        if self._state == "paused" and now >= self._paused_until_s:
+            self._become("down")
         match event:
             case Put(message, flow):
                 self._put(message, flow, now)
@@ -184,13 +198,13 @@ class Session:
     def _hello(self, hello: OverlayHello, now: float) -> None:
         if self.up and hello.session != self.theirs:
             self._down("the other end began anew", now)
-        if now < self._quiet_until_s:
+        if self._state == "paused":
             return
         self.theirs = hello.session
         self._heard_s = now
         knows = hello.heard == self._own
         if knows and not self.up:
-            self.up = True
+            self._become("up")
             self._sent = self._confirmed = self._received = self._told = 0
             self._say_s = now + BEAT_S
             self._out.append(Up())
@@ -198,18 +212,18 @@ class Session:
             self._greet(now)
 
     def _down(self, reason: str, now: float, pause_s: float = 0.0) -> None:
-        self.up = False
+        self._become("paused" if pause_s else "down")
         self.theirs = 0
         self._own = self._draw()
         self._queue.clear()
-        self._quiet_until_s = now + pause_s
+        self._paused_until_s = now + pause_s
         self._say_s = now + max(GREETING_S, pause_s)
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
         """Not the same again so soon: greetings that waited for an end that stood still would each
         be answered by one, and none of these would be the last."""
-        if now < self._quiet_until_s:
+        if self._state == "paused":
             return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
         if hello == self._greeting and now < self._greeted_s + GREETING_S:

@@ -160,7 +160,8 @@ class Notify(Message, frozen=True, tag="notify"):
 
 
 class Kept(Part, frozen=True, array_like=True):
-    """Of these `clusters`, as far as the receiver asked for it, every subscriber's home has it."""
+    """Of these `clusters`, as far as the receiver asked for it, every subscriber's home has it; of
+    none yet, the sender keeps it."""
 
     origin: Origin
     clusters: Clusters

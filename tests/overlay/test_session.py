@@ -3,12 +3,14 @@ out between up and down is what went in, of each flow in order, up to some point
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.overlay import session as s
 from agent.overlay.flows import Flow
+from agent.overlay.lifecycle import InvalidTransition
 from agent.overlay.session import (
     Arrived,
     Cut,
@@ -364,3 +366,10 @@ def test_too_much_that_is_kept_elsewhere_takes_no_link_down() -> None:
     # There is room again.
     assert frames(session.handle(Heard(OverlayBeat(7, 0, 1)), 5.0)) == ["flood 1"]
     assert session.handle(Put("b2", FLOWS[2]), 5.0) == []
+
+
+def test_a_link_goes_along_the_arrows_of_its_table_and_no_others() -> None:
+    session = up()
+    session._become("paused")
+    with pytest.raises(InvalidTransition, match="paused → up is not allowed for a link"):
+        session._become("up")
