@@ -29,8 +29,8 @@ from fleet.lab.overlay import (
     topology,
 )
 from fleet.lab.overlay.real import Found
-from fleet.lab.overlay.real_burst import Alert, Case, Load, Result, Told
-from fleet.lab.overlay.real_load import Offer, Wish
+from fleet.lab.overlay.real_burst import Case, Load, Result, Told
+from fleet.lab.overlay.real_load import Alert, Offer, Wish
 from fleet.lab.overlay.real_masters import MastersError
 from fleet.lab.overlay.real_subscribers import Delivery
 from fleet.lab.overlay.real_tables import Row
@@ -153,7 +153,7 @@ def test_without_root_links_are_as_they_are_and_one_line_says_so(tmp_path, monke
     monkeypatch.setattr(real_network, "TOOLS", ())
     rig = real_rig.Rig(topology.spread(2, 2), tmp_path, 8_000.0)
     assert rig.why_not_short == "network namespaces and tc need root"
-    assert not rig.short
+    assert rig.i_link_bytes_s is None
 
 
 def test_a_tool_that_is_missing_is_named(tmp_path, monkeypatch):
@@ -245,6 +245,7 @@ def result(routing, delay_s, missing=0) -> Result:
         burst_delays_s=[2 * delay_s],
         curve=[(1.0, delay_s), (2.0, delay_s)],
         messages={"notify": 10, "have": 9},
+        virtual_s=delay_s / 2,
         late_s=0.01,
         cpu_s=1.0,
         seconds=2.0,
@@ -262,7 +263,7 @@ def test_what_is_found_is_written_down(tmp_path):
     made = real_page.write(found, Provenance("fleet lab overlay", 0.5, "2026-11-22"), tmp_path)
     assert [path.name for path in made] == [f"overlay-real.{end}" for end in ("csv", "svg", "md")]
     page = made[2].read_text("utf-8")
-    assert "| 60 | -75.0 % | -21.0 % | -75.0 % | -75.0 % | +0.0 % | +0.3 % |" in page
+    assert "| 60 | -75.0 % | -75.0 % | -21.0 % | -75.0 % | -75.0 % | +0.0 % | +0.3 % |" in page
     assert "| 100 advertisements | SRT | 50.00 | 50.00 | 0 of 4 | 100.00 | -50.0 % |" in page
     assert "Of 8 deliveries that were due in 2 bursts 0 did not come" in page
     assert "8,000 bytes/s" in page

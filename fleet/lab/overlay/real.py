@@ -59,7 +59,7 @@ def paper() -> Setup:
         load=Load(PUBLISHERS, 500, base_per_s=6.0, in_burst=600, before_s=3.0, after_s=3.0),
         want_burst=WANT_BURST,
         rates_per_s=(60.0, 80.0, 100.0),
-        rounds=2,
+        rounds=3,
     )
 
 

@@ -12,15 +12,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.overlay.forwarding import Routing
 from agent.overlay.scot import Broker
 from agent.topics.alerts import NUMBERS
-from fleet.lab.overlay import quotes, real_load, real_masters, real_tables
-from fleet.lab.overlay.real_load import Offer, Wish
+from fleet.lab.overlay import quotes, real_load, real_masters, real_tables, real_twin
+from fleet.lab.overlay.contenders import CONTENDERS
+from fleet.lab.overlay.real_load import Alert, Offer, Wish
 from fleet.lab.overlay.real_masters import Masters, Subscribers
 from fleet.lab.overlay.real_rig import Rig
 from fleet.lab.overlay.real_subscribers import Delivery
+from fleet.lab.overlay.real_twin import Twin
 
 ROUTINGS: Final[tuple[Routing, ...]] = ("idr", "snr")
 BURSTING: Final = "BURST"
@@ -57,8 +60,9 @@ class Result(Struct, frozen=True):
     """What came of it. Of deliveries: how many were due, did not come, came more than once, and
     came unwanted; delays in seconds, of all and of the burst's. `curve` is (seconds since the burst
     began, longest delay of a hundred deliveries in sequence); `messages` between masters by kind;
-    `late_s` at most the publishers were behind their own schedule; `cpu_s` of the masters in
-    `seconds`; how often a link went down."""
+    `virtual_s` the mean delay of the same alerts in virtual time, 0 if no link is short; `late_s`
+    at most the publishers were behind their own schedule; `cpu_s` of the masters in `seconds`; how
+    often a link went down."""
 
     case: Case
     due: int
@@ -69,6 +73,7 @@ class Result(Struct, frozen=True):
     burst_delays_s: list[float]
     curve: list[tuple[float, float]]
     messages: dict[str, int]
+    virtual_s: float
     late_s: float
     cpu_s: float
     seconds: float
@@ -95,13 +100,6 @@ class Clients(NamedTuple):
 
     offers: list[Offer]
     wishes: list[Wish]
-
-
-class Alert(NamedTuple):
-    """When it is to be published, in seconds, and by whom."""
-
-    at_s: float
-    offer: Offer
 
 
 class Told(NamedTuple):
@@ -170,7 +168,19 @@ def measure(
                 for routing in ROUTINGS[:: 1 if number % 2 == 0 else -1]:
                     case = Case(routing, rate, number)
                     alerts = schedule(who.offers, load, rate, seed + number)
-                    yield _run(case, *overlays[routing], who.wishes, alerts, load)
+                    found = _run(case, *overlays[routing], who.wishes, alerts, load)
+                    yield replace(found, virtual_s=virtual_s(rig, who, case, alerts))
+
+
+def virtual_s(rig: Rig, who: Clients, case: Case, alerts: Sequence[Alert]) -> float:
+    """The mean delay of these alerts in virtual time, where iLinks are short; 0 otherwise."""
+    if rig.i_link_bytes_s is None:
+        return 0.0
+    contender = CONTENDERS[case.routing]
+    costs = real_twin.short(contender, rig.i_link_bytes_s)
+    twin = Twin(rig.plan, contender, real_load.announced(who.offers), costs)
+    twin.subscribe(who.wishes)
+    return float(np.mean(twin.publish(alerts)))
 
 
 def _run(
@@ -206,6 +216,7 @@ def _run(
         burst_delays_s=bursting,
         curve=curve,
         messages={kind: number - said_before[kind] for kind, number in said.items()},
+        virtual_s=0.0,
         late_s=late_s,
         cpu_s=cpu_s,
         seconds=seconds,

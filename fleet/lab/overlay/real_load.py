@@ -24,6 +24,13 @@ class Offer(NamedTuple):
     trigger: str
 
 
+class Alert(NamedTuple):
+    """When it is to be published, in seconds, and by whom."""
+
+    at_s: float
+    offer: Offer
+
+
 class Wish(NamedTuple):
     """A subscription: what its client calls it, where, and of which symbols it wants all."""
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.overlay.session import WINDOW
 from fleet.lab.overlay import burst_page, pictures, real
 from fleet.lab.overlay.contenders import TID
 from fleet.lab.overlay.real import Found
@@ -98,6 +99,7 @@ def summary(found: Found) -> Table:
             (
                 f"{rate:g}",
                 percent(change(average(idr, everything), average(snr, everything))),
+                percent(change(_virtual(idr), _virtual(snr))),
                 percent(paper) if paper is not None else "",
                 percent(change(average(idr, bursting), average(snr, bursting))),
                 percent(change(percentile(idr, everything, 99), percentile(snr, everything, 99))),
@@ -105,7 +107,7 @@ def summary(found: Found) -> Table:
                 percent(burst_page.PAPER_MESSAGES),
             )
         )
-    headings = ("burst, 1/s", "IDR: mean delay against SNR", "in the paper")
+    headings = ("burst, 1/s", "IDR: mean delay against SNR", "in virtual time", "in the paper")
     more = ("of the burst alone", "99 %", "notifications sent", "in the paper")
     return Table("IDR against SNR under a burst", (*headings, *more), rows)
 
@@ -125,6 +127,7 @@ def bursts(found: Found) -> Table:
                     f"{percentile(runs, everything, 99):.2f}",
                     f"{average(runs, bursting):.2f}",
                     f"{percentile(runs, bursting, 99):.2f}",
+                    f"{_virtual(runs):.2f}",
                     f"{_said(runs, 'notify'):,.0f}",
                     f"{_said(runs, 'have'):,.0f}",
                     f"{sum(each.cpu_s for each in runs) / sum(each.seconds for each in runs):.2f}",
@@ -132,8 +135,9 @@ def bursts(found: Found) -> Table:
                 )
             )
     headings = ("burst, 1/s", "", "mean delay, s", "by round", "99 %, s", "burst alone: mean, s")
-    more = ("99 %, s", "notifications sent", "Have", "masters' processors", "publishers late, s")
-    return Table("Bursts", (*headings, *more), rows, left=2)
+    more = ("99 %, s", "all in virtual time: mean, s", "notifications sent", "Have")
+    last = ("masters' processors", "publishers late, s")
+    return Table("Bursts", (*headings, *more, *last), rows, left=2)
 
 
 def delivered(found: Found) -> str:
@@ -144,7 +148,7 @@ def delivered(found: Found) -> str:
     )
     return (
         f"Of {due:,} deliveries that were due in {len(found.bursts)} bursts {missing:,} did not "
-        f"come, {repeated:,} came again, and {unwanted:,} came that nobody wanted."
+        f"come, {repeated:,} came again, {unwanted:,} were not wanted."
     )
 
 
@@ -185,12 +189,16 @@ def _measures(result: Result) -> Iterator[tuple[str, str]]:
         yield f"{name}_p99_s", f"{np.percentile(delays, 99):.4f}"
         yield f"{name}_most_s", f"{np.max(delays):.4f}"
     yield from ((kind, str(count)) for kind, count in result.messages.items())
-    for name in ("late_s", "cpu_s", "seconds"):
+    for name in ("virtual_s", "late_s", "cpu_s", "seconds"):
         yield name, f"{getattr(result, name):.3f}"
 
 
 def _said(results: list[Result], kind: str) -> float:
     return mean(each.messages.get(kind, 0) for each in results)
+
+
+def _virtual(results: list[Result]) -> float:
+    return mean(each.virtual_s for each in results)
 
 
 def _kinds(counted: dict[str, int]) -> str:
@@ -206,9 +214,9 @@ def _whole_sets(found: Found) -> str:
     said = _kinds({k: n for k, n in row.messages.items() if k.startswith(("advert", "cib"))})
     virtual = sum(row.virtual_messages.values())
     return (
-        f"With {row.count:,} advertisements the masters said {said}; brokers that get them one by "
-        f"one {virtual:,} changes, and TID {row.tid_messages:,} messages "
-        f"({percent(change(virtual, row.tid_messages))}; in the paper "
+        f"With {row.count:,} advertisements masters said\n{said}. Brokers\n"
+        f"in virtual time, which get them one by one, said {virtual:,} changes, and with TID "
+        f"{row.tid_messages:,}\n({percent(change(virtual, row.tid_messages))}; in the paper "
         f"{percent(PAPER_MESSAGES['advertisements'])})."
     )
 
@@ -219,10 +227,10 @@ def _links(found: Found) -> str:
         why = found.why_not_short or "not asked for"
         return f"**No link was short in this run** ({why}), so there is nothing to go round."
     return (
-        "Every master is in a network namespace of its own, with a bridge between them, and sends "
+        "Every master is in a network namespace of its own, with a bridge between them, and sends\n"
         f"to each of its secondary neighbours {bytes_s:,.0f} bytes/s at most, headers included\n"
-        "(`tc`, a class of `htb` for each), and to everybody else as fast as it goes: clusters are "
-        "sites."
+        "(`tc`, a class of `htb` for each), and to everybody else as fast as it goes: clusters\n"
+        "are sites, and iLinks are short, as in [overlay-burst.md](overlay-burst.md)."
     )
 
 
@@ -243,12 +251,12 @@ Written by `fleet lab overlay --experiment real`; how it is done is in
 
 {origin.table(**more)}
 
-{len(found.tables) and found.tables[0].brokers} processes `sanderling-master` on this machine, as
-brokers of {len(setup.scot.vertices)} vertices times {setup.scot.clusters} clusters, with keys.
-Each has {found.memory_bytes / 1e6:.0f} MB of memory of its own; all together take
-{found.idle:.2f} of a processor while nothing is published. Publishers are pretended nodes, of
-which a trigger with the name of a stock symbol is raised; subscribers are connections of one
-process, and want two of a hundred symbols. Everything shares the processors, subscribers too.
+{setup.scot.order} processes `sanderling-master` on this machine, with keys, as brokers of
+{len(setup.scot.vertices)} vertices times {setup.scot.clusters} clusters. Each has
+{found.memory_bytes / 1e6:.0f} MB of memory of its own; all together take {found.idle:.2f} of a
+processor while nothing is published. Publishers are pretended nodes, of which a trigger with the
+name of a stock symbol is raised; subscribers are connections of one process, and want two of a
+hundred symbols. Everything shares the processors, subscribers too.
 
 ## Tables and messages (Fig. 9)
 
@@ -259,8 +267,8 @@ time. {TID.title} is no routing of masters: it is in virtual time alone.
 {entries(found).markdown()}
 
 Advertisements are counted with those by which each master announces that it may tell of losses.
-They stand in the masters' files: a set goes whole to each secondary neighbour when a link comes up,
-and whoever has no publisher is asked, too. {_whole_sets(found)}
+They stand in the masters' files, so sets go whole, each to all secondary neighbours when their
+links come up. {_whole_sets(found)}
 
 {messages(found).markdown()}
 
@@ -268,20 +276,24 @@ and whoever has no publisher is asked, too. {_whole_sets(found)}
 
 {load.publishers} publishers bring {load.base_per_s:g} alerts a second together, each wanted by 2 %
 of {load.subscribers:,} subscribers; one more brings {load.in_burst:,}, wanted by
-{100 * setup.want_burst:g} %, in all clusters and not at its own master. The ratio of the burst to
-the other load is the paper's ({", ".join(f"{r / load.base_per_s:.1f}" for r in setup.rates_per_s)}
-times), the pace one that two processors carry. {_links(found)}
+{100 * setup.want_burst:g} %, in all clusters and not at its own master. The burst is
+{", ".join(f"{rate / load.base_per_s:.1f}" for rate in setup.rates_per_s)} times the other load, as
+in the paper, at a pace that two processors carry.
 
-Two overlays stand side by side, one with each way of routing, and take turns,
-{setup.rounds} times each, with the same alerts. A delay is from before a node tells its master
-until the subscriber's process has the notification decoded.
+{_links(found)}
 
-{delivered(found)} Links that went down meanwhile: {lost}.
+Two overlays stand side by side, one with each way of routing, and take turns, {setup.rounds} times
+each, with the same alerts. A delay is from before a node tells its master until the subscriber's
+process has the notification decoded. In virtual time the same alerts go over links of that
+bandwidth, and brokers take as long as in [overlay-lab.md](../overlay-lab.md#what-is-simulated).
+
+{delivered(found)}
+Links that went down meanwhile: {lost}.
 
 {summary(found).markdown()}
 
 {bursts(found).markdown()}
 
-A link has up to 64 messages under way before any wait where the link monitor sees them, which is
-some seconds of such an iLink: until then dynamic routing sends as static routing does.
+A link has up to {WINDOW} messages under way before any wait where the link monitor sees them, which
+is some seconds of such an iLink: until then dynamic routing sends as static routing does.
 """

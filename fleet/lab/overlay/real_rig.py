@@ -18,14 +18,15 @@ from fleet.overlay_plan import OverlayPlan
 
 class Rig:
     """Makes overlays of `scot` below `folder`, which is empty. With `i_link_bytes_s` iLinks have
-    that bandwidth where this host permits it; `why_not_short` says why not where it does not."""
+    that bandwidth where this host permits it; where not, `why_not_short` says why, and they are as
+    they are (`i_link_bytes_s` is None)."""
 
     def __init__(self, scot: Scot, folder: Path, i_link_bytes_s: float | None) -> None:
         self.brokers = list(scot.brokers())
         self.plan = plan_of(scot)
         self.why_not_short = ""
         self._folder = folder
-        self._i_link_bytes_s = i_link_bytes_s
+        self.i_link_bytes_s = i_link_bytes_s
         self._keys = folder / "keys"
         self._number = itertools.count()
         make_keys(self.plan, self._keys)
@@ -35,12 +36,7 @@ class Rig:
                     pass
             except NetworkError as error:
                 self.why_not_short = str(error)
-                self._i_link_bytes_s = None
-
-    @property
-    def short(self) -> bool:
-        """Whether iLinks are."""
-        return self._i_link_bytes_s is not None
+                self.i_link_bytes_s = None
 
     @contextmanager
     def start(
@@ -70,10 +66,10 @@ class Rig:
     def _network(self, folder: Path) -> Iterator[tuple[Network, processes.Leash]]:
         leash = processes.Leash()
         try:
-            if self._i_link_bytes_s is None:
+            if self.i_link_bytes_s is None:
                 yield Loopback(self.plan), leash
             else:
-                yield Namespaces(self.plan, self._i_link_bytes_s, folder, leash), leash
+                yield Namespaces(self.plan, self.i_link_bytes_s, folder, leash), leash
         finally:
             leash.drop()
 

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from agent.overlay.events import Advertise, Subscribe
+from msgspec.structs import replace
+
+from agent.overlay.events import Advertise, Publish, Subscribe
+from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker
+from agent.topics.alerts import RAISED
+from agent.wire.overlay import Notification, Origin
 from agent.wire.predicate_language import read_filter
-from fleet.lab.overlay import real_load
+from fleet.lab.overlay import quotes, real_load
 from fleet.lab.overlay.contenders import Contender
-from fleet.lab.overlay.model import costs_of
-from fleet.lab.overlay.real_load import Wish
-from fleet.lab.overlay.world import World
+from fleet.lab.overlay.model import BYTES_PER_S, costs_of
+from fleet.lab.overlay.real_load import Alert, Wish
+from fleet.lab.overlay.world import Costs, World
 from fleet.overlay_plan import OverlayPlan
+
+# An aLink that is never short, against an iLink.
+FREE: Final = 1e6
 
 
 class Twin:
     """Brokers that announce what the masters announce, each one after the other."""
 
     def __init__(
-        self, plan: OverlayPlan, contender: Contender, announced: Mapping[Broker, Sequence[str]]
+        self,
+        plan: OverlayPlan,
+        contender: Contender,
+        announced: Mapping[Broker, Sequence[str]],
+        costs: Costs | None = None,
     ) -> None:
-        self._world = World(plan.scot, contender.maker(plan.scot), costs_of(contender))
+        self._iads = plan.iads
+        self._delays_s: list[float] = []
+        self._published_s: dict[Origin, float] = {}
+        self._world = World(
+            plan.scot,
+            contender.maker(plan.scot),
+            costs or costs_of(contender),
+            measured=contender.notifications,
+            window_s=WINDOW_S if contender.measures else None,
+            delivered=self._delivered,
+        )
         self._places = list(plan.scot.brokers())
         self._subscribed = 0
         self._world.connect()
@@ -44,6 +67,22 @@ class Twin:
             self._world.run()
         self._subscribed = len(wishes)
 
+    def publish(self, alerts: Sequence[Alert]) -> list[float]:
+        """Delays of all deliveries, in seconds."""
+        start_s = self._world.now
+        for number, (at_s, (place, trigger)) in enumerate(alerts):
+            iad = self._iads[place]
+            origin = Origin(iad, quotes.HISTORY, number)
+            told = {"iad": iad, "kind": RAISED, "trigger": trigger, "metric": "close"}
+            event = Publish(Notification(origin, 0, {**told, "value": at_s}))
+            self._published_s[origin] = start_s + at_s
+            self._world.happen(start_s + at_s, place, event)
+        self._world.run()
+        return self._delays_s
+
+    def _delivered(self, names: tuple[str, ...], one: Notification, now: float) -> None:
+        self._delays_s += [now - self._published_s[one.origin]] * len(names)
+
     def messages(self) -> dict[str, int]:
         """Those of subscriptions by the name of their class, or of advertisements before."""
         return dict(self._world.messages)
@@ -57,3 +96,14 @@ class Twin:
     def prt(self) -> dict[Broker, int]:
         """Entries of subscriptions, by broker."""
         return {place: self._world.broker(place).prt_entries for place in self._places}
+
+
+def short(contender: Contender, i_link_bytes_s: float) -> Costs:
+    """Of iLinks with that bandwidth, and of aLinks that nothing waits for."""
+    usual = costs_of(contender)
+    return replace(
+        usual,
+        transmission=lambda message: usual.transmission(message) * BYTES_PER_S / i_link_bytes_s,
+        delay_s=0.0,
+        a_link_bandwidth=FREE,
+    )
