@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from agent.board import Board
 from agent.master.push_plane import PushPlane
-from agent.master.webhook_sender import Request, Results, Sender
+from agent.master.webhook_poster import Poster, Request, Results
 from agent.master.webhooks import Hook, headers
 from agent.release import release
 from agent.topics.webhook import Webhook
@@ -54,7 +54,7 @@ class _Part:
             longest_pause_s=config.longest_pause_s,
             give_up_s=config.give_up_s,
         )
-        self.sender = Sender(
+        self.poster = Poster(
             config.name,
             target(config.url),
             config.timeout_s,
@@ -141,14 +141,14 @@ class WebhookPlane:
             "User-Agent": self._agent,
             "Connection": "close",
         }
-        part.sender.post(Request(body, told))
+        part.poster.post(Request(body, told))
 
     def close(self) -> None:
         """Stop; what is under way is posted again at the next start."""
         self._board.ignore(self._results.fileno)
         for part in self._parts.values():
-            part.sender.stop()
-        ended = [part.sender.join() for part in self._parts.values()]
+            part.poster.stop()
+        ended = [part.poster.join() for part in self._parts.values()]
         if all(ended):
             self._results.close()
 

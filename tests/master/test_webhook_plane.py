@@ -1,4 +1,4 @@
-"""The glue of inboxes, webhooks and their threads, with senders in the test's hands."""
+"""The glue of inboxes, webhooks and their threads, with posters in the test's hands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OK = Answered(200, "200 OK")
 DOWN = Answered(0, "nobody there")
 
 
-class HandSender:
+class HandPoster:
     """What it is told to post waits in `requests`."""
 
     def __init__(self, name, _target, _timeout_s, _context, results):
@@ -50,7 +50,7 @@ class WebhookRig(Rig):
         self.webhooks = WebhookPlane(
             board, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append
         )
-        self.sender = self.webhooks._parts["pager"].sender
+        self.poster = self.webhooks._parts["pager"].poster
 
     def close(self):
         if self.webhooks is not None:
@@ -65,9 +65,9 @@ class WebhookRig(Rig):
 
     def answer(self, answered=OK):
         """The next request, which is answered so."""
-        request = self.sender.requests.pop(0)
-        assert not self.sender.requests
-        self.sender.results.put("pager", answered)
+        request = self.poster.requests.pop(0)
+        assert not self.poster.requests
+        self.poster.results.put("pager", answered)
         self.webhooks._turn()
         self.let_pass()
         return request.headers["webhook-id"].partition("_")[2], json.loads(request.body)
@@ -79,7 +79,7 @@ class WebhookRig(Rig):
 
 @pytest.fixture
 def rig(monkeypatch):
-    monkeypatch.setattr("agent.master.webhook_plane.Sender", HandSender)
+    monkeypatch.setattr("agent.master.webhook_plane.Poster", HandPoster)
     made = WebhookRig()
     made.let_pass()
     yield made
@@ -88,9 +88,9 @@ def rig(monkeypatch):
 
 def test_what_is_posted_is_on_disk_before(rig):
     rig.alert(1)
-    assert not rig.sender.requests
+    assert not rig.poster.requests
     rig.let_pass()
-    [request] = rig.sender.requests
+    [request] = rig.poster.requests
     assert request.headers["webhook-timestamp"] == "1795352645"
     assert rig.disk.positions
     number, body = rig.answer()

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from agent.master.webhook_sender import Request, Results, Sender
+from agent.master.webhook_poster import Poster, Request, Results
 from agent.topics.webhook_events import Answered
 from agent.wire.webhook_config import Target
 from tests.master.webhook_receiver import PATIENCE_S, Receiver
@@ -23,16 +23,16 @@ def attempt(port, *, timeout_s=5.0, tls=False, host="127.0.0.1", ca=None):
     results = Results()
     target = Target(tls, host, port, "/x?y=1")
     context = partial(ssl.create_default_context, cafile=ca)
-    sender = Sender("w", target, timeout_s, context, results)
+    poster = Poster("w", target, timeout_s, context, results)
     try:
-        sender.post(REQUEST)
+        poster.post(REQUEST)
         assert select.select([results.fileno], [], [], PATIENCE_S)[0]
         [(name, answered)] = results.take()
         assert name == "w"
         return answered
     finally:
-        sender.stop()
-        sender._thread.join(PATIENCE_S)
+        poster.stop()
+        poster._thread.join(PATIENCE_S)
         results.close()
 
 
@@ -93,8 +93,8 @@ def test_a_byte_now_and_then_does_not_make_it_longer():
     with socket.create_server(("127.0.0.1", 0)) as server:
         results = Results()
         target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
-        sender = Sender("w", target, 0.3, ssl.create_default_context, results)
-        sender.post(REQUEST)
+        poster = Poster("w", target, 0.3, ssl.create_default_context, results)
+        poster.post(REQUEST)
         connection, _ = server.accept()
         with connection:
             connection.sendall(b"HTTP/1.1 ")
@@ -103,8 +103,8 @@ def test_a_byte_now_and_then_does_not_make_it_longer():
                     break
                 connection.sendall(b"2")
         assert results.take() == [("w", Answered(0, "no answer within 0.3 s"))]
-        sender.stop()
-        sender._thread.join(PATIENCE_S)
+        poster.stop()
+        poster._thread.join(PATIENCE_S)
         results.close()
 
 

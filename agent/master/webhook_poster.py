@@ -27,7 +27,7 @@ class Request(NamedTuple):
 
 
 class Results:
-    """What all senders found; `fileno` becomes readable when there is something."""
+    """What all posters found; `fileno` becomes readable when there is something."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[str, Answered]] = SimpleQueue()
@@ -51,7 +51,7 @@ class Results:
         os.close(self._waker)
 
 
-class Sender:
+class Poster:
     """The thread of one webhook. `ssl_context` is made there: reading certificates takes long."""
 
     def __init__(
