@@ -74,12 +74,11 @@ class WatchInboxes:
                 if key not in self._kept:
                     self._to_renew.append(key)
                 kept = self._kept[key] = _Kept(partial(self._say, key), message)
-                taken = self._saved(key) and self._push.ask(kept.peer, client_of(key), message)
-                if not taken:
-                    self._came.append(InboxSaid(key, None))
+                self._tell(key, kept, message)
             case AcknowledgeNotifications() as message:
-                self._kept[key].position = message.position
-                self._acknowledge(key)
+                kept = self._kept[key]
+                kept.position = message.position
+                self._tell(key, kept, message)
             case Unsubscribe() as message:
                 self._kept.pop(key, None)
                 self._end(client_of(key), message.id)
@@ -87,12 +86,11 @@ class WatchInboxes:
     def _say(self, key: WatchKey, message: PushReply) -> None:
         self._came.append(InboxSaid(key, message))
 
-    def _acknowledge(self, key: WatchKey) -> None:
-        """What is not taken now comes again."""
-        if self._saved(key):
-            kept = self._kept[key]
-            message = AcknowledgeNotifications(kept.id, kept.position)
-            self._push.ask(kept.peer, client_of(key), message)
+    def _tell(
+        self, key: WatchKey, kept: _Kept, message: Subscribe | AcknowledgeNotifications
+    ) -> None:
+        if not (self._saved(key) and self._push.ask(kept.peer, client_of(key), message)):
+            self._came.append(InboxSaid(key, None))
 
     def _end(self, client: str, subscription: str) -> None:
         if not self._push.ask(_ignore, client, Unsubscribe(subscription)):
@@ -120,9 +118,9 @@ class WatchInboxes:
             self._end(*each)
         for _ in range(math.ceil(len(self._to_renew) / RENEW_TICKS)):
             key = self._to_renew.popleft()
-            if key in self._kept:
+            if (kept := self._kept.get(key)) is not None:
                 self._to_renew.append(key)
-                self._acknowledge(key)
+                self._tell(key, kept, AcknowledgeNotifications(kept.id, kept.position))
 
 
 def client_of(key: WatchKey) -> str:

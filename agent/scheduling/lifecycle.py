@@ -60,6 +60,7 @@ ALERTS_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "subscribing"): "watch, or found on disk",
     ("subscribing", "open"): "subscribed",
     ("subscribing", "waiting"): "refused, or the disk takes nothing now",
+    ("open", "waiting"): "the disk takes no acknowledgement now",
     ("waiting", "subscribing"): "ten seconds later",
     ("subscribing", "subscribing"): "what was kept is lost: anew",
     ("open", "subscribing"): "the inbox knows it no more, or a position is missing",

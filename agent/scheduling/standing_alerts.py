@@ -45,16 +45,16 @@ NOT_NOW = "this master's disk takes nothing now"
 class WatchedAlerts:
     """What a watch `on` alerts has beyond its rounds' queries.
 
-    Times are seconds of wall clock, dates milliseconds since 1970 UTC. `ends_s`: no alert dated
-    after it counts, and `closes_s` is when no more is waited for (inf: never). `new_id` gives the
-    ids of subscriptions: positions begin anew in each, so none is ever given again. Everything is
+    Times are seconds of wall clock, dates milliseconds since 1970 UTC. No alert dated after
+    `ends_s` counts (inf: there is no end), and those before have `lag_s` to come. `new_id` gives
+    the ids of subscriptions: positions begin anew in each, so none is given again. Everything is
     O(1) but for `instructions`, which copies what is kept: O(`most_open` · `MOST_ALERTS`).
     """
 
     __slots__ = (
-        "_again_s", "_closes_s", "_ends_s", "_gathered", "_id", "_interval_s", "_latest",
-        "_losses", "_most_open", "_new_id", "_outbox", "_position", "_saved_position", "_to_save",
-        "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds", "state",
+        "_again_s", "_ends_s", "_gathered", "_id", "_interval_s", "_lag_s", "_latest", "_losses",
+        "_most_open", "_new_id", "_opened_s", "_outbox", "_position", "_saved_position",
+        "_to_save", "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds", "state",
     )  # fmt: skip
 
     def __init__(
@@ -64,8 +64,8 @@ class WatchedAlerts:
         new_id: Callable[[], str],
         saved: SavedAlerts | None,
         *,
-        ends_s: float = math.inf,
-        closes_s: float = math.inf,
+        ends_s: float,
+        lag_s: float,
         most_open: int,
     ) -> None:
         self.is_new = saved is None  # and was never open
@@ -75,7 +75,8 @@ class WatchedAlerts:
         self._interval_s = interval_s
         self._new_id = new_id
         self._ends_s = ends_s
-        self._closes_s = closes_s
+        self._lag_s = lag_s
+        self._opened_s = math.inf
         self._most_open = most_open
         self._id = saved.subscription
         self._position = self._saved_position = saved.position
@@ -97,7 +98,7 @@ class WatchedAlerts:
         else:
             self.become("ended")
         if self.is_new:
-            self._to_save = "later"  # with its watch
+            self._to_save = "at once"
 
     def __repr__(self) -> str:
         return f"<alerts {self._id} {self.state} at {self._position}, {self.made} rounds made>"
@@ -147,8 +148,8 @@ class WatchedAlerts:
                 self._came(message, last, now)
 
     def put_off(self, now: float) -> None:
-        """The inbox takes nothing now."""
-        if self.state == "subscribing":
+        """The inbox takes nothing now. What it sends before it does comes again then."""
+        if self.state in ("subscribing", "open"):
             self._wait(NOT_NOW, now)
 
     def end(self) -> list[PushRequest]:
@@ -172,6 +173,7 @@ class WatchedAlerts:
             self._subscribe()
         elif message.state == "open" and self.state == "subscribing":
             self.become("open")
+            self._opened_s = now
             self._why_not = ""
             self.is_new = False
         elif message.state == "refused" and self.state == "subscribing":
@@ -225,8 +227,8 @@ class WatchedAlerts:
     def next_tick(self, held_until_s: float, *, attached: bool) -> float:
         """When `work` has something to do."""
         due_s = self._again_s if self.state == "waiting" else math.inf
-        if self.state != "ended":
-            due_s = min(due_s, max(self._closes_s, held_until_s))
+        if self.state == "open":
+            due_s = min(due_s, self._closes_s)
         if attached and self._may_make:
             due_s = min(due_s, max(self.made_s + self._interval_s, held_until_s))
         return due_s
@@ -235,7 +237,7 @@ class WatchedAlerts:
         """Do what is due: subscribe again, end, make a round. Before `held_until_s` none is."""
         if self.state == "waiting" and now >= self._again_s:
             self._subscribe()
-        if self.state != "ended" and now >= max(self._closes_s, held_until_s):
+        if self.state == "open" and now >= self._closes_s:
             # The disk knows that it ended before the inbox does, or it would be missed there.
             self._to_save = "at once"
             ending = self.end()
@@ -245,6 +247,11 @@ class WatchedAlerts:
         # Of a clock that was set back nothing can be told.
         if now >= self.made_s + self._interval_s or now < self.made_s:
             self._make(now)
+
+    @property
+    def _closes_s(self) -> float:
+        """What waited in the inbox comes as soon as it is open."""
+        return max(self._ends_s, self._opened_s) + self._lag_s
 
     @property
     def _may_make(self) -> bool:

@@ -52,8 +52,7 @@ class RoundsDue(_Struct, frozen=True):
 
 
 class InboxSaid(_Struct, frozen=True):
-    """From the inbox of a watch on alerts. None: it takes nothing now, and what `AskInbox`
-    subscribes to has to be asked again."""
+    """From the inbox of a watch on alerts. None: it took no `AskInbox`, and takes nothing now."""
 
     key: WatchKey
     message: PushReply | None

@@ -44,7 +44,7 @@ class WatchReader:
             self._new_id,
             alerts,
             ends_s=ends_s,
-            closes_s=ends_s + self._lag_s,
+            lag_s=self._lag_s,
             most_open=MOST_AHEAD,
         )
         return WatchEntry(key, saved, trigger, watched, now)
