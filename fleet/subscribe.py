@@ -175,7 +175,7 @@ def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
     clock."""
     match each:
         case Notified(notification=notification):
-            return _notification_line(notification, now_s)
+            return notification_line(notification, now_s)
         case Gap(first=first, last=last, lost=None):
             count = last - first + 1
             text = f"{count} alert{'s' * (count != 1)} dropped, too many came at a time or while "
@@ -194,7 +194,8 @@ def _range(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-def _notification_line(notification: Notification, now_s: float) -> Text:
+def notification_line(notification: Notification, now_s: float) -> Text:
+    """An alert in a line. It came at `now_s` on the wall clock."""
     attributes = dict(notification.attributes)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
     then_s = notification.time_ms / 1e3

@@ -18,12 +18,14 @@ from agent.wire.base import Form
 from agent.wire.messages import Slo
 from agent.wire.standing import Round, Style
 from fleet import exits, replies, screen
+from fleet.subscribe import notification_line
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_duration, format_ms, format_slo
 
 # Wide enough for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
 MOST_AREAS_NAMED: Final = 4
+MOST_ALERTS_SHOWN: Final = 4
 # A round that comes so much after it was due is marked; a clock that is off by less is no harm.
 LATE_S: Final = 5.0
 
@@ -38,6 +40,7 @@ class Options(Struct, frozen=True):
     window_s: float | None
     lasting_s: float | None
     trigger: str
+    on: str
     slo: Slo
     channels: tuple[str, ...]
     form: Form
@@ -78,6 +81,7 @@ def _watch(client: Client, options: Options) -> Rounds:
         window_s=options.window_s,
         lasting_s=options.lasting_s,
         trigger=options.trigger,
+        on=options.on,
         percentile=options.slo.percentile,
         latency_ms=options.slo.latency_ms,
         channels=options.channels,
@@ -118,7 +122,7 @@ def _show(rounds: Rounds, options: Options) -> int:
     rounds.acknowledge()
     if not options.detach:
         rounds.cancel()  # the reply says how many rounds there were
-    screen.line(err, summary_line(tally, options.slo, rounds.looked_at, options.trigger))
+    screen.line(err, _summary(tally, options, rounds.looked_at))
     if status == exits.DONE and tally.rounds == tally.refused > 0:
         status = exits.REFUSED
     if options.detach and rounds.is_open:
@@ -133,9 +137,12 @@ def _count(tally: Tally, each: Round) -> None:
 
 
 def _headline(rounds: Rounds, options: Options) -> str:
-    what = f"{options.style}, every {format_duration(options.interval_s)}"
+    at_most = "at most " if options.on else ""
+    what = f"{options.style}, {at_most}every {format_duration(options.interval_s)}"
     if options.window_s is not None:
         what += f" the last {format_duration(options.window_s)}"
+    if options.on:
+        what += f" on {options.on}"
     if options.trigger:
         what += f" when {options.trigger}"
     if options.lasting_s is not None:
@@ -160,13 +167,14 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     )
     colour = {"kept": "green", "missed": "yellow", "refused": "red"}[slo]
     head.stylize(colour, len(head) - len(slo))
-    late_s = now_s - each.end_ms / 1e3 - LAG_S - answer.elapsed_ms / 1e3
+    lag_s = 0.0 if each.alerts else LAG_S
+    late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
     if late_s > LATE_S:
         head.append(f"  late {format_duration(round(late_s))}", style="yellow")
     if each.fired:
         head.append("  ")
         head.append("fired: " + _named(each.fired), style="bold magenta")
-    lines = [head]
+    lines = [head, *_alert_lines(each)]
     if answer.status == "refused":
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
     summaries = summarize(answer)
@@ -175,6 +183,15 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     lines += [text for area in summaries for text in _area_lines(area, channels, width)]
     lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
     return lines
+
+
+def _alert_lines(each: Round) -> Iterable[Text]:
+    shown = each.alerts[-MOST_ALERTS_SHOWN:]
+    if before := each.alert_count - len(shown):
+        yield Text(f"{'':8}{before} alert{'s' * (before != 1)} before these", style="dim")
+    for alert in shown:
+        # How late it is says the round.
+        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3))
 
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
@@ -217,6 +234,12 @@ def _named(areas: tuple[str, ...]) -> str:
     shown = ", ".join(areas[:MOST_AREAS_NAMED])
     more = len(areas) - MOST_AREAS_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _summary(tally: Tally, options: Options, looked_at: int) -> str:
+    if options.on and not tally.rounds:
+        return "no alert came"
+    return summary_line(tally, options.slo, looked_at, options.trigger)
 
 
 def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> str:

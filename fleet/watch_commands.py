@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +20,8 @@ from fleet.parameters import (
 if TYPE_CHECKING:
     from agent.sockets.keys import KeyFiles
 
+_STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
+
 
 @click.command()
 @connecting("master")
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     type=INTERVAL,
     default="5s",
     show_default=True,
-    help="Time from one round to the next.",
+    help="Time from one round to the next; with --on the least.",
 )
 @click.option(
     "--window", "window_s", type=WINDOW, help="Length of each round's window; else as --every."
 )
 @click.option("--stream", is_flag=True, help="Every reading once: windows lie back to back.")
 @click.option("--when", "trigger", default="", help="Only rounds in which this trigger holds.")
+@click.option("--on", default="", help="A round whenever alerts come for which this filter holds.")
 @click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
 @click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
 @OBJECTIVE
@@ -60,6 +63,7 @@ def watch(
     window_s: float | None,
     stream: bool,
     trigger: str,
+    on: str,
     lasting_s: float | None,
     rounds: int | None,
     slo: Any,
@@ -76,25 +80,28 @@ def watch(
     """Ask areas again and again, and print each round as it comes.
 
     A trigger compares channels, or min, max, mean, last or rate of one, with numbers:
-    'temperature > 30 or rate(humidity) > 2/min'.
+    'temperature > 30 or rate(humidity) > 2/min'. A filter is one of `fleet subscribe`:
+    'metric = "co2" and value > 1000'.
 
     Exit status: 0 done, 2 wrong usage, 3 refused, 4 no reply, 130 interrupted.
     """
     from fleet import watch as command
 
-    if stream and trigger:
-        raise click.UsageError("--stream and --when are different styles; choose one")
+    styles = [name for name, given in _STYLES.items() if click.get_current_context().params[given]]
+    if len(styles) > 1:
+        raise click.UsageError(f"{' and '.join(styles)} are different styles; choose one")
     if (watch_id is None) != (after is None):
         raise click.UsageError("--resume and --after go together")
     return command.run(
         command.Options(
             master=master,
             areas=areas,
-            style="streaming" if stream else "event" if trigger else "periodic",
+            style="streaming" if stream else "event" if trigger or on else "periodic",
             interval_s=interval_s,
             window_s=window_s,
             lasting_s=lasting_s,
             trigger=trigger,
+            on=on,
             slo=slo,
             channels=channels,
             form="series" if series else "aggregate",

@@ -16,6 +16,7 @@ from agent.wire.messages import (
     Missing,
     Slo,
 )
+from agent.wire.overlay import Notification, Origin
 from agent.wire.standing import Round
 from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
@@ -93,6 +94,8 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
     [
         (("--when", "co2"), 3, "refused: trigger: at character 4: expected one of > >= < <=;"),
         (("--when", "co2 > 3", "--stream"), 2, "--stream and --when are different styles"),
+        (("--on", "*", "--stream"), 2, "--stream and --on are different styles; choose one"),
+        (("--on", "co2 above 3"), 3, "refused: on: at character 5: expected one of = != "),
         (("--resume", "abc"), 2, "--resume and --after go together"),
         (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
         (("--stream",), 2, "leave window_s out"),
@@ -146,6 +149,30 @@ def test_a_round_that_came_long_after_it_was_due_is_late() -> None:
     assert in_time.plain.endswith("kept")
     [late] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 23.5)
     assert late.plain.endswith("3.8 ms  kept  late 12s")
+
+
+def test_the_alerts_that_made_a_round_stand_before_its_areas() -> None:
+    told = {"area": "b1/f4", "metric": "co2", "value": 1012.5, "kind": "raised", "trigger": "bad"}
+    alerts = tuple([Notification(Origin("iad2", "h", n), n, told) for n in range(6)])
+    aggregate = Aggregate(0, 1, {"co2": ChannelAggregate(1, 900.0, 950.0, 1000.0)})
+    area = AreaResult("b1/f4", aggregate=aggregate)
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1), (area,))
+    round_ = Round("w", 1, 0, 0, 10_000, answer, alerts=alerts, alert_count=9)
+    lines = [line.plain for line in round_lines(round_, 15.1)]
+    assert lines[0].endswith("3.8 ms  kept  late 5s")
+    assert lines[1] == "        5 alerts before these"
+    assert len(lines) == 7
+    assert lines[2].split()[3:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
+    assert lines[6].split() == ["b1/f4", "1", "reading", "900.0", "950.0", "1000", "ppm"]
+
+
+def test_without_an_alert_it_says_so(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--on", 'metric = "co2"', "--for", "300ms")
+    assert done.returncode == 0
+    headline, *_, summary = done.stderr.splitlines()
+    assert ": event, at most every " in headline
+    assert ' on metric = "co2", for ' in headline
+    assert summary == "no alert came"
 
 
 def test_the_summary_counts() -> None:
