@@ -17,7 +17,7 @@ from fleet.lab.overlay.real_rig import Rig
 from fleet.lab.overlay.real_tables import Row
 from fleet.lab.overlay.sizes import PUBLISHERS
 
-# Of an iLink, headers included: some 25 notifications a second, a quarter of the fastest burst.
+# Of an iLink, headers included: some 30 notifications a second, a third of the fastest burst.
 I_LINK_BYTES_S: Final = 8_000.0
 
 
