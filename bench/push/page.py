@@ -122,7 +122,7 @@ def _goals(taken: Mapping[str, tuple[Case, dict[str, Contender]]]) -> str:
         f"\nAimed at: a lower p99, and bytes fewer by what is not wanted. Here {wanted:.2%} is\n"
         f"wanted, so {1 / wanted:.0f} times. A notification is longer than the MQTT message: it\n"
         "names its attributes and its origin, and the subscriptions of the connection that want\n"
-        "it. It passes up to three masters in Python on its way, where MQTT's passes one broker in C."
+        "it. It passes up to three masters in Python on its way, MQTT's one broker in C."
     )
     return "\n".join(lines)
 
