@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fleet.lab.ports import free_address
-from fleet.lab.processes import Child, Leash
+from fleet.lab.processes import Child, Leash, stop
 from fleet.overlay_plan import OverlayPlan
 
 TOOLS: Final = ("ip", "tc", "nsenter", "unshare")
@@ -85,14 +85,23 @@ class Namespaces:
             iad: f"{NETWORK}.{place.cluster}.{vertices[place.vertex]}"
             for iad, place in plan.places.items()
         }
-        hub, *others = self._hold(["hub", *plan.places])
-        self._holders = dict(zip(plan.places, others, strict=True))
-        self.clients = self._entering(hub)
-        self._bridge()
-        for iad, place in plan.places.items():
-            short = [self._ips[plan.iads[each]] for each in plan.scot.region_neighbours(place)]
-            known = [HUB, *(self._ips[each] for each in plan.neighbours(iad))]
-            self._inside(iad, known, shaping(short, i_link_bytes_s))
+        self._held: list[Child] = []
+        try:
+            hub, *others = self._hold(["hub", *plan.places])
+            self._holders = dict(zip(plan.places, others, strict=True))
+            self.clients = self._entering(hub)
+            self._bridge()
+            for iad, place in plan.places.items():
+                short = [self._ips[plan.iads[each]] for each in plan.scot.region_neighbours(place)]
+                known = [HUB, *(self._ips[each] for each in plan.neighbours(iad))]
+                self._inside(iad, known, shaping(short, i_link_bytes_s))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes that keep the namespaces."""
+        stop(self._held, PATIENCE_S)
 
     def address(self, iad: str) -> str:
         """In its namespace."""
@@ -108,18 +117,17 @@ class Namespaces:
     def _hold(self, names: Sequence[str]) -> list[Child]:
         """A process for each namespace."""
         command = [self._tools["unshare"], "--net", "--", "cat"]
-        held = [
-            Child(f"net-{name}", command, self._folder / f"{name}.log", self._leash)
-            for name in names
-        ]
+        for name in names:
+            log = self._folder / f"{name}.log"
+            self._held.append(Child(f"net-{name}", command, log, self._leash))
         here = os.readlink("/proc/self/ns/net")  # noqa: PTH115 - no path
         give_up_s = time.monotonic() + PATIENCE_S
-        for child in held:
+        for child in self._held:
             while not child.running or os.readlink(f"/proc/{child.pid}/ns/net") == here:  # noqa: PTH115
                 if not child.running or time.monotonic() > give_up_s:
                     raise NetworkError(f"no network namespaces: {child.how_it_ended()}")
                 time.sleep(0.01)
-        return held
+        return self._held
 
     def _bridge(self) -> None:
         lines = [f"link add {BRIDGE} address {_mac(HUB)} type bridge", "link set lo up"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from agent.overlay.forwarding import Routing
@@ -69,7 +69,9 @@ class Rig:
             if self.i_link_bytes_s is None:
                 yield Loopback(self.plan), leash
             else:
-                yield Namespaces(self.plan, self.i_link_bytes_s, folder, leash), leash
+                made = Namespaces(self.plan, self.i_link_bytes_s, folder, leash)
+                with closing(made):
+                    yield made, leash
         finally:
             leash.drop()
 
