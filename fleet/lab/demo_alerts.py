@@ -11,7 +11,7 @@ from agent.client import Client, Notifications
 from agent.overlay.scot import Broker
 from agent.wire.edge_config import EdgeTrigger
 from agent.wire.push import Notified
-from fleet import screen, subscribe
+from fleet import screen, subscribe, watch
 from fleet.lab.demo_screen import DemoScreen
 from fleet.lab.testbed import Testbed
 from fleet.overlay_plan import OverlayPlan
@@ -38,7 +38,8 @@ TRIGGER: Final = EdgeTrigger(
     window_s=2.5,
 )
 TRIGGERS: Final = {PUBLISHER: (TRIGGER,)}
-WANTED: Final = 'metric = "humidity" and area under "b1/f6"'
+FLOOR: Final = "b1/f6"
+WANTED: Final = f'metric = "humidity" and area under "{FLOOR}"'
 # At any moment of the recording the next alert comes within 28 s; most come within 4 s.
 MOST_SHOWN: Final = 3
 SHOWN_FOR_S: Final = 8.0
@@ -64,7 +65,39 @@ def show_alerts(bed: Testbed, show: DemoScreen) -> list[float]:
         screen.line(show.console, subscribe.header(), "bold")
         late_ms = _follow(notifications, show)
     show.say(_summary(late_ms))
+    _show_round(bed, show)
     return late_ms
+
+
+def _show_round(bed: Testbed, show: DemoScreen) -> None:
+    """Watch on the next of these alerts, and show the readings around it."""
+    show.say("")
+    words = (
+        f"{FLOOR}: event, on {WANTED}: the next such alert asks, at once, for the seconds before"
+    )
+    screen.line(show.console, words, style="bold")
+    with (
+        Client(bed.public(SUBSCRIBER)) as client,
+        client.watch(
+            [FLOOR],
+            style="event",
+            on=WANTED,
+            interval_s=1.0,
+            window_s=3.0,
+            lasting_s=PATIENCE_S,
+            service="humidity",
+            form="aggregate",
+        ) as rounds,
+    ):
+        each = next(rounds, None)
+        if each is None:
+            show.say(_summary([]))
+            return
+        now_s = time.time()
+        for text in watch.round_lines(each, now_s):
+            screen.line(show.console, text)
+        took_ms = now_s * 1e3 - each.end_ms
+        show.say(f"{took_ms:.0f} ms from the alert's reading to all of these at {SUBSCRIBER}.")
 
 
 def _picture(overlay: OverlayPlan, show: DemoScreen) -> None:

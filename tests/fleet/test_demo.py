@@ -69,6 +69,7 @@ def require_whole(out: str, run: Path) -> None:
         "fired: b1/f4/r413",
         "by iad4 → iad2 → iad1",
         "  humidity-up   iad4  after ",
+        "ms from the alert's reading to all of these at iad1.",
         "Emulated:",
         "complete: 1 of 1 areas",
         "complete: 4 of 4 areas",
