@@ -1,8 +1,8 @@
 """Standing queries: periodic, streaming and event-triggered; each round is one query.
 
-Round k covers a window of wall-clock time that follows from the watch alone. So a round that was
-not asked in time, or whose answer did not reach the client, is asked later of the nodes' histories
-and gives the same readings: the master keeps no answer, only how far the client is.
+Round k covers a window of wall-clock time that follows from the watch alone, or from alerts, kept
+until the client has it. So a round that was not asked in time, or whose answer did not reach the
+client, is asked later of the nodes' histories: the master keeps no answer.
 """
 
 from __future__ import annotations

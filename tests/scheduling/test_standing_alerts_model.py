@@ -464,5 +464,5 @@ class AlertsMachine(RuleBasedStateMachine):
 
 TestEveryAlertIsInOneRound = AlertsMachine.TestCase
 TestEveryAlertIsInOneRound.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None
+    max_examples=100, stateful_step_count=50, deadline=None
 )
