@@ -48,8 +48,7 @@ LAG_S = 1.5
 SETTLE_S = 5.0
 # What a watch costs after its client is gone for good, it costs for so long and two intervals.
 EXPIRE_S = 3_600.0
-# A refusal that only says "not now" is tried again.
-NOT_NOW = ("over_rate", "overloaded")
+NOT_NOW = ("over_rate", "overloaded")  # asked again, it may be answered
 # Asked again, it would be refused again.
 FOR_GOOD = ("unknown_service", "not_authorised", "malformed")
 # A master that starts before its clock was set back may see clients that are ahead of it.
@@ -208,8 +207,8 @@ class StandingScheduler:
         entry.seen_s = now
         entry.sender = event.sender
         if entry.alerts is not None and entry.state == "finished":
-            # What it was is known here alone, so it stayed until the client knew.
-            return self._forget(entry) if event.message.round == entry.total else []
+            # Who acknowledges the last round may not know that it is the last.
+            return self._forget(entry) if event.message.round == entry.settled + 1 else []
         number = min(event.message.round, entry.sent)
         if number <= entry.acknowledged:
             return []
@@ -362,11 +361,12 @@ class StandingScheduler:
         self._watches.give(entry, event.sender.name)
 
     def _finish(self, entry: WatchEntry) -> list[StandingInstruction]:
-        """Nothing more comes. It is kept until the client acknowledges that, too: rounds that did
-        not fire say nothing to the client."""
+        """Nothing more comes. It is kept until the client acknowledges that, too."""
         entry.become("finished")
-        reply = SendStanding(entry.peer, Watching(entry.watch.id, "finished", entry.settled + 1))
-        if entry.acknowledged == entry.total and entry.alerts is None:
+        # Of alerts the end counts as a round: nobody else could tell it again.
+        done = entry.settled + (entry.alerts is not None)
+        reply = SendStanding(entry.peer, Watching(entry.watch.id, "finished", done + 1))
+        if entry.acknowledged == done:
             return [*self._forget(entry), reply]
         self._timers.set(entry)
         return [reply]

@@ -373,18 +373,20 @@ def test_its_time_ends_with_the_alerts_dated_before_and_the_client_hears_of_it()
     rig.answer()
     assert [numbers(m) for m in rig.sent if isinstance(m, Round)] == [[1], [2]]
     rig.acknowledge(2)
-    assert rig.sent[-1] == Watching("w", "finished", 3)
-    # Nobody but this master knows that there were two: it says so until its client knows.
-    assert rig.watch(replace(rig.watched, after=2)) == Watching("w", "finished", 3)
-    assert rig.acknowledge(2) == [ForgetWatch(KEY)]
+    # Nobody but this master knows that there were two: it says so until its client knows, and
+    # the end counts as a round.
+    assert rig.sent[-1] == Watching("w", "finished", 4)
+    assert rig.acknowledge(2) == []
+    assert rig.watch(replace(rig.watched, after=2)) == Watching("w", "finished", 4)
+    assert rig.acknowledge(3) == [ForgetWatch(KEY)]
     assert rig.scheduler.next_tick is None
 
 
 def test_a_time_without_alerts_ends_too():
     rig = AlertRig(lasting_s=1.0)
     rig.until(1.0 + LAG_S)
-    assert rig.sent[-1] == Watching("w", "finished", 1)
-    assert rig.acknowledge(0) == [ForgetWatch(KEY)]
+    assert rig.sent[-1] == Watching("w", "finished", 2)
+    assert rig.acknowledge(1) == [ForgetWatch(KEY)]
 
 
 def test_what_ended_while_the_master_was_down_takes_what_waited():
@@ -396,9 +398,9 @@ def test_what_ended_while_the_master_was_down_takes_what_waited():
     rig.until(30.0 + LAG_S)
     rig.answer()
     rig.acknowledge(1)
-    assert rig.sent[-1] == Watching("w", "finished", 2)
+    assert rig.sent[-1] == Watching("w", "finished", 3)
     again = restored(SavedAlerts("", 1, 1, 0), lasting_s=12.0)
-    assert again.watch(again.watched) == Watching("w", "finished", 2)
+    assert again.watch(again.watched) == Watching("w", "finished", 3)
 
 
 @pytest.mark.parametrize("how", ["cancel", "expire"])

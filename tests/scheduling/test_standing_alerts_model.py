@@ -394,7 +394,7 @@ class AlertsMachine(RuleBasedStateMachine):
             if len(latest) == len(dates):
                 assert round_.end_ms == max(latest) + 1
             else:
-                assert max(latest, default=0) < round_.end_ms <= self.now * 1e3 + 2
+                assert max(latest, default=0) < round_.end_ms <= (self.now + AHEAD_S) * 1e3 + 2
             assert round_.end_ms - round_.start_ms == 3_000
             assert round_.answer.message == f"{round_.start_ms} to {round_.end_ms}"
 
