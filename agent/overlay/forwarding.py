@@ -131,8 +131,9 @@ class Forwarding:
         if first and names:
             self.delivered += 1
             self._out.append(Deliver(tuple(names), notification))
-        if asker is not None and asker in held.asked:
-            # It asks again: if nothing more is to be told, at least that this is kept.
+        if asker is not None and not first:
+            # It may ask again for what was given up here meanwhile: if nothing more is to be told,
+            # at least that this is kept.
             self._kept.setdefault(asker, {}).setdefault(origin, set())
         custody.ask(held, asker, (self._own.cluster, *others))
         came_from = None if asker is None else custody.direction(asker)

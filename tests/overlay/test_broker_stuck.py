@@ -1,6 +1,7 @@
 """A neighbour whose link is up and who does nothing: gone round after a while, and asked again."""
 
 from agent.overlay.events import Instruction, Send
+from agent.overlay.limits import Limits
 from agent.overlay.progress import Progress
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
@@ -67,6 +68,27 @@ def test_who_waits_for_others_behind_it_keeps_its_link() -> None:
     world.start_all()
     world.rest()
     assert has(world, BEHIND, origin) == 1
+
+
+def test_who_has_too_little_room_for_what_it_is_asked_for_keeps_its_links() -> None:
+    limits = Limits(unknown_s=1e9, most_held=20)
+    world = overlay([("a", "b"), ("d", "b"), ("b", "c")], 1, limits)
+    world.subscribe(BEHIND, "s", EVERYTHING)
+    feeders = HERE, At("d", 0)
+    for each in feeders:
+        world.advertise(each, "p", EVERYTHING)
+    world.rest()
+    world.crash(BEHIND)
+    world.quiet()
+    origins = [publish_here(world, each) for _ in range(12) for each in feeders]
+    world.quiet()
+    # What either brought pushes out what the other one did, each time that it is asked again.
+    go_on(world, 200)
+    assert world.brokers[STUCK].counters["given_up"] > 20
+    assert world.pauses == []
+    world.start_all()
+    world.rest()
+    assert [has(world, BEHIND, each) for each in origins] == [1] * 24
 
 
 def test_each_time_the_link_stays_down_for_longer_until_something_is_heard() -> None:
