@@ -67,7 +67,8 @@ class Held:
         self.asked: dict[Broker | None, set[int]] = {}
         self.since = now
         self.told_stuck = False
-        # How often it was due and not sent again, because those who have to settle it are at work.
+        # How often it was due and not sent again to all, because some that have to settle it are at
+        # work.
         self.spared = 0
 
 

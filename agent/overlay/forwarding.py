@@ -349,10 +349,11 @@ class Forwarding:
 
     def _retry(self, held: Held, now: float) -> None:
         self.custody.again(held, now)
-        due = dict.fromkeys(each for each, _ in held.waiting)
+        waited_for = due = list(dict.fromkeys(each for each, _ in held.waiting))
         if held.spared < _MOST_SPARED:
-            due = {each: None for each in due if not self._at_work(each, now)}
-        held.spared = 0 if due else held.spared + 1
+            due = [each for each in due if not self._at_work(each, now)]
+        # Of several, those at work are spared whatever becomes of the others.
+        held.spared = 0 if len(due) == len(waited_for) else held.spared + 1
         self.resent += bool(due)
         for to in due:
             self._send(held, to, now)

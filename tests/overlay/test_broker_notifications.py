@@ -150,6 +150,26 @@ def test_nothing_is_sent_again_over_a_link_to_one_who_is_at_work() -> None:
     assert len(sent(made.handle(Tick(), 100.0))) == 10
 
 
+def test_who_is_at_work_is_asked_again_at_last_though_another_one_is_down() -> None:
+    made = broker(limits=Limits(resend_s=10.0, unknown_s=1e9))
+    for home in (A, C):
+        told(made, home, SubscriptionChange(home.vertex, 1, 1, 1, EVERYTHING))
+    does(made, Advertise("p", EVERYTHING))
+    does(made, LinkDown(C))
+    does(made, Publish(copy(0).notification))
+    asked = []
+    for number in range(1, 80):
+        now = 5.0 * number
+        out = sent(made.handle(Tick(), now))
+        asked += [now for each in out if each == (A, copy(0))]
+        # It settles all but the first, which it has lost.
+        made.handle(Publish(copy(number).notification), now)
+        kept = Have((Kept(Origin("p", "h", number), b"\x01"),))
+        made.handle(Received(A, kept), now)
+    # After ten times the wait, each time, and not sooner.
+    assert asked == [100.0, 200.0, 300.0]
+
+
 def test_word_that_it_is_settled_waits_for_more() -> None:
     made = broker(limits=Limits(batch_s=0.5, unknown_s=1e9))
     assert sent(made.handle(Received(A, copy(1)), 1.0)) == []
