@@ -20,6 +20,7 @@ from agent.wire.predicates import (
     plain,
     write_filter,
 )
+from agent.wire.push import Notified, PushReply
 from agent.wire.tokens import MOST_NESTED
 from tests.oracles.matching import holds, satisfiable
 from tests.predicate_samples import (
@@ -389,7 +390,8 @@ def test_the_predicates_of_the_page_are_filters(text):
 
 
 def test_the_page_shows_what_is_on_the_wire():
-    (shown,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    notified, shown = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert isinstance(msgspec.json.decode(notified, type=PushReply), Notified)
     text = re.search(r"read_filter\('(.*)'\)", PAGE)[1]
     assert msgspec.json.encode(read_filter(text)) == shown.replace(" ", "").strip().encode()
     assert write_filter(read_filter(text)) == re.search(r"\(wanted\)\)  # (.*)", PAGE)[1]
