@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from agent.board import Board
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
+from agent.master.subscriber_queue import SubscriberQueue
 from agent.scheduling.admission import ClientRates, may_subscribe
 from agent.topics.inbox_events import SendPush
 from agent.topics.inbox_requests import check_size
@@ -25,9 +25,6 @@ from agent.wire.senders import Sender
 
 # Requests that are done in one turn: a filter takes a millisecond, a large one twenty.
 TURN: Final = 4
-# Of those that wait, with 8 KiB of filter each; beyond it they wait in the socket, and all that
-# comes by it with them.
-MOST_WAITING: Final = 8_192
 
 # `ask(peer, client, request)`: whether it was taken; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
@@ -39,11 +36,10 @@ class SubscriberPlane:
     of them."""
 
     def __init__(self, board: Board, clients: MasterClients, public: PublicPlane, ask: Ask) -> None:
-        self._clock = board.clock
         self._public = public
         self._ask = ask
         self._rates = ClientRates(clients.rate_per_s, clients.burst_s, "changes of subscriptions")
-        self._waiting: deque[tuple[Origin, PushRequest]] = deque()
+        self._waiting = SubscriberQueue()
         for kind in (Subscribe, AcknowledgeNotifications, Unsubscribe):
             public.takes(kind, self._arrived)
         board.performs(SendPush, self._send)
@@ -57,31 +53,36 @@ class SubscriberPlane:
     def tick(self, _now: float) -> None:
         """Do some of what waits."""
         for _ in range(min(TURN, len(self._waiting))):
-            self._take(*self._waiting.popleft())
+            self._take(*self._waiting.pop())
 
-    def _arrived(self, origin: Origin, request: PushRequest, _now: float) -> None:
+    def _arrived(self, origin: Origin, request: PushRequest, now: float) -> None:
+        if problem := self._why_not(origin.sender, request, now):
+            self._refuse(origin, request, problem)
+        elif problem := self._waiting.put(origin, request):
+            self._not_now(origin, request, problem)
+
+    def _why_not(self, sender: Sender, request: PushRequest, now: float) -> str:
+        """What is said against it before it waits."""
+        refused = may_subscribe(sender)
+        if refused is None and not isinstance(request, AcknowledgeNotifications):
+            refused = self._rates.refused(sender, now)
+        if refused is not None:
+            return refused.message
         if isinstance(request, Subscribe):
             try:
                 check_size(request.filter)
             except ValueError as error:
-                self._refuse(origin, request, f"filter: {error}")
-                return
-        if len(self._waiting) >= MOST_WAITING:
-            self._take(*self._waiting.popleft())
-        self._waiting.append((origin, request))
+                return f"filter: {error}"
+        return ""
 
     def _take(self, origin: Origin, request: PushRequest) -> None:
-        refused = may_subscribe(origin.sender)
-        comes_again = isinstance(request, AcknowledgeNotifications)
-        if refused is None and not comes_again:
-            refused = self._rates.refused(origin.sender, self._clock())
-        problem = "" if refused is None else refused.message
-        if not problem and not self._ask(origin, _client(origin.sender), request):
-            if comes_again:
-                return
-            problem = "this master's disk takes nothing now; try again later"
-        if problem:
-            self._refuse(origin, request, problem)
+        if not self._ask(origin, _client(origin.sender), request):
+            self._not_now(origin, request, "this master's disk takes nothing now; try again later")
+
+    def _not_now(self, origin: Origin, request: PushRequest, why: str) -> None:
+        # What a client has it says again, and more of it.
+        if not isinstance(request, AcknowledgeNotifications):
+            self._refuse(origin, request, why)
 
     def _refuse(self, origin: Origin, request: PushRequest, why: str) -> None:
         self._public.reply(origin, Subscribed(request.id, "refused", message=why))

@@ -1,16 +1,20 @@
 """Requests of subscribers: a few a turn, in order, and others are heard meanwhile."""
 
+import tracemalloc
+
+import msgspec
 import pytest
 
 from agent.board import Board
-from agent.master import subscriber_plane
+from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import Origin
 from agent.master.subscriber_plane import TURN, SubscriberPlane
 from agent.wire.codec import Decoder, encode
 from agent.wire.master_config import MasterClients
 from agent.wire.overlay_links import OverlayBeat
 from agent.wire.predicates import Predicate
-from agent.wire.push import AcknowledgeNotifications, Subscribe, Subscribed
+from agent.wire.push import AcknowledgeNotifications, Subscribe, Subscribed, Unsubscribe
 from agent.wire.senders import Sender
 from agent.wire.unions import PublicReply
 
@@ -20,25 +24,26 @@ class Router:
 
     socket = -1
 
-    def __init__(self):
+    def __init__(self, sender):
         self.coming = []
         self.replies = []
+        self._sender = sender
 
     def receive(self):
         return self.coming.pop(0) if self.coming else None
 
     def sender(self, identity):
-        return Sender("anyone", identity.hex())
+        return self._sender or Sender("anyone", identity.hex())
 
     def send(self, identity, frame):
         self.replies.append((identity, Decoder(PublicReply).decode(frame)[0]))
 
 
 class Rig:
-    def __init__(self, rate_per_s=1e6):
+    def __init__(self, rate_per_s=1e6, sender=None):
         board = Board(lambda: 10.0)
         board.listen = lambda source, turn: setattr(self, "turn", turn)
-        self.router = Router()
+        self.router = Router(sender)
         self.public = PublicPlane(board, self.router)
         self.disk_takes = True
         self.done = []
@@ -90,11 +95,70 @@ def test_a_neighbour_is_heard_long_before_all_clients_have_subscribed(rig):
     assert heard[0] <= 1_000 / 4
 
 
-def test_a_crowd_waits_in_the_socket_from_some_number_on(rig, monkeypatch):
-    monkeypatch.setattr(subscriber_plane, "MOST_WAITING", 3)
-    rig.come(*[Subscribe(f"s{n}", "*") for n in range(10)])
+def test_what_there_is_no_room_for_is_refused_or_comes_again(rig, monkeypatch):
+    request = Subscribe("s0", "*")
+    one = subscriber_queue.OVERHEAD_BYTES + len(msgspec.msgpack.encode(request))
+    monkeypatch.setattr(subscriber_queue, "MOST_BYTES", 3 * one)
+    rig.come(*[Subscribe(f"s{n}", "*") for n in range(4)], AcknowledgeNotifications("b", 1))
     rig.turn()
-    assert [name for _, name in rig.done] == [f"s{n}" for n in range(7)]
+    assert rig.router.replies == [
+        (b"c", Subscribed("s3", "refused", message=subscriber_queue.FULL)),
+    ]
+    rig.plane.tick(10.0)
+    assert rig.done == [("", "s0"), ("", "s1"), ("", "s2")]
+    # There is room again.
+    rig.come(*[Subscribe(f"t{n}", "*") for n in range(4)])
+    rig.turn()
+    assert [reply.id for _, reply in rig.router.replies] == ["s3", "t3"]
+
+
+def test_what_waits_takes_the_room_of_its_bytes(rig):
+    large = tuple(tuple(Predicate(f"a{n}", "=", (n + 0.5,)) for n in range(8)) for _ in range(60))
+    frame = encode(Subscribe("x", large))
+    assert 7_000 < len(frame) <= 8_192
+    rig.router.coming = [(b"c", frame)] * 16
+    rig.turn()
+    tracemalloc.start()
+    try:
+        rig.router.coming = [(b"c", frame)] * 64
+        while rig.router.coming:
+            rig.turn()
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 64 * len(frame) < grown < 64 * (len(frame) + subscriber_queue.OVERHEAD_BYTES)
+
+
+def test_what_waits_is_done_as_it_came():
+    queue = subscriber_queue.SubscriberQueue()
+    origin = Origin(b"c", b"J", Sender("client", "ann"))
+    requests = [
+        Subscribe("a", ((Predicate("co2", "in", (1, 2.5, True, "x")), Predicate("v", "present")),)),
+        Subscribe("b", 'area under "b1"', durable=True, after=7),
+        AcknowledgeNotifications("a", 3, (("b", 9),)),
+        Unsubscribe("a"),
+    ]
+    assert [queue.put(origin, each) for each in requests] == [""] * 4
+    assert [queue.pop() for _ in requests] == [(origin, each) for each in requests]
+    assert not queue
+
+
+def test_who_may_not_subscribe_is_told_before_anything_waits():
+    rig = Rig(sender=Sender("node", "n1"))
+    rig.come(*[Subscribe(f"s{n}", "*") for n in range(3)], AcknowledgeNotifications("s0", 1))
+    rig.turn()
+    assert rig.plane.next_due is None
+    assert {reply.state for _, reply in rig.router.replies} == {"refused"}
+    assert "a key of role node may not subscribe" in rig.router.replies[0][1].message
+    assert len(rig.router.replies) == 4
+
+
+def test_who_changes_too_much_is_refused_before_anything_waits():
+    rig = Rig(rate_per_s=1.0)
+    rig.come(*[Subscribe(f"s{n}", "*") for n in range(16)])
+    rig.turn()
+    # Ten may come at once, however slow the rate.
+    assert [reply.id for _, reply in rig.router.replies] == [f"s{n}" for n in range(10, 16)]
 
 
 def test_what_is_large_does_not_wait(rig):
