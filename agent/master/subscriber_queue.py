@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from typing import Final
 
 import msgspec
 
 from agent.master.request_plane import Origin
+from agent.overlay.flows import FairQueue, Flow
 from agent.wire.push import PushRequest
+from agent.wire.senders import Sender
 
 # Of all requests that wait.
-MOST_BYTES: Final = 1 << 24
+MOST_BYTES: Final = 1 << 25
+# Of one client: a hundred subscriptions with the largest filters.
+MOST_BYTES_OF_ONE: Final = 1 << 20
 # Of one, besides its own size: where it came from, and its place in the queue.
-OVERHEAD_BYTES: Final = 1_024
+OVERHEAD_BYTES: Final = 2_048
+TOO_MANY: Final = "too many of your requests wait; send more when these are answered"
 FULL: Final = "too many requests wait here; try again later"
 
 
 class SubscriberQueue:
-    """Bounded by bytes. Requests wait encoded: the parts of a filter take a dozen times the room
-    when they are read."""
+    """Clients take turns, and a client's connections among each other, so that nobody waits for
+    all that another one sent. Without keys each connection is a client. Of one connection first
+    in, first out.
+
+    Bounded by bytes. Requests wait encoded: the parts of a filter take a dozen times the room when
+    they are read.
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Origin, bytes]] = deque()
+        self._waiting: FairQueue[tuple[Origin, bytes]] = FairQueue()
         self._bytes = 0
+        self._bytes_of: Counter[tuple[str, str]] = Counter()
         self._buffer = bytearray()
         self._encode = msgspec.msgpack.Encoder().encode_into
         self._decode = msgspec.msgpack.Decoder[PushRequest](PushRequest).decode
@@ -32,19 +43,31 @@ class SubscriberQueue:
         return len(self._waiting)
 
     def put(self, origin: Origin, request: PushRequest) -> str:
-        """At the end, or why there is no room. O(size)."""
+        """At the end of its connection's, or why there is no room. O(size)."""
         # What `encode` returns holds half as much again.
         self._encode(request, self._buffer)
-        encoded = bytes(self._buffer)
-        charge = OVERHEAD_BYTES + len(encoded)
+        charge = OVERHEAD_BYTES + len(self._buffer)
+        who = _who(origin.sender)
+        if self._bytes_of[who] + charge > MOST_BYTES_OF_ONE:
+            return TOO_MANY
         if self._bytes + charge > MOST_BYTES:
             return FULL
         self._bytes += charge
-        self._waiting.append((origin, encoded))
+        self._bytes_of[who] += charge
+        self._waiting.put(Flow(who, origin.identity, kept=False), (origin, bytes(self._buffer)))
         return ""
 
     def pop(self) -> tuple[Origin, PushRequest]:
         """The next one; IndexError if there is none. O(size)."""
-        origin, encoded = self._waiting.popleft()
-        self._bytes -= OVERHEAD_BYTES + len(encoded)
+        origin, encoded = self._waiting.pop()
+        charge = OVERHEAD_BYTES + len(encoded)
+        who = _who(origin.sender)
+        self._bytes -= charge
+        self._bytes_of[who] -= charge
+        if not self._bytes_of[who]:
+            del self._bytes_of[who]
         return origin, self._decode(encoded)
+
+
+def _who(sender: Sender) -> tuple[str, str]:
+    return sender.role, sender.name

@@ -56,8 +56,8 @@ class Rig:
             self.done.append((client, request.id))
         return self.disk_takes
 
-    def come(self, *messages):
-        self.router.coming += [(b"c", encode(each)) for each in messages]
+    def come(self, *messages, of=b"c"):
+        self.router.coming += [(of, encode(each)) for each in messages]
 
     def round(self):
         """One turn of the board."""
@@ -88,11 +88,14 @@ def test_requests_are_done_in_order_a_few_a_turn(rig):
 def test_a_neighbour_is_heard_long_before_all_clients_have_subscribed(rig):
     heard = []
     rig.public.takes(OverlayBeat, lambda *_: heard.append(len(rig.done)))
-    rig.come(*[Subscribe(f"s{n}", "*") for n in range(1_000)], OverlayBeat(1, 0, 0))
+    for n in range(5_000):
+        rig.come(Subscribe(f"s{n}", 'metric = "temperature" and value > 30'), of=b"%d" % n)
+    rig.come(OverlayBeat(1, 0, 0))
     while not heard:
         rig.round()
     # 16 are taken from the socket for 4 that are done.
-    assert heard[0] <= 1_000 / 4
+    assert heard[0] <= 5_000 / 4
+    assert not rig.router.replies
 
 
 def test_what_there_is_no_room_for_is_refused_or_comes_again(rig, monkeypatch):
@@ -101,9 +104,8 @@ def test_what_there_is_no_room_for_is_refused_or_comes_again(rig, monkeypatch):
     monkeypatch.setattr(subscriber_queue, "MOST_BYTES", 3 * one)
     rig.come(*[Subscribe(f"s{n}", "*") for n in range(4)], AcknowledgeNotifications("b", 1))
     rig.turn()
-    assert rig.router.replies == [
-        (b"c", Subscribed("s3", "refused", message=subscriber_queue.FULL)),
-    ]
+    refused = Subscribed("s3", "refused", message="too many requests wait here; try again later")
+    assert rig.router.replies == [(b"c", refused)]
     rig.plane.tick(10.0)
     assert rig.done == [("", "s0"), ("", "s1"), ("", "s2")]
     # There is room again.
@@ -127,6 +129,53 @@ def test_what_waits_takes_the_room_of_its_bytes(rig):
     finally:
         tracemalloc.stop()
     assert 64 * len(frame) < grown < 64 * (len(frame) + subscriber_queue.OVERHEAD_BYTES)
+
+
+def test_a_client_has_room_for_a_hundred_large_subscriptions(rig):
+    wide = Predicate("co2", "in", tuple(["x" * 500] * 16))
+    large = encode(Subscribe("s", ((wide,),)))
+    assert 8_000 < len(large) < 8_192
+    rig.router.coming = [(b"c", large)] * 110
+    while rig.router.coming:
+        rig.turn()
+    assert len(rig.plane._waiting) >= 100
+    assert {reply.message for _, reply in rig.router.replies} == {
+        "too many of your requests wait; send more when these are answered"
+    }
+    # What has no room takes none from others.
+    rig.come(Subscribe("mine", "*"), of=b"d")
+    rig.turn()
+    assert b"d" not in {identity for identity, _ in rig.router.replies}
+
+
+def test_who_asks_once_does_not_wait_for_who_asks_all_the_time(rig):
+    flood = [(b"f", encode(AcknowledgeNotifications("u", 1)))] * 4_000
+    rig.router.coming = list(flood)
+    while rig.router.coming:
+        rig.turn()
+    rig.router.coming = [(b"m", encode(Subscribe("mine", "*"))), *flood]
+    rig.round()
+    assert ("", "mine") in rig.done
+
+
+def test_a_client_gets_no_more_by_more_connections():
+    queue = subscriber_queue.SubscriberQueue()
+    for n in range(6):
+        queue.put(Origin(b"%d" % n, b"M", Sender("client", "ann")), Unsubscribe(f"a{n}"))
+    for n in range(3):
+        queue.put(Origin(b"b", b"M", Sender("client", "bob")), Unsubscribe(f"b{n}"))
+    order = [queue.pop()[1].id for _ in range(9)]
+    assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "a4", "a5"]
+
+
+def test_what_is_done_leaves_no_trace():
+    queue = subscriber_queue.SubscriberQueue()
+    for n in range(3):
+        queue.put(Origin(b"%d" % n, b"M", Sender("anyone", f"{n}")), Unsubscribe("s"))
+    while queue:
+        queue.pop()
+    assert queue._bytes == 0
+    assert not queue._bytes_of
 
 
 def test_what_waits_is_done_as_it_came():
