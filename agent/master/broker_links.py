@@ -182,7 +182,8 @@ class BrokerLinks:
                 case PassedOver(message):
                     self.passed_over += 1
                     self._put[type(message)] -= 1
-                    self._monitor.took_back(link.broker, 1)
+                    if _is_notification(message):
+                        self._monitor.took_back(link.broker, 1)
                 case Up():
                     link.refused = ""
                     self._handle(overlay.LinkUp(link.broker))

@@ -1,9 +1,10 @@
 """The queue of messages to one neighbour: flows take turns, so that none of them starves another.
 
 A flow is what must stay in order. The notifications of one publisher that one neighbour brought are
-one, all words about tables are one: else they would overtake each other, and be asked for again.
-Flows are served in turn within their group, and groups among each other; a group is whatever one
-neighbour brought, so that a neighbour gets no more by making up publishers.
+one, this broker's own words about tables are one, and so are those that one neighbour had it relay:
+else they would overtake each other, and be asked for again. Flows are served in turn within their
+group, and groups among each other; a group is whatever one neighbour brought, so that a neighbour
+gets no more by making up publishers, or by relays.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ T = TypeVar("T")
 
 
 class Flow(NamedTuple):
-    """Which turn a message waits for. `kept`: somebody keeps it and sends it again until it is
-    settled, so that it may be lost."""
+    """Which turn a message waits for. `kept`: it may be lost, because somebody keeps it and sends
+    it again until it is settled, or as any relay may that goes a way of several hops."""
 
     group: Hashable
     name: Hashable
@@ -32,14 +33,16 @@ ANY: Final = Flow("", "", kept=False)
 
 def flow_of(send: Send) -> Flow:
     """Of what a broker sends. O(1)."""
-    message = send.message
+    message, passed_on = send.message, False
     if isinstance(message, Relay | NoWay):
-        message = message.message
+        message, passed_on = message.message, send.brought_by is not None
     if isinstance(message, Notify):
         return Flow(send.brought_by, message.notification.origin.publisher, kept=True)
-    if isinstance(message, Have):
-        return Flow("settled", send.brought_by, kept=False)
-    return Flow("tables", "", kept=False)
+    kind = "settled" if isinstance(message, Have) else "tables"
+    if passed_on:
+        # A tuple, and so the name of no publisher.
+        return Flow(send.brought_by, (kind,), kept=True)
+    return Flow(kind, "", kept=False)
 
 
 class _Turns(Generic[T]):

@@ -34,10 +34,9 @@ FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
 WINDOW = 64
 CONFIRMED_EACH = 16
-# Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it.
+# Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it: half
+# of the room is as much as that.
 MOST_QUEUED = 20_000
-# Of that, notifications that one neighbour brought: as much as custody holds.
-MOST_OF_A_GROUP = 10_000
 
 
 class _Struct(Struct, frozen=True, gc=False):
@@ -100,7 +99,7 @@ class Arrived(_Struct, frozen=True):
 
 
 class PassedOver(_Struct, frozen=True):
-    """This is not sent: too much of its group waits, and somebody keeps it."""
+    """This is not sent: too much of its group waits, and it may be lost."""
 
     message: Message
 
@@ -112,8 +111,10 @@ class Session:
     """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
     gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
     O(1), and what it sends. Memory: the queue, at most `most_queued` messages; beyond it the link
-    goes down. What somebody keeps is passed over if there are `most_of_a_group` of its group, so
-    that nobody takes a link down by sending more than it takes."""
+    goes down. What may be lost leaves a quarter of it free, so that nobody takes a link down by
+    sending more than it takes, and is passed over if more than twice of its group waits than there
+    is room left: a group alone gets half of the queue, n that go on get 3 / (2 + 4n) each, and
+    there is room for one more (dynamic thresholds, Choudhury and Hahne 1998)."""
 
     def __init__(
         self,
@@ -122,13 +123,12 @@ class Session:
         *,
         window: int = WINDOW,
         most_queued: int = MOST_QUEUED,
-        most_of_a_group: int = MOST_OF_A_GROUP,
     ) -> None:
         self._introduction = introduction
         self._draw = draw
         self._window = window
         self._most_queued = most_queued
-        self._most_of_a_group = most_of_a_group
+        self._most_kept = most_queued * 3 // 4
         self._confirmed_each = max(1, min(CONFIRMED_EACH, window // 2))
         self._own = draw()
         self.theirs = 0
@@ -251,13 +251,16 @@ class Session:
     def _put(self, message: Message, flow: Flow, now: float) -> None:
         if not self.up:
             return
-        if flow.kept and self._queue.waiting(flow.group) >= self._most_of_a_group:
+        if flow.kept and not self._has_room(flow):
             self._out.append(PassedOver(message))
             return
         self._queue.put(flow, message)
         self._pump(now)
         if len(self._queue) > self._most_queued:
             self._down(f"more than {self._most_queued:,} messages wait for it", now)
+
+    def _has_room(self, flow: Flow) -> bool:
+        return self._queue.waiting(flow.group) < 2 * (self._most_kept - len(self._queue))
 
     def _pump(self, now: float) -> None:
         queue = self._queue

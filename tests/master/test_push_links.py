@@ -14,7 +14,7 @@ from agent.master.request_plane import Origin
 from agent.overlay import events as overlay
 from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker
-from agent.overlay.session import MOST_OF_A_GROUP, SILENCE_S, WINDOW
+from agent.overlay.session import MOST_QUEUED, SILENCE_S, WINDOW
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
@@ -181,12 +181,13 @@ def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down
     pair.carry()
     a, b = pair.ends
     room = WINDOW - len(b.received())  # not confirmed yet
-    for number in range(room + MOST_OF_A_GROUP + 3):
+    most = MOST_QUEUED // 2  # of a group that is alone
+    for number in range(room + most + 3):
         a.links.send(overlay.Send(a.beside, Notify(notification(number), b"")))
-    assert (a.links.waiting, a.links.passed_over) == (MOST_OF_A_GROUP, 3)
+    assert (a.links.waiting, a.links.passed_over) == (most, 3)
     pair.tick(WINDOW_S)
-    entered = room + MOST_OF_A_GROUP
-    assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, MOST_OF_A_GROUP)
+    entered = room + most
+    assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, most)
     assert all(a.links.up.values())
 
 

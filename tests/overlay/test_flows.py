@@ -74,8 +74,14 @@ def test_the_flow_of_a_message():
     assert flow_of(Send(C, copy())) == (None, "p", True)
     assert flow_of(Send(C, Relay(B, (C,), 0, copy()), A)) == (A, "p", True)
     assert flow_of(Send(C, NoWay(B, (C,), 0, 0, copy()), A)) == (A, "p", True)
-    assert flow_of(Send(C, have)) == ("settled", None, False)
-    assert flow_of(Send(C, Relay(B, (C,), 0, have), A)) == ("settled", A, False)
+    assert flow_of(Send(C, have)) == ("settled", "", False)
+    assert flow_of(Send(C, Relay(B, (C,), 0, have))) == ("settled", "", False)
+    # What others have it pass on counts for who brought it.
+    for kind in (Relay(A, (B, C), 1, have), NoWay(C, (B, A), 1, -1, have)):
+        assert flow_of(Send(C, kind, A)) == (A, ("settled",), True)
+    for kind in (Relay(A, (B, C), 1, change), NoWay(C, (B, A), 1, -1, change)):
+        assert flow_of(Send(C, kind, A)) == (A, ("tables",), True)
+    assert flow_of(Send(C, Relay(B, (A, C), 0, change))) == ("tables", "", False)
     # Whoever tells of tables: a version may not overtake the one before.
     assert flow_of(Send(C, change, A)) == flow_of(Send(C, AdvertisementVersion(1, 1)))
 
@@ -105,3 +111,26 @@ def test_a_neighbour_that_floods_a_broker_delays_what_another_one_brings_by_one_
         put(link.handle(Heard(OverlayBeat(7, 0, len(under_way))), 0.0))
     assert len(under_way) == 1_001
     assert under_way[:3] == [0, 1, 2_000]
+
+
+def test_no_flood_of_neighbours_takes_the_link_to_a_slower_one_down():
+    """Whatever they have this broker pass on."""
+    numbers = iter(range(11, 20))
+    link = Session(OverlayHello("b", "b", 0, "o", 1, 0, False), lambda: next(numbers))
+    link.handle(Heard(OverlayHello("c", "c", 0, "o", 7, 11, True)), 0.0)
+    version = AdvertisementVersion(1, 1)
+    have = Have((Kept(Origin("p", "h", 1), b"\x01"),))
+    flood = [
+        Send(C, copy(), A),
+        Send(C, copy()),
+        Send(C, Relay(B1, (B, C), 1, have), B1),
+        Send(C, Relay(A, (B, C), 1, version), A),
+    ]
+    for _ in range(10_000):
+        for each in flood:
+            link.handle(Put(each.message, flow_of(each)), 0.0)
+    # A quarter of the queue is for its own words.
+    assert 12_000 < len(link) < 15_000
+    for each in (Send(C, have), Send(C, version)) * 2_500:
+        link.handle(Put(each.message, flow_of(each)), 0.0)
+    assert link.up

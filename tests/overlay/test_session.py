@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from agent.overlay import session as s
 from agent.overlay.flows import Flow
 from agent.overlay.lifecycle import InvalidTransition
+from agent.overlay.limits import Limits
 from agent.overlay.session import (
     Arrived,
     Cut,
@@ -27,9 +28,13 @@ from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello
 
 WINDOW = 4
 MOST = 12
-MOST_OF_A_GROUP = 5
-# One of the second group that is lost is sent again by whoever keeps it.
-FLOWS = [Flow("a", 1, kept=False), Flow("b", 1, kept=True), Flow("b", 2, kept=True)]
+# What of the other groups is lost is sent again by whoever keeps it.
+FLOWS = [
+    Flow("a", 1, kept=False),
+    Flow("b", 1, kept=True),
+    Flow("b", 2, kept=True),
+    Flow("c", 1, kept=True),
+]
 
 
 class End:
@@ -56,7 +61,6 @@ class End:
             self.draw,
             window=WINDOW,
             most_queued=MOST,
-            most_of_a_group=MOST_OF_A_GROUP,
         )
 
     @property
@@ -203,7 +207,7 @@ Links.TestCase.settings = settings(max_examples=200, stateful_step_count=40, dea
 TestLinks = Links.TestCase
 
 
-def up(*, window=WINDOW, most_queued=MOST, most_of_a_group=MOST_OF_A_GROUP):
+def up(*, window=WINDOW, most_queued=MOST):
     """A session that is up, of number 11, with one of number 7 at the other end."""
     numbers = iter(range(11, 1_000))
     hello = OverlayHello("a", "v", 0, "overlay", 1, 0, False)
@@ -212,7 +216,6 @@ def up(*, window=WINDOW, most_queued=MOST, most_of_a_group=MOST_OF_A_GROUP):
         lambda: next(numbers),
         window=window,
         most_queued=most_queued,
-        most_of_a_group=most_of_a_group,
     )
     assert session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 7, 11, True)), 5.0) == [Up()]
     return session
@@ -343,7 +346,7 @@ def frames(instructions):
 
 
 def test_flows_take_turns_whatever_waits_of_one() -> None:
-    session = up(window=1, most_queued=1_000, most_of_a_group=1_000)
+    session = up(window=1, most_queued=1_000)
     for number in range(500):
         session.handle(Put(f"flood {number}", FLOWS[1]), 5.0)
     session.handle(Put("b2", FLOWS[2]), 5.0)
@@ -356,16 +359,34 @@ def test_flows_take_turns_whatever_waits_of_one() -> None:
     assert sent == ["flood 1", "a1", "b2", "a2", "flood 2", "flood 3", "flood 4"]
 
 
+def flooded(session, flow, count):
+    """How many of so many that one flow puts are passed over."""
+    out = [session.handle(Put(f"{flow} {n}", FLOWS[flow]), 5.0) for n in range(count)]
+    return sum(each == [PassedOver(f"{flow} {n}")] for n, each in enumerate(out))
+
+
 def test_too_much_that_is_kept_elsewhere_takes_no_link_down() -> None:
-    session = up(window=1, most_queued=4, most_of_a_group=2)
-    for number in range(3):
-        session.handle(Put(f"flood {number}", FLOWS[1]), 5.0)
-    assert session.handle(Put("flood 3", FLOWS[2]), 5.0) == [PassedOver("flood 3")]
-    assert session.handle(Put("a1", FLOWS[0]), 5.0) == []
-    assert (len(session), session.up) == (3, True)
+    # Of a queue of 12, 9 are for what may be lost: one group has 6 of them, and one is under way.
+    session = up(window=1, most_queued=12)
+    assert flooded(session, 1, 30) == 23
+    assert flooded(session, 2, 1) == 1
+    # The other group finds 3 free and leaves 1: twice of what is free then is what it has.
+    assert flooded(session, 3, 30) == 28
+    assert (len(session), session.up) == (8, True)
     # There is room again.
-    assert frames(session.handle(Heard(OverlayBeat(7, 0, 1)), 5.0)) == ["flood 1"]
-    assert session.handle(Put("b2", FLOWS[2]), 5.0) == []
+    assert frames(session.handle(Heard(OverlayBeat(7, 0, 1)), 5.0)) == ["1 1"]
+    assert flooded(session, 3, 2) == 1
+    # The rest is for what may not be lost.
+    for number in range(4):
+        assert session.handle(Put(f"a{number}", FLOWS[0]), 5.0) == []
+    assert (len(session), session.up) == (12, True)
+    assert flooded(session, 1, 1) == flooded(session, 3, 1) == 1
+    assert isinstance(session.handle(Put("a4", FLOWS[0]), 5.0)[0], Down)
+
+
+def test_a_group_that_is_alone_has_room_for_all_that_custody_holds() -> None:
+    session = up(window=1, most_queued=s.MOST_QUEUED)
+    assert flooded(session, 1, 1 + Limits().most_held + 5) == 5
 
 
 def test_a_link_goes_along_the_arrows_of_its_table_and_no_others() -> None:
