@@ -102,7 +102,7 @@ class BrokerLinks:
         self.malformed = 0
         self.went_down = 0
         self.passed_over = 0
-        self._put: Counter[type[OverlayMessage]] = Counter()
+        self._sent: Counter[type[OverlayMessage]] = Counter()
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
             socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
@@ -143,8 +143,8 @@ class BrokerLinks:
 
     @property
     def sent(self) -> dict[str, int]:
-        """Messages that were put to a link that was up, by kind; signs of life are none."""
-        return {name: self._put[kind] for kind, name in KINDS.items()}
+        """Messages that left the queues, by kind; signs of life are none."""
+        return {name: self._sent[kind] for kind, name in KINDS.items()}
 
     # --- out -----------------------------------------------------------------------------------
 
@@ -152,10 +152,8 @@ class BrokerLinks:
         """Put it into the queue to that neighbour, where flows take turns; it is lost if the link
         is down."""
         link = self._by_broker[instruction.neighbour]
-        if link.session.up:
-            self._put[type(instruction.message)] += 1
-            if _is_notification(instruction.message):
-                self._monitor.entered(link.broker, 1, self._board.clock())
+        if link.session.up and _is_notification(instruction.message):
+            self._monitor.entered(link.broker, 1, self._board.clock())
         self._do(link, Put(instruction.message, flow_of(instruction)))
 
     def _reopen(self, instruction: overlay.Reopen) -> None:
@@ -181,7 +179,6 @@ class BrokerLinks:
                     self._handle(overlay.Received(link.broker, message))
                 case PassedOver(message):
                     self.passed_over += 1
-                    self._put[type(message)] -= 1
                     if _is_notification(message):
                         self._monitor.took_back(link.broker, 1)
                 case Up():
@@ -197,8 +194,10 @@ class BrokerLinks:
 
     def _transmit(self, link: _Link, message: OverlayRequest) -> bool:
         """Whether somebody is there."""
-        if isinstance(message, OverlayFrame) and _is_notification(message.message):
-            self._monitor.left(link.broker, 1, self._board.clock())
+        if isinstance(message, OverlayFrame):
+            self._sent[type(message.message)] += 1
+            if _is_notification(message.message):
+                self._monitor.left(link.broker, 1, self._board.clock())
         try:
             link.socket.send(encode(message), zmq.NOBLOCK)
         except zmq.Again:

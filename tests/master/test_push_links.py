@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 import pytest
 import zmq
@@ -18,7 +19,7 @@ from agent.overlay.session import MOST_QUEUED, SILENCE_S, WINDOW
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
-from agent.wire.overlay import AdvertisementVersion, Notify
+from agent.wire.overlay import AdvertisementVersion, Notify, Relay
 from agent.wire.overlay_links import OverlayHello, OverlayRefused
 from agent.wire.senders import Sender
 from agent.wire.unions import PublicRequest
@@ -189,6 +190,29 @@ def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down
     entered = room + most
     assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, most)
     assert all(a.links.up.values())
+
+
+def test_what_was_sent_is_what_left_the_queue_and_never_becomes_less():
+    pair = Pair()
+    pair.tick()
+    pair.carry()
+    a, b = pair.ends
+    version = AdvertisementVersion(1, 9)
+    before = a.links.sent
+    assert (before["advertisement_version"], before["relay"]) == (3, 0)
+    seen = [before]
+    relay = Relay(Broker("c", 0), (Broker("a", 0), a.beside), 1, version)
+    for _ in range(WINDOW + MOST_QUEUED // 2 + 3):
+        a.links.send(overlay.Send(a.beside, relay, Broker("c", 0)))
+        seen.append(a.links.sent)
+    assert all(x["relay"] <= y["relay"] for x, y in pairwise(seen))
+    room = WINDOW - len(b.received())  # not confirmed yet
+    assert (seen[-1]["relay"], a.links.waiting) == (room, MOST_QUEUED // 2)
+    assert a.links.passed_over == WINDOW - room + 3
+    # A link that is down sends nothing.
+    a.links.fall_silent()
+    a.links.send(overlay.Send(a.beside, version))
+    assert a.links.sent == seen[-1]
 
 
 def test_a_link_that_the_broker_wants_reopened_is_down_for_a_while():
