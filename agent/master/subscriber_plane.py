@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from agent.board import Board
@@ -23,17 +23,19 @@ from agent.wire.push import (
 )
 from agent.wire.senders import Sender
 
-# Requests that are done in one turn: a filter takes a millisecond, a large one twenty.
-TURN: Final = 4
+# Ids of acknowledgements that are done in one turn, or up to as many more: each may set a window
+# of messages free.
+TURN: Final = 16
+# A change counts for so many: a filter takes a millisecond, a large one twenty.
+CHANGE: Final = 4
 
 # `ask(peer, client, request)`: whether it was taken; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
 
 
 class SubscriberPlane:
-    """Requests wait here and are done a few a turn, in order: when thousands of clients subscribe
-    at once, as after a restart, what comes by the same socket from neighbours does not wait for all
-    of them."""
+    """Requests wait here and are done a few a turn: when thousands of clients subscribe at once, as
+    after a restart, what comes by the same socket from neighbours does not wait for all of them."""
 
     def __init__(self, board: Board, clients: MasterClients, public: PublicPlane, ask: Ask) -> None:
         self._public = public
@@ -52,14 +54,19 @@ class SubscriberPlane:
 
     def tick(self, _now: float) -> None:
         """Do some of what waits."""
-        for _ in range(min(TURN, len(self._waiting))):
-            self._take(*self._waiting.pop())
+        done = 0
+        while self._waiting and done < TURN:
+            origin, request = self._waiting.pop()
+            self._take(origin, request)
+            done += _cost(request)
 
     def _arrived(self, origin: Origin, request: PushRequest, now: float) -> None:
         if problem := self._why_not(origin.sender, request, now):
             self._refuse(origin, request, problem)
-        elif problem := self._waiting.put(origin, request):
-            self._not_now(origin, request, problem)
+            return
+        for part in _parts(request):
+            if problem := self._waiting.put(origin, part):
+                self._not_now(origin, part, problem)
 
     def _why_not(self, sender: Sender, request: PushRequest, now: float) -> str:
         """What is said against it before it waits."""
@@ -96,6 +103,21 @@ class SubscriberPlane:
                 peer(each)
         else:
             peer(message)
+
+
+def _cost(request: PushRequest) -> int:
+    return 1 + len(request.also) if isinstance(request, AcknowledgeNotifications) else CHANGE
+
+
+def _parts(request: PushRequest) -> Iterator[PushRequest]:
+    """The same in requests that fit into a turn."""
+    if not isinstance(request, AcknowledgeNotifications) or len(request.also) < TURN:
+        yield request
+        return
+    places = ((request.id, request.position), *request.also)
+    for start in range(0, len(places), TURN):
+        (id_, position), *also = places[start : start + TURN]
+        yield AcknowledgeNotifications(id_, position, tuple(also))
 
 
 def _client(sender: Sender) -> str:

@@ -9,7 +9,7 @@ from agent.board import Board
 from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
-from agent.master.subscriber_plane import TURN, SubscriberPlane
+from agent.master.subscriber_plane import SubscriberPlane
 from agent.wire.codec import Decoder, encode
 from agent.wire.master_config import MasterClients
 from agent.wire.overlay_links import OverlayBeat
@@ -54,6 +54,7 @@ class Rig:
     def take(self, origin, client, request):
         if self.disk_takes:
             self.done.append((client, request.id))
+            self.done += [(client, id_) for id_, _ in getattr(request, "also", ())]
         return self.disk_takes
 
     def come(self, *messages, of=b"c"):
@@ -72,17 +73,44 @@ def rig():
     return Rig()
 
 
-def test_requests_are_done_in_order_a_few_a_turn(rig):
-    names = [f"s{n}" for n in range(3 * TURN)]
-    rig.come(*[Subscribe(each, "*") for each in names])
+def in_rounds(rig):
+    """How much each turn did."""
     rounds = []
     while rig.router.coming or rig.plane.next_due is not None:
         before = len(rig.done)
         rig.round()
         rounds.append(len(rig.done) - before)
-    assert max(rounds) == TURN
+    return rounds
+
+
+def test_requests_are_done_in_order_a_few_a_turn(rig):
+    names = [f"s{n}" for n in range(12)]
+    rig.come(*[Subscribe(each, "*") for each in names])
+    assert in_rounds(rig) == [4, 4, 4]
     assert rig.done == [("", each) for each in names]
     assert rig.plane.next_due is None
+
+
+def test_acknowledgements_are_done_as_they_come(rig):
+    rig.come(*[AcknowledgeNotifications(f"s{n}", 1) for n in range(48)])
+    assert in_rounds(rig) == [16, 16, 16]
+
+
+def test_an_acknowledgement_of_many_subscriptions_is_that_many(rig):
+    also = tuple((f"s{n}", n) for n in range(1, 64))
+    rig.come(AcknowledgeNotifications("s0", 0, also), AcknowledgeNotifications("t0", 0, also[:40]))
+    assert in_rounds(rig) == [16, 16, 16, 16, 16, 16, 9]
+    assert rig.done[:64] == [("", f"s{n}") for n in range(64)]
+    assert rig.done[64:] == [("", "t0")] + [("", f"s{n}") for n in range(1, 41)]
+
+
+def test_a_turn_is_never_twice_as_long(rig):
+    also = tuple((f"s{n}", n) for n in range(1, 16))
+    for n in range(15):
+        rig.come(AcknowledgeNotifications("t", 1), of=b"%d" % n)
+    for n in range(15):
+        rig.come(AcknowledgeNotifications("s0", 0, also), of=b"%d" % n)
+    assert max(in_rounds(rig)) == 31
 
 
 def test_a_neighbour_is_heard_long_before_all_clients_have_subscribed(rig):
