@@ -430,6 +430,8 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     show.say("Alerts, until Ctrl-C:")
     wanted = demo_alerts.WANTED
     screen.line(show.console, f"  {fleet_command()} subscribe --master {address} '{wanted}'")
+    asked = f"{fleet_command()} watch --master {address} --service humidity --area b1/f6"
+    screen.line(show.console, f"  {asked} --every 5s --window 10s --on '{wanted}'")
     show.say("And its operator's view:")
     for command in ("status", "service list", "service show temperature"):
         line = f"  {fleet_command()} {command} --operator {bed.operator(iad)}"
