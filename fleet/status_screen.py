@@ -15,6 +15,8 @@ from fleet.screen import STYLES, line, local_time, plain_table, show_table
 
 # Counters of a state that are shown even at zero.
 ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
+# A dozen counters for who studies the overlay: only with --json.
+DETAIL: Final = "overlay_sent_"
 
 
 def show_status(screen: Console, status: IadStatus) -> None:
@@ -34,7 +36,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
     counters += [
         f"{name.replace('_', ' ')} {count}"
         for name, count in status.counters.items()
-        if count or name in ALWAYS_SHOWN
+        if (count and not name.startswith(DETAIL)) or name in ALWAYS_SHOWN
     ]
     screen.print(", ".join(counters), style="dim")
     if status.counters.get("deadlines_missed"):
