@@ -82,7 +82,7 @@ class StandingPlane:
         # once would each ask the next from within the one before.
         self._answers: deque[RoundAnswered] = deque()
         self.unreadable = 0
-        # Of what made rounds, what the disk did not take.
+        # Of what made rounds, what is to be on disk before anything is acknowledged.
         self._unsaved: dict[WatchKey, bytes] = {}
         self._restore()
         WatchInboxes(board, push, self._handle, self._saved).begin(state.all(WATCH).keys())
@@ -180,17 +180,17 @@ class StandingPlane:
         key, body = instruction.key, msgspec.msgpack.encode(instruction.saved)
         if instruction.at_once or key in self._unsaved:
             self._unsaved[key] = body
-            self._saved(key)
-        else:
-            self._state.put(ALERTS, document_of(key), body)
+        self._state.put(ALERTS, document_of(key), body)
 
     def _saved(self, key: WatchKey) -> bool:
-        """Whether what made its rounds is on disk; what is not is tried again."""
+        """Whether what made its rounds is on disk. All that is not goes there now, or is tried
+        again: written one by one, an alert that a hundred watches wait for stops the master."""
         if key in self._unsaved:
-            self._state.put(ALERTS, document_of(key), self._unsaved[key])
+            for each, body in self._unsaved.items():
+                self._state.put(ALERTS, document_of(each), body)
             if not self._state.flush():
                 return False
-            del self._unsaved[key]
+            self._unsaved.clear()
         return True
 
     def _forget(self, instruction: ForgetWatch) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from agent.board import Board
@@ -18,6 +19,8 @@ CLIENT: Final = "watch/"
 # Inboxes let go of a client that says nothing for a minute. All are renewed within so many ticks.
 RENEW_S: Final = 1.0
 RENEW_TICKS: Final = 20
+# Of what inboxes said, so much is handed on in one turn: each may ask a query.
+TURN: Final = 64
 
 
 class _Kept:
@@ -36,8 +39,9 @@ class WatchInboxes:
     """Glue of standing queries and inboxes.
 
     What an inbox says waits for the next tick: it comes in the middle of anything. `handle` takes
-    it then. `saved` says whether what is on disk of a watch is what it acknowledges, and tries to
-    put it there; as long as it is not, nothing is acknowledged.
+    it then. What inboxes are asked waits until all of a turn is handed on. `saved` says whether
+    what is on disk of a watch is what it acknowledges, and tries to put it there, with that of all
+    others; as long as it is not, nothing is acknowledged.
     """
 
     def __init__(
@@ -53,11 +57,11 @@ class WatchInboxes:
         self._saved = saved
         self._kept: dict[WatchKey, _Kept] = {}
         self._came: deque[InboxSaid] = deque()
-        self._to_renew: deque[WatchKey] = deque()
+        self._to_ask: deque[AskInbox] = deque()
         # Those whose end the inboxes did not take.
         self._ending: list[tuple[str, str]] = []
         self._renew_s = 0.0
-        board.performs(AskInbox, self._ask)
+        board.performs(AskInbox, self._to_ask.append)
         board.keeps_time(self)
 
     def begin(self, watches: Collection[str]) -> None:
@@ -71,8 +75,6 @@ class WatchInboxes:
         key = instruction.key
         match instruction.message:
             case Subscribe() as message:
-                if key not in self._kept:
-                    self._to_renew.append(key)
                 kept = self._kept[key] = _Kept(partial(self._say, key), message)
                 self._tell(key, kept, message)
             case AcknowledgeNotifications() as message:
@@ -80,6 +82,7 @@ class WatchInboxes:
                 kept.position = message.position
                 self._tell(key, kept, message)
             case Unsubscribe() as message:
+                self._saved(key)  # that it ended, or what came after would be missed
                 self._kept.pop(key, None)
                 self._end(client_of(key), message.id)
 
@@ -101,26 +104,27 @@ class WatchInboxes:
     @property
     def next_due(self) -> float | None:
         """When an inbox said something, or has to hear of its watch."""
-        if self._came:
+        if self._came or self._to_ask:
             return 0.0
-        return self._renew_s if self._to_renew or self._ending else None
+        return self._renew_s if self._kept or self._ending else None
 
     def tick(self, now: float) -> None:
         """Hand on what came; renew some, in turn."""
         # What comes meanwhile has its turn in the next round.
-        for _ in range(len(self._came)):
+        for _ in range(min(TURN, len(self._came))):
             self._handle(self._came.popleft())
+        while self._to_ask:
+            self._ask(self._to_ask.popleft())
         if now < self._renew_s:
             return
         self._renew_s = now + RENEW_S
         ending, self._ending = self._ending, []
         for each in ending:
             self._end(*each)
-        for _ in range(math.ceil(len(self._to_renew) / RENEW_TICKS)):
-            key = self._to_renew.popleft()
-            if (kept := self._kept.get(key)) is not None:
-                self._to_renew.append(key)
-                self._tell(key, kept, AcknowledgeNotifications(kept.id, kept.position))
+        count = math.ceil(len(self._kept) / RENEW_TICKS)
+        for key in list(islice(self._kept, count)):
+            kept = self._kept[key] = self._kept.pop(key)  # the last in turn now
+            self._tell(key, kept, AcknowledgeNotifications(kept.id, kept.position))
 
 
 def client_of(key: WatchKey) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.master import watch_inboxes
 from agent.master.group_commit import RETRY_S
 from agent.master.watch_inboxes import RENEW_S, RENEW_TICKS, WatchInboxes, client_of, document_of
 from agent.scheduling.standing_events import AskInbox
@@ -76,6 +77,51 @@ def test_it_is_renewed_while_nothing_happens(rig):
     assert len(rig.told(Notified)) == len(rig.told(Notified, OTHER)) == 1
     # And not one more often than needed.
     assert RENEW_TICKS * RENEW_S * 2 < LEASE_S
+
+
+def test_a_watch_that_is_opened_again_and_again_is_renewed_as_often_as_any(rig, monkeypatch):
+    for number in range(50):
+        rig.ask_inbox(Unsubscribe(f"s{number}"))
+        rig.subscribe_for(id_=f"s{number + 1}")
+    asked, ask = [], rig.plane.ask
+    monkeypatch.setattr(rig.plane, "ask", lambda *args: asked.append(args[2]) or ask(*args))
+    rig.subscribe_for(OTHER, "other")
+    asked.clear()
+    for _ in range(2 * RENEW_TICKS):
+        rig.let_pass(RENEW_S)
+    assert [each.id for each in asked] == ["s50", "other"] * RENEW_TICKS
+
+
+def test_what_alerts_ask_waits_until_all_of_them_are_handed_on(rig, monkeypatch):
+    rig.subscribe_for()
+    rig.subscribe_for(OTHER, "s2")
+    rig.heard.clear()
+    order = []
+
+    def handle(said):
+        order.append("handed on")
+        asking = AcknowledgeNotifications(said.message.id, said.message.position)
+        rig.plane._board.perform([AskInbox(said.key, asking)])
+
+    monkeypatch.setattr(rig.inboxes, "_handle", handle)
+    monkeypatch.setattr(rig.inboxes, "_saved", lambda _key: order.append("saved") or True)
+    rig.alert(1)
+    rig.let_pass()
+    # So one write is enough for all.
+    assert order == ["handed on"] * 2 + ["saved"] * 2
+    assert rig.waiting == 0
+
+
+def test_a_turn_hands_on_a_part_of_what_came(rig, monkeypatch):
+    rig.subscribe_for()
+    monkeypatch.setattr(watch_inboxes, "TURN", 2)
+    rig.alert(1, 2, 3)
+    rig.plane.tick(rig.now)
+    for count in (2, 3):
+        assert rig.inboxes.next_due == 0.0
+        rig.inboxes.tick(rig.now)
+        assert len(rig.told(Notified)) == count
+    assert rig.inboxes.next_due > rig.now
 
 
 def test_an_inbox_that_let_go_says_so_at_the_next_renewal(rig):
