@@ -129,7 +129,7 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
         require_whole("".join(read_until(process, "Ctrl-C stops it")), run)
         printed = read_until(process, "service show")
         commands = [line.strip() for line in printed if line.startswith("  ")]
-        assert len(commands) == 10
+        assert len(commands) == 11
         for command in commands:
             words = shlex.split(command)
             end, summary = ENDS.get(words[1], ((), ""))
