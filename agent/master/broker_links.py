@@ -181,6 +181,7 @@ class BrokerLinks:
                     self.passed_over += 1
                     if _is_notification(message):
                         self._monitor.took_back(link.broker, 1)
+                    self._handle(overlay.PassedOver(link.broker, message))
                 case Up():
                     link.refused = ""
                     self._handle(overlay.LinkUp(link.broker))

@@ -22,6 +22,7 @@ from agent.overlay.events import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    PassedOver,
     Publish,
     Received,
     Tick,
@@ -76,7 +77,8 @@ class Broker:
             Publish: self._publish,
             LinkUp: self._link_up,
             LinkDown: self._link_down,
-            LinkMeasured: self._forwarding.measured,
+            PassedOver: self._passed_over,
+            LinkMeasured: lambda event: self._forwarding.measured(event, self._now),
             Tick: lambda _: None,
         }
         self._messages: dict[type, Callable[[overlay.Broker, Any], None]] = {
@@ -143,8 +145,11 @@ class Broker:
         try:
             self._events[type(event)](event)
             self._tables.end_turn()
-            self._forwarding.tick(now)
-            self._forwarding.flush(now)
+            # Word of a message that was not sent comes amid sending others: what is due would be
+            # sent within that, and so on without end.
+            if not isinstance(event, PassedOver):
+                self._forwarding.tick(now)
+                self._forwarding.flush(now)
             return list(self._out)
         finally:
             self._out.clear()
@@ -175,6 +180,13 @@ class Broker:
         self._ways.link_down(event.neighbour)
         self._tables.link_down(event.neighbour)
         self._forwarding.link_down(event.neighbour, self._now)
+
+    def _passed_over(self, event: PassedOver) -> None:
+        message = event.message
+        if isinstance(message, Notify):
+            self._forwarding.passed_over(event.neighbour, message.notification.origin)
+        elif isinstance(message, Relay):
+            self._ways.passed_over(message)
 
     # --- messages --------------------------------------------------------------------------------
 

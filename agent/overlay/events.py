@@ -75,6 +75,13 @@ class LinkDown(_Struct, frozen=True):
     neighbour: Broker
 
 
+class PassedOver(_Struct, frozen=True):
+    """There was no room for this in the queue of messages to the neighbour: it was not sent."""
+
+    neighbour: Broker
+    message: Message
+
+
 class LinkMeasured(_Struct, frozen=True):
     """The queue of messages to the neighbour, over the last window: how many notifications
     `entered` and `left` it, and its `length` now (OctopiA Eq. 10)."""
@@ -98,6 +105,7 @@ Event = (
     | Publish
     | LinkUp
     | LinkDown
+    | PassedOver
     | LinkMeasured
     | Tick
 )

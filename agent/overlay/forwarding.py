@@ -39,6 +39,8 @@ _ENDLESS = 2**31
 # A neighbour that settles others is at work on what is before it in its queue; but it may have
 # given this one up, so that after ten times the wait it is asked again.
 _MOST_SPARED = 9
+# So many notifications leave a queue within the time after which a neighbour counts as stuck.
+_SOON_SENT = 64
 
 
 class Forwarding:
@@ -97,10 +99,20 @@ class Forwarding:
         self._progress.forget(neighbour)
         self._send_again(neighbour, now)
 
-    def measured(self, window: LinkMeasured) -> None:
+    def measured(self, window: LinkMeasured, now: float) -> None:
         """How long the queue to a neighbour is. O(1)."""
         if self._ways.is_up(window.neighbour):
             self._status.measured(window)
+            if window.length > _SOON_SENT:
+                self._progress.waits(window.neighbour, now)
+
+    def passed_over(self, to: Broker, origin: Origin) -> None:
+        """A copy that was not sent. It comes again in the usual time, and not in that of what a
+        neighbour at work may have. O(waiting)."""
+        self._progress.forget(to)
+        held = self.custody.get(origin)
+        if held is not None and any(each == to for each, _ in held.waiting):
+            held.spared = _MOST_SPARED
 
     # --- in --------------------------------------------------------------------------------------
 

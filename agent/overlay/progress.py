@@ -33,8 +33,14 @@ class Progress:
         self._times.pop(neighbour, None)
 
     def forget(self, neighbour: Broker) -> None:
-        """Its link is another one, or gone. O(1)."""
+        """Its link is another one, or gone, or what it was asked never left. O(1)."""
         self._asked.pop(neighbour, None)
+
+    def waits(self, neighbour: Broker, now: float) -> None:
+        """What it was asked for may still wait in the queue to it: it has all the time from now on.
+        O(1)."""
+        if self._asked.pop(neighbour, None) is not None:
+            self._asked[neighbour] = now
 
     @property
     def next_tick(self) -> float | None:

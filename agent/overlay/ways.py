@@ -168,6 +168,15 @@ class Ways:
             self._back(NoWay(relay.source, relay.path, step, step, relay.message), sender)
         return None
 
+    def passed_over(self, relay: Relay) -> None:
+        """There was no room for it in the queue to its next hop: whoever sent it may find another
+        way. What was sent from here is kept here. O(path)."""
+        step = relay.step - 1
+        if step >= 0:
+            before = relay.path[step - 1] if step else relay.source
+            back = NoWay(relay.source, relay.path, step, step, relay.message)
+            self._back(back, Broker(*before))
+
     def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
         """What this broker had sent along a path that is broken, which is avoided from now on; None
         if it was handed on. ValueError as for a relay, and for what was never sent. O(path)."""

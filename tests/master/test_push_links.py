@@ -186,6 +186,10 @@ def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down
     for number in range(room + most + 3):
         a.links.send(overlay.Send(a.beside, Notify(notification(number), b"")))
     assert (a.links.waiting, a.links.passed_over) == (most, 3)
+    told = [each for each in a.heard if isinstance(each, overlay.PassedOver)]
+    assert [each.message.notification for each in told] == [
+        notification(room + most + number) for number in range(3)
+    ]
     pair.tick(WINDOW_S)
     entered = room + most
     assert a.heard[-1] == overlay.LinkMeasured(a.beside, entered, room, most)

@@ -1,13 +1,30 @@
 """A neighbour whose link is up and who does nothing: gone round after a while, and asked again."""
 
-from agent.overlay.events import Instruction, Send
+from agent.overlay.broker import Broker
+from agent.overlay.events import (
+    Instruction,
+    LinkMeasured,
+    PassedOver,
+    Received,
+    Reopen,
+    Send,
+    Tick,
+)
 from agent.overlay.limits import Limits
 from agent.overlay.progress import Progress
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
 from agent.overlay.ways import Ways
-from agent.wire.overlay import AdvertisementVersion, NoWay, Relay
-from tests.overlay.one_broker import A, C
+from agent.wire.overlay import (
+    AdvertisementVersion,
+    Have,
+    Kept,
+    NoWay,
+    Origin,
+    Relay,
+    SubscriptionChange,
+)
+from tests.overlay.one_broker import B1, A, B, C, broker, copy, sent, told
 from tests.overlay.test_broker_detours import has, overlay, publish_here
 from tests.overlay.world import EVERYTHING, World
 
@@ -133,6 +150,75 @@ def test_nobody_relies_on_one_that_does_nothing() -> None:
     assert ways.send(At("b", 0), word, 0.0)
 
 
+def reopened(made: Broker, now: float) -> list[Reopen]:
+    return [each for each in made.handle(Tick(), now) if isinstance(each, Reopen)]
+
+
+def asked_again() -> Broker:
+    """It sent something to c at 0 s, and again at 10 s."""
+    made = broker(limits=Limits(resend_s=10.0, stuck_s=10.0, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    told(made, A, copy())
+    assert sent(made.handle(Tick(), 10.0)) == [(C, copy())]
+    return made
+
+
+def test_who_was_never_asked_again_is_not_stuck() -> None:
+    assert reopened(asked_again(), 20.0) == [Reopen(C, 5.0)]
+    made = asked_again()
+    for now in (10.0, 20.0, 30.0):
+        made.handle(PassedOver(C, copy()), now)
+        assert reopened(made, now + 10.0) == []
+    # It leaves at last.
+    assert reopened(made, 49.9) == []
+    assert reopened(made, 50.0) == [Reopen(C, 5.0)]
+
+
+def test_who_may_not_have_been_asked_yet_is_not_stuck() -> None:
+    made = asked_again()
+    made.handle(LinkMeasured(C, 0, 1, 65), 15.0)
+    made.handle(LinkMeasured(C, 0, 1, 64), 16.0)
+    assert reopened(made, 24.9) == []
+    assert reopened(made, 25.0) == [Reopen(C, 5.0)]
+
+
+def test_word_of_what_was_passed_over_sends_nothing_else() -> None:
+    """It comes amid sending: each would call for the next, as deep as custody is long."""
+    made = broker(limits=Limits(resend_s=10.0, unknown_s=1e9, most_retried=1))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    for sequence in range(2):
+        told(made, A, copy(sequence))
+    assert sent(made.handle(Tick(), 10.0)) == [(C, copy(0))]
+    assert sent(made.handle(PassedOver(C, copy(0)), 10.0)) == []
+    assert sent(made.handle(Tick(), 10.0)) == [(C, copy(1))]
+
+
+def test_what_was_passed_over_comes_again_though_the_neighbour_is_at_work() -> None:
+    made = broker(limits=Limits(resend_s=10.0, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    for sequence in range(3):
+        told(made, A, copy(sequence))
+    made.handle(PassedOver(C, copy(1)), 0.0)
+    made.handle(PassedOver(B1, copy(2)), 0.0)
+    made.handle(PassedOver(C, copy(9)), 0.0)
+    made.handle(Received(C, Have((Kept(Origin("p", "h", 0), b"\x01"),))), 5.0)
+    assert sent(made.handle(Tick(), 10.0)) == [(C, copy(1))]
+
+
+def test_a_relay_that_is_passed_over_goes_back_to_who_sent_it() -> None:
+    made = broker()
+    word = AdvertisementVersion(1, 1)
+    source = At("a", 1)
+    path = (B1, B, C)
+    ((to, onward),) = told(made, B1, Relay(source, path, 1, word))
+    assert (to, onward) == (C, Relay(source, path, 2, word))
+    back = sent(made.handle(PassedOver(C, onward), 0.0))
+    assert back == [(B1, NoWay(source, path, 1, 0, word))]
+    # What does not get back either is lost; what was sent from here is kept here.
+    assert sent(made.handle(PassedOver(B1, back[0][1]), 0.0)) == []
+    assert sent(made.handle(PassedOver(C, Relay(B, (C, A), 0, word)), 0.0)) == []
+
+
 def test_progress_by_hand() -> None:
     progress = Progress(30.0)
     assert progress.next_tick is None
@@ -153,3 +239,11 @@ def test_progress_by_hand() -> None:
     progress.heard(A)
     progress.asked(A, 100.0)
     assert progress.stuck(130.0) == [(A, 5.0)]
+    # Who was asked and may not have heard of it has the time anew; who was not asked has none.
+    progress.asked(A, 200.0)
+    progress.asked(C, 201.0)
+    progress.waits(A, 205.0)
+    progress.waits(B, 205.0)
+    assert progress.next_tick == 231.0
+    assert progress.stuck(240.0) == [(C, 10.0), (A, 10.0)]
+    assert progress.next_tick is None
