@@ -69,7 +69,8 @@ def test_what_made_rounds_of_many_watches_is_one_write_before_any_is_acknowledge
     rig.tick()
     everything = {"alice/w", "bob/w", "/v"}
     clients = ["watch/alice/w", "watch/bob/w", "watch//v"]
-    assert rig.asked == [(client, everything) for client in clients]
+    # After these the first is renewed.
+    assert rig.asked[:3] == [(client, everything) for client in clients]
     assert rig.disk.writes == 1
 
 
