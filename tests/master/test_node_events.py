@@ -134,6 +134,16 @@ def test_the_status_tells_what_waits_at_the_nodes(master, join):
     assert (status.events_waiting, status.events_dropped) == (40, 2)
 
 
+def joined_again(master, join):
+    """A node after each restart of a master that was killed: either file that it keeps will do."""
+    for lost in ("nothing", "state.sqlite*", "records/*"):
+        master.stop(signal.SIGKILL)
+        for path in master.folder.glob(lost):
+            path.unlink()
+        master.start()
+        yield join(master)
+
+
 def test_the_status_tells_which_faults_are_open_before_and_after_a_restart(master, join):
     def happened(sequence, kind, channel="temperature", text=""):
         event = NodeEvent(sequence, kind, 1_000 + sequence, True, "desk", channel, text)
@@ -146,13 +156,7 @@ def test_the_status_tells_which_faults_are_open_before_and_after_a_restart(maste
     happened(11, "fault_ended", "humidity", "flatline: over after 3 s")
     fault = NodeFault("desk", "temperature", 1_008, True, "no_response: the port is gone")
     assert master.status().nodes[0].faults == (fault,)
-    # Either file will do.
-    for lost in ("nothing", "state.sqlite*", "records/*"):
-        master.stop(signal.SIGKILL)
-        for path in master.folder.glob(lost):
-            path.unlink()
-        master.start()
-        node = join(master)
+    for node in joined_again(master, join):
         assert master.status().nodes[0].faults == (fault,)
     happened(12, "agent_started")
     assert master.status().nodes[0].faults == ()
@@ -172,12 +176,7 @@ def test_the_status_tells_which_triggers_are_raised_before_and_after_a_restart(m
     happened(8, "trigger_cleared", "damp")
     alert = NodeAlert("hot", ("b1/r1",), 1_009, True, "31 celsius")
     assert master.status().nodes[0].alerts == (alert,)
-    for lost in ("nothing", "state.sqlite*", "records/*"):
-        master.stop(signal.SIGKILL)
-        for path in master.folder.glob(lost):
-            path.unlink()
-        master.start()
-        node = join(master)
+    for node in joined_again(master, join):
         assert master.status().nodes[0].alerts == (alert,)
     happened(10, "agent_started")
     assert master.status().nodes[0].alerts == (alert,)
