@@ -156,7 +156,8 @@ def test_the_status_tells_which_faults_are_open_before_and_after_a_restart(maste
     happened(11, "fault_ended", "humidity", "flatline: over after 3 s")
     fault = NodeFault("desk", "temperature", 1_008, True, "no_response: the port is gone")
     assert master.status().nodes[0].faults == (fault,)
-    for node in joined_again(master, join):
+    for joined in joined_again(master, join):
+        node = joined
         assert master.status().nodes[0].faults == (fault,)
     happened(12, "agent_started")
     assert master.status().nodes[0].faults == ()
@@ -176,7 +177,8 @@ def test_the_status_tells_which_triggers_are_raised_before_and_after_a_restart(m
     happened(8, "trigger_cleared", "damp")
     alert = NodeAlert("hot", ("b1/r1",), 1_009, True, "31 celsius")
     assert master.status().nodes[0].alerts == (alert,)
-    for node in joined_again(master, join):
+    for joined in joined_again(master, join):
+        node = joined
         assert master.status().nodes[0].alerts == (alert,)
     happened(10, "agent_started")
     assert master.status().nodes[0].alerts == (alert,)
