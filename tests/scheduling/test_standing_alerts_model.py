@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from agent.scheduling.standing import EXPIRE_S, LAG_S, SETTLE_S, StandingScheduler
 from agent.scheduling.standing_alerts import AHEAD_S, HISTORY_S, SUBSCRIBE_AGAIN_S
@@ -37,7 +37,8 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.senders import Sender
-from agent.wire.standing import MOST_ALERTS, Acknowledge, Cancel, Watch, Watching
+from agent.wire.standing import MOST_ALERTS, Cancel, Watch
+from tests.scheduling.standing_client import StandingClient
 from tests.scheduling.standing_rig import answer_to, read_stub
 
 START_S = 1_700_000_000.0
@@ -89,7 +90,7 @@ class NaiveInbox:
         return told
 
 
-class AlertsMachine(RuleBasedStateMachine):
+class AlertsMachine(StandingClient):
     """One watch; a network that loses what is under way when a connection ends; a master that is
     killed between any two instructions, and whose disk has some of it later; an inbox that refuses
     for a while, lets go of the watch, drops what nobody took, and may lose all that it has when the
@@ -135,10 +136,6 @@ class AlertsMachine(RuleBasedStateMachine):
         return f"s{self.ids}"
 
     # --- the world ---------------------------------------------------------------------------
-
-    @property
-    def last(self):
-        return self.received[-1].number if self.received else 0
 
     def do(self, event):
         try:
@@ -253,24 +250,6 @@ class AlertsMachine(RuleBasedStateMachine):
     def answer(self, ask, reason=None):
         self.asked.remove(ask)
         self.do(RoundAnswered(ask.token, answer_to(ask.query, reason=reason)))
-
-    @precondition(lambda self: self.to_client)
-    @rule()
-    def the_client_receives(self):
-        message = self.to_client.pop(0)
-        if isinstance(message, Watching):
-            assert message.state in ("open", "finished"), message
-            self.state, self.word = message.state, message.message
-            if message.state == "finished":
-                self.to_master.append(Acknowledge("w", message.next_round - 1))
-        elif message.previous <= self.last < message.number:
-            self.received.append(message)
-
-    @precondition(lambda self: self.last > self.acknowledged)
-    @rule()
-    def the_client_acknowledges(self):
-        self.acknowledged = self.last
-        self.to_master.append(Acknowledge("w", self.last))
 
     @precondition(lambda self: self.to_master)
     @rule()

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from agent.scheduling.standing import LAG_S, StandingScheduler
 from agent.scheduling.standing_entry import LONGEST_PAUSE_S, MOST_AHEAD, rounds_of
@@ -22,12 +22,13 @@ from agent.scheduling.standing_events import (
 from agent.wire.messages import Slo
 from agent.wire.senders import Sender
 from agent.wire.standing import Acknowledge, Cancel, Round, Watch, Watching
+from tests.scheduling.standing_client import StandingClient
 from tests.scheduling.standing_rig import HOT, answer_to, read_stub
 
 START_S = 1_700_000_000.0
 
 
-class StandingMachine(RuleBasedStateMachine):
+class StandingMachine(StandingClient):
     """One watch; a network that loses what is under way when a connection ends; a master whose disk
     has the watch at once and the cursor a little later."""
 
@@ -58,7 +59,7 @@ class StandingMachine(RuleBasedStateMachine):
         self.to_master: list[Acknowledge | Watch] = []
         self.received: list[Round] = []
         self.acknowledged = 0
-        self.state = ""
+        self.state = self.word = ""
         self.to_master.append(self.watch)
 
     def make_scheduler(self):
@@ -72,10 +73,6 @@ class StandingMachine(RuleBasedStateMachine):
     def sender(self):
         name = "alice" if self.keyed else f"connection{self.connection}"
         return Sender("client" if self.keyed else "anyone", name)
-
-    @property
-    def last(self):
-        return self.received[-1].number if self.received else 0
 
     def do(self, event):
         for instruction in self.scheduler.handle(event, self.now):
@@ -117,24 +114,6 @@ class StandingMachine(RuleBasedStateMachine):
         self.asked.remove(ask)
         hot = self.number_of(ask.query) in self.hot
         self.do(RoundAnswered(ask.token, answer_to(ask.query, hot=hot, reason=reason)))
-
-    @precondition(lambda self: self.to_client)
-    @rule()
-    def the_client_receives(self):
-        message = self.to_client.pop(0)
-        if isinstance(message, Watching):
-            assert message.state in ("open", "finished"), message
-            self.state = message.state
-            if message.state == "finished":
-                self.to_master.append(Acknowledge("w", message.next_round - 1))
-        elif message.previous <= self.last < message.number:
-            self.received.append(message)
-
-    @precondition(lambda self: self.last > self.acknowledged)
-    @rule()
-    def the_client_acknowledges(self):
-        self.acknowledged = self.last
-        self.to_master.append(Acknowledge("w", self.last))
 
     @precondition(lambda self: self.to_master)
     @rule()
