@@ -45,6 +45,8 @@ from agent.wire.standing import Acknowledge, Cancel, Watch
 WATCH = "watch"
 CURSOR = "watch_cursor"
 ALERTS = "watch_alerts"
+# A clock that was set back is noticed within so long.
+LOOK_S = 1.0
 
 
 class StandingPlane:
@@ -81,6 +83,7 @@ class StandingPlane:
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.
         self._answers: deque[RoundAnswered] = deque()
+        self._look_s = 0.0
         self.unreadable = 0
         # Of what made rounds, what is to be on disk before anything is acknowledged.
         self._unsaved: dict[WatchKey, bytes] = {}
@@ -117,10 +120,13 @@ class StandingPlane:
         if self._answers:
             return 0.0  # whatever the clock says
         due_s = self._standing.next_tick
-        return None if due_s is None else self._board.clock() + due_s - self._wall()
+        if due_s is None:
+            return None
+        return min(self._look_s, self._board.clock() + due_s - self._wall())
 
-    def tick(self, _now: float) -> None:
+    def tick(self, now: float) -> None:
         """Pass on the answers that wait, and ask what is due."""
+        self._look_s = now + LOOK_S
         answers, self._answers = self._answers, deque()
         for answer in answers:
             self._handle(answer)

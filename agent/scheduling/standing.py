@@ -118,6 +118,7 @@ class StandingScheduler:
 
     def handle(self, event: StandingEvent, now: float) -> list[StandingInstruction]:
         """Take one event at wall-clock time `now`; what to do follows, in order."""
+        self._timers.look_at_clock(now, self._watches)
         match event:
             case WatchArrived():
                 return self._watch(event, now)

@@ -248,6 +248,10 @@ class WatchedAlerts:
         if now >= self.made_s + self._interval_s or now < self.made_s:
             self._make(now)
 
+    def set_back(self, now: float) -> None:
+        """The clock was: the inbox is asked again as soon as ever. `work` makes rounds so."""
+        self._again_s = min(self._again_s, now + SUBSCRIBE_AGAIN_S)
+
     @property
     def _closes_s(self) -> float:
         """What waited in the inbox comes as soon as it is open."""

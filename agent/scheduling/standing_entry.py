@@ -169,6 +169,12 @@ class WatchEntry:
             self.refusals += 1
             self.held_until_s = now + pause_s
 
+    def set_back(self, now: float) -> None:
+        """The clock was set back: nothing that was put off waits for longer than it could."""
+        self.held_until_s = min(self.held_until_s, now + LONGEST_PAUSE_S)
+        if self.alerts is not None:
+            self.alerts.set_back(now)
+
     def sent_before(self, number: int) -> int:
         """The last round before `number` that the client has or is to have."""
         sent = [n for n, entry in self.rounds.items() if n < number and entry.state == "sent"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from agent.scheduling.standing_entry import WatchEntry
 from agent.scheduling.timers import Timers
+
+# A clock that goes back by more was set; by less, it costs no more than that.
+SET_BACK_S: Final = 1.0
 
 
 class WatchTimers:
@@ -16,6 +21,7 @@ class WatchTimers:
         self._lag_s = lag_s
         self._expire_s = expire_s
         self._timers: Timers[WatchEntry] = Timers()
+        self._now_s = -math.inf
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -30,6 +36,15 @@ class WatchTimers:
         for entry in self._timers.due(now):
             entry.timer = -1
             yield entry
+
+    def look_at_clock(self, now: float, watches: Iterable[WatchEntry]) -> None:
+        """If it was set back, all that has to wait for some seconds is looked at anew: it would
+        wait for as long as that. O(watches · log watches) then."""
+        if now < self._now_s - SET_BACK_S:
+            for entry in watches:
+                entry.set_back(now)
+                self.set_at(now, entry)
+        self._now_s = now
 
     def set(self, entry: WatchEntry) -> None:
         """Set its timer to what is next."""

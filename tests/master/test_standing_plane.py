@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent.board import Board
-from agent.master.standing_plane import ALERTS, StandingPlane
+from agent.master.standing_plane import ALERTS, LOOK_S, StandingPlane
 from agent.master.state import State
 from agent.scheduling.standing_events import AskInbox, SaveAlerts, SavedAlerts
 from agent.wire.push import Subscribe
@@ -39,7 +39,7 @@ class Rig:
         public = SimpleNamespace(takes=lambda *_: None)
         queries = SimpleNamespace(capability=lambda _service: "")
         config = SimpleNamespace(clients=SimpleNamespace(most_watches=9))
-        StandingPlane(
+        self.plane = StandingPlane(
             self.board, config, self.disk, public, queries, lambda _: (), push, lambda: self.now
         )
 
@@ -84,3 +84,14 @@ def test_what_the_disk_does_not_take_is_written_with_the_next(rig):
     rig.tick()
     assert rig.asked == [("watch/bob/w", {"alice/w", "bob/w", "/v"})]
     assert rig.disk.writes == 1
+
+
+def test_the_wall_clock_is_looked_at_though_nothing_is_due_for_long(rig, monkeypatch):
+    standing = SimpleNamespace(next_tick=None, handle=lambda _event, _wall: [])
+    monkeypatch.setattr(rig.plane, "_standing", standing)
+    assert rig.plane.next_due is None
+    standing.next_tick = 3_600.0
+    rig.tick()
+    assert rig.plane.next_due == LOOK_S
+    rig.now = LOOK_S / 2
+    assert rig.plane.next_due == LOOK_S

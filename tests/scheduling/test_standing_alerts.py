@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.standing import EXPIRE_S, LAG_S, SETTLE_S
 from agent.scheduling.standing_alerts import AHEAD_S, HISTORY_S, SAVE_EVERY, SUBSCRIBE_AGAIN_S
-from agent.scheduling.standing_entry import MOST_AHEAD
+from agent.scheduling.standing_entry import LONGEST_PAUSE_S, MOST_AHEAD
 from agent.scheduling.standing_events import (
     AskInbox,
     AskRound,
@@ -17,6 +17,7 @@ from agent.scheduling.standing_events import (
     ForgetWatch,
     Gathered,
     InboxSaid,
+    RoundsDue,
     SaveAlerts,
     SavedAlerts,
     SavedWatch,
@@ -338,6 +339,37 @@ def test_an_inbox_that_lost_everything_is_subscribed_to_anew_and_the_client_told
     rig.position = 0
     rig.alerts(id_="s2")
     assert len(rig.asked) == 2
+
+
+def test_a_clock_that_is_set_back_keeps_no_round_waiting():
+    rig = AlertRig()
+    rig.alerts()
+    rig.until(4.0)
+    rig.alerts()
+    assert len(rig.of(AskRound)) == 1
+    rig.now -= 3_600.0
+    rig.do(RoundsDue())
+    assert len(rig.of(AskRound)) == 2
+    # Nor one that is refused for now.
+    rig.answer()
+    rig.answer(reason="over_rate")
+    rig.now -= 3_600.0
+    rig.do(RoundsDue())
+    assert len(rig.of(AskRound)) == 2
+    rig.now += LONGEST_PAUSE_S
+    rig.do(RoundsDue())
+    assert len(rig.of(AskRound)) == 3
+
+
+def test_a_clock_that_is_set_back_keeps_no_inbox_waiting():
+    rig = restored(SavedAlerts("s1", 9))
+    rig.do(InboxSaid(KEY, None))
+    rig.now -= 3_600.0
+    rig.do(RoundsDue())
+    rig.all.clear()
+    rig.now += SUBSCRIBE_AGAIN_S
+    rig.do(RoundsDue())
+    assert [type(each) for each in rig.all] == [AskInbox]
 
 
 def test_an_inbox_that_takes_nothing_for_a_while_is_asked_again():
