@@ -1,14 +1,16 @@
-"""What a client does in the models of watches: it takes each round once, and acknowledges."""
+"""What a client does in the models of watches: it takes each round once, acknowledges, and comes
+again over another connection."""
 
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from agent.wire.standing import Acknowledge, Watching
+from agent.wire.standing import Acknowledge, Watch, Watching
 
 
 class StandingClient(RuleBasedStateMachine):
-    """The client of one watch, `w`. A machine has `to_client` and `to_master`, what is under way;
-    `received`, the rounds that the client has; `acknowledged`; and `state` and `word`, what it was
-    told of its watch last."""
+    """The client of one `watch`, `w`, over its `connection` of that number. A machine has
+    `to_client` and `to_master`, what is under way; `received`, the rounds that the client has;
+    `acknowledged`; and `state` and `word`, what it was told of its watch last."""
 
     @property
     def last(self):
@@ -32,3 +34,19 @@ class StandingClient(RuleBasedStateMachine):
     def the_client_acknowledges(self):
         self.acknowledged = self.last
         self.to_master.append(Acknowledge("w", self.last))
+
+    @rule(lost=st.booleans())
+    def the_connection_ends(self, lost):
+        self.to_client.clear()
+        if lost:
+            self.to_master.clear()
+            self.ask_again()
+        self.connection += 1
+
+    @precondition(lambda self: not any(isinstance(m, Watch) for m in self.to_master))
+    @rule()
+    def ask_again(self):
+        if self.state != "finished":
+            fields = {f: getattr(self.watch, f) for f in self.watch.__struct_fields__[:-1]}
+            after = self.last if self.state else None
+            self.to_master.append(Watch(**fields, after=after))

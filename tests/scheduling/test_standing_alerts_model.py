@@ -289,22 +289,6 @@ class AlertsMachine(StandingClient):
         self.alerts_come(count, ago_s, 0)
         self.nothing_is_in_the_way()
 
-    @rule(lost=st.booleans())
-    def the_connection_ends(self, lost):
-        self.to_client.clear()
-        if lost:
-            self.to_master.clear()
-            self.ask_again()
-        self.connection += 1
-
-    @precondition(lambda self: not any(isinstance(m, Watch) for m in self.to_master))
-    @rule()
-    def ask_again(self):
-        if self.state != "finished":
-            fields = {f: getattr(self.watch, f) for f in self.watch.__struct_fields__[:-1]}
-            after = self.last if self.state else None
-            self.to_master.append(Watch(**fields, after=after))
-
     @rule()
     def the_disk_is_written(self):
         self.disk |= self.unsaved

@@ -124,24 +124,6 @@ class StandingMachine(StandingClient):
         else:
             self.do(AcknowledgeArrived(self.sender, message))
 
-    @rule(lost=st.booleans())
-    def the_connection_ends(self, lost):
-        self.to_client.clear()
-        if lost:
-            self.to_master.clear()
-            self.ask_again()
-        self.connection += 1
-
-    @precondition(lambda self: not any(isinstance(m, Watch) for m in self.to_master))
-    @rule()
-    def ask_again(self):
-        after = self.last if self.state else None
-        if self.state != "finished":
-            self.to_master.append(
-                Watch(**{f: getattr(self.watch, f) for f in self.watch.__struct_fields__[:-1]},
-                      after=after)
-            )  # fmt: skip
-
     @rule()
     def the_cursor_reaches_the_disk(self):
         self.cursors |= self.late_cursors
