@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from agent.overlay.scot import Broker, ScotError
-from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import FilterError
+from fleet.inventory.contradictions.filters import unreadable
 from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Iad, Inventory
 from fleet.overlay_plan import OverlayPlan
@@ -65,10 +64,7 @@ def _places(plan: OverlayPlan) -> Iterator[str]:
 
 def _unreadable(iad: Iad) -> Iterator[str]:
     for each in iad.overlay.advertise if iad.overlay is not None else ():
-        try:
-            read_filter(each.filter)
-        except FilterError as error:
-            yield f"{iad.name}: overlay.advertise.filter {each.filter!r}: {error}"
+        yield from unreadable(f"{iad.name}: overlay.advertise.filter", each.filter)
 
 
 def _name(place: Broker) -> str:

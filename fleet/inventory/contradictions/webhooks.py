@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import FilterError
+from fleet.inventory.contradictions.filters import unreadable
 from fleet.inventory.model import Inventory
 
 
@@ -19,9 +18,6 @@ def check(fleet: Inventory) -> Iterator[str]:
             if webhook.name in names:
                 yield f"{where}: there are two; each needs a name of its own"
             names.add(webhook.name)
-            try:
-                read_filter(webhook.filter)
-            except FilterError as error:
-                yield f"{where}: filter {webhook.filter!r}: {error}"
+            yield from unreadable(f"{where}: filter", webhook.filter)
             if webhook.ca and not webhook.ca.startswith("/"):
                 yield f"{where}: ca {webhook.ca!r}: name the whole path on the master's host"
