@@ -8,6 +8,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 ARGS ?=
+# Most tests wait for processes that they started: two workers a processor.
+WORKERS ?= 4
 
 BIN := .venv/bin
 # One empty file for each step that is done; `make` compares their times with those of the sources.
@@ -19,7 +21,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 # What remains of pip's output: the file that it downloads.
 PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
 
-.PHONY: help setup demo test test-kubernetes test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
+.PHONY: help setup demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -33,13 +35,13 @@ demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 
 test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
 	@echo "Testing …"
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations=30
 	@echo "Testing _core again, in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core
 
 test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
 	@tools/build_apiserver.sh
-	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest tests/kubernetes
+	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
 test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big lakes, hours of failures (10 minutes)
 	@SANDERLING_KILLS=$(or $(KILLS),20) $(BIN)/pytest -m long
@@ -48,13 +50,16 @@ torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, ov
 	@$(BIN)/python -m tests.torture $(ARGS)
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
-	@SANDERLING_SYSTEMD=1 $(BIN)/pytest tests/systemd
+	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run tests/systemd
+
+test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (10 minutes; root)
+	@WORKERS=$(WORKERS) tools/test_debian13.sh $(ARGS)
 
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
-	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest tests/hosts
+	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run tests/hosts
 
 test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
-	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest tests/image tests/fleet/releases/test_real.py
+	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run tests/image tests/fleet/releases/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

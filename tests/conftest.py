@@ -1,6 +1,8 @@
-"""A ZeroMQ context that is gone after the test; Ctrl-C for the processes that tests start."""
+"""A ZeroMQ context that is gone after the test; how workers share files; suites that must run."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 import zmq
@@ -8,6 +10,57 @@ import zmq
 # In the background a shell may have it ignored, which every process of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+HERE = Path(__file__).parent
+# Their tests share one JVM, which takes a gigabyte and half a minute to warm up.
+SPARK = ("fleet/spark/", "fleet/pipeline/", "fleet/report/", "fleet/test_lab_simulate_spark.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Where pytest runs several workers, a file stays with one of them: its tests share fleets."""
+    for item in items:
+        file = item.path.relative_to(HERE).as_posix()
+        item.add_marker(pytest.mark.xdist_group("spark" if file.startswith(SPARK) else file))
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--must-run",
+        action="store_true",
+        help="fail if all tests of a file were skipped, unless SANDERLING_CI_MAY_SKIP=1",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--must-run") and os.environ.get("SANDERLING_CI_MAY_SKIP") != "1":
+        config.pluginmanager.register(MustRun(), "must-run")
+
+
+class MustRun:
+    """Fails a run in which a file was skipped as a whole: a target that was asked for and could not
+    run is not one that passed."""
+
+    def __init__(self):
+        self._skipped = {}
+        self._ran = set()
+
+    def pytest_runtest_logreport(self, report):
+        file = report.nodeid.partition("::")[0]
+        if report.skipped:
+            self._skipped[file] = report.longrepr[2]
+        elif report.when == "call":
+            self._ran.add(file)
+
+    def pytest_sessionfinish(self, session):
+        if self._not_run() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for file, reason in self._not_run().items():
+            terminalreporter.write_line(f"NOT RUN {file}: {reason}", red=True)
+
+    def _not_run(self):
+        return {file: why for file, why in self._skipped.items() if file not in self._ran}
 
 
 class TestContext:
