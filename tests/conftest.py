@@ -2,25 +2,34 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import zmq
+from xdist.scheduler import LoadFileScheduling
 
 # In the background a shell may have it ignored, which every process of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HERE = Path(__file__).parent
 # Their tests share one JVM, which takes a gigabyte and half a minute to warm up.
-SPARK = ("fleet/spark/", "fleet/pipeline/", "fleet/report/", "fleet/test_lab_simulate_spark.py")
+SPARK = (
+    "tests/fleet/spark/",
+    "tests/fleet/pipeline/",
+    "tests/fleet/report/",
+    "tests/fleet/test_lab_simulate_spark.py",
+)
 
 
-def pytest_collection_modifyitems(items):
-    """Where pytest runs several workers, a file stays with one of them: its tests share fleets."""
-    for item in items:
-        file = item.path.relative_to(HERE).as_posix()
-        item.add_marker(pytest.mark.xdist_group("spark" if file.startswith(SPARK) else file))
+class FilesTogether(LoadFileScheduling):
+    """A file's tests stay with one worker, since they share fleets; so do all that use Spark."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "spark" if file.startswith(SPARK) else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return FilesTogether(config, log)
 
 
 def pytest_addoption(parser):

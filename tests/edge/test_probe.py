@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from sensors.quality.flags import NO_RESPONSE, SPIKE
 from sensors.quality.limits import Limits
 from sensors.synthetic import Synthetic
 
+# A busy machine does this to a sensor that is read ten times a second.
+LEFT_OUT = re.compile(r"^.*: readings left out: .*\n", re.MULTILINE)
 PROBE = """
 import sys
 from sensors.registry import DRIVERS
@@ -151,7 +154,7 @@ def test_ctrl_c_ends_it_in_order_between_readings_of_a_generator(start: Start) -
     for _ in range(50):
         assert "Z " in output(process).readline()
     status, out, err = interrupted(process)
-    assert (status, err) == (0, "")
+    assert (status, LEFT_OUT.sub("", err)) == (0, "")
     assert out.endswith("closed\n")
 
 
