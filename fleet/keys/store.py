@@ -47,6 +47,7 @@ from fleet.keys.curve import CurveKey
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
     LOCK,
+    keep_from_git,
     locked,
     make_private,
     read_private,
@@ -103,6 +104,7 @@ class Store:
         """Nobody else writes to the store meanwhile."""
         for each in (self._root, self._curve, self._ssh, self._webhook):
             make_private(each)
+        keep_from_git(self._root)
         with locked(self._root / LOCK, f"changing the keys in {self._root}"):
             yield
 
