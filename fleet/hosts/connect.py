@@ -230,8 +230,30 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
         return HostError(kind, waited)
     if isinstance(error, socket.gaierror):
         return HostError("dead", f"{login.address} has no address: {error.strerror}")
+    if not connected and (silence := _silence(error, login)):
+        return HostError(kind, silence)
     what = "the connection was lost" if connected else f"no SSH at {login.known_as}"
     return HostError(kind, f"{what}: {error}" if str(error) else what)
+
+
+def _silence(error: BaseException, login: Login) -> str:
+    """What it means that no SSH server introduced itself; empty for another error. A host that is
+    down is like this where somebody between takes its connections (NAT, a proxy, QEMU's network),
+    and so is one that starts, or hangs."""
+    said = str(error)
+    if said.startswith("Indecipherable protocol version"):
+        return f"what answers at {login.known_as} is no SSH server"
+    if not said.startswith("Error reading SSH protocol banner"):
+        return ""
+    if isinstance(error.__context__, TimeoutError):
+        return (
+            f"{login.known_as} takes the connection, then not a word within {login.connect_s:g} s: "
+            "it is down behind something that answers for it, or it hangs"
+        )
+    return (
+        f"{login.known_as} takes the connection and closes it without a word: it is down behind "
+        "something that answers for it, or its sshd is only starting"
+    )
 
 
 @lru_cache(maxsize=8)
