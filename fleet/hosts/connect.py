@@ -6,7 +6,6 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from paramiko.packet import Packetizer
 
 from fleet.folder import Folder
 from fleet.hosts.errors import HostError, Kind
+from fleet.hosts.identity import identity
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 
@@ -100,7 +100,7 @@ class _Transport(paramiko.Transport):
 def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
     """How the inventory says that `host` is reached."""
     if fleet.ssh.key:
-        key = folder.root / fleet.ssh.key
+        key = folder.root / Path(fleet.ssh.key).expanduser()
     else:
         from fleet.keys.store import Store
 
@@ -152,6 +152,11 @@ def connect(login: Login, known_hosts: Path) -> Connection:
 def _opened(login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
     """An open connection to a host that shows one of `pins`, of several of one kind the last.
     HostError; paramiko.BadHostKeyException."""
+    with identity(login.key) as key:
+        return _opened_with(key, login, pins)
+
+
+def _opened_with(key: paramiko.PKey, login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
     connection = Connection(
         login.address,
         user=login.user,
@@ -159,7 +164,7 @@ def _opened(login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
         config=Config(lazy=True, overrides={"load_ssh_configs": False}),
         connect_timeout=login.connect_s,
         connect_kwargs={
-            "pkey": _private_key(login.key),
+            "pkey": key,
             "allow_agent": False,
             "look_for_keys": False,
             "banner_timeout": login.connect_s,
@@ -218,6 +223,8 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
         return HostError("key_changed", f"{login.known_as} shows another host key than the pinned")
     if isinstance(error, paramiko.AuthenticationException):
         return HostError("auth", f"{where} does not take the key {login.key}")
+    if str(error) == "key cannot be used for signing":
+        return HostError("failed", f"the SSH agent did not sign with {login.key}")
     kind: Kind = "lost" if connected else "dead"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         if any(isinstance(cause, ConnectionRefusedError) for cause in error.errors.values()):
@@ -254,18 +261,3 @@ def _silence(error: BaseException, login: Login) -> str:
         f"{login.known_as} takes the connection and closes it without a word: it is down behind "
         "something that answers for it, or its sshd is only starting"
     )
-
-
-@lru_cache(maxsize=8)
-def _loaded(path: Path, changed_ns: int) -> paramiko.PKey:
-    del changed_ns  # a key that was replaced is read anew
-    return paramiko.PKey.from_path(path)
-
-
-def _private_key(path: Path) -> paramiko.PKey:
-    try:
-        return _loaded(path, path.stat().st_mtime_ns)
-    except FileNotFoundError:
-        raise HostError("auth", f"{path} is not there; `fleet keys init` makes it") from None
-    except (paramiko.SSHException, OSError, ValueError) as error:
-        raise HostError("auth", f"{path} cannot be used: {error}") from None

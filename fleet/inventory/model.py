@@ -46,7 +46,10 @@ class Ssh(Section, frozen=True):
     port: Annotated[Port, Meta(description="Port of sshd.")] = 22
     key: Annotated[
         File,
-        Meta(description="Private SSH key; empty: the one that `fleet keys init` makes."),
+        Meta(
+            description="Private SSH key; empty: the one that `fleet keys init` makes. The SSH "
+            "agent signs for one with a passphrase, or of which only KEY.pub is there."
+        ),
     ] = ""
     connect_s: Annotated[
         float, Meta(gt=0.0, le=600.0, description="Seconds until a host that is silent is dead.")

@@ -210,7 +210,14 @@ class Store:
         content = read_private(self.operator_key)
         if content is None:
             raise KeyStoreError("there is no SSH key of the operator; fleet keys init makes it")
-        return f"{ssh.load(content, str(self.operator_key)).public} fleet"
+        try:
+            public = ssh.load(content, str(self.operator_key)).public
+        except ssh.LockedKeyError:  # the SSH agent holds it
+            try:
+                public = ssh.normal((self._ssh / "operator.pub").read_text())
+            except OSError as error:
+                raise KeyStoreError(f"{self._ssh / 'operator.pub'}: {error.strerror}") from None
+        return f"{public} fleet"
 
     def host_key(self, host: str) -> HostKey:
         """The host key that this host gets when it is flashed."""
