@@ -5,6 +5,7 @@
     keys/curve/master-<name>.public    the same of a master for `fleet`'s own connections
     keys/ssh/host-<name>.key           the host key that a host gets when it is flashed
     keys/ssh/host-<name>.pin           a host key that was adopted, and is pinned instead
+    keys/ssh/jump-<name>.pin           the host key of a jump host
     keys/ssh/operator, operator.pub    what `fleet` logs in with
     keys/webhook/<iad>+<name>.secret   what a master signs with what it posts to a webhook
     keys/revoked.json                  who is out, since when and why
@@ -245,6 +246,12 @@ class Store:
             write_file(self._pin_path(host.name), f"{ssh.normal(public)}\n".encode())
             self._write_known_hosts(fleet)
 
+    def adopt_jump(self, fleet: Inventory, name: str, public: str) -> None:
+        """Pin the host key of a jump host."""
+        with self.writing():
+            write_file(self._jump_path(name), f"{ssh.normal(public)}\n".encode())
+            self._write_known_hosts(fleet)
+
     def use_own_host_key(self, fleet: Inventory, host: str) -> None:
         """Pin our own key again: the host has it now, as it was flashed."""
         with self.writing():
@@ -261,6 +268,11 @@ class Store:
             (host.address, port_of(fleet, host), public)
             for host in hosts(fleet)
             if not host.is_local and (public := self.pin(host.name))
+        ]
+        pins += [
+            (jump.address, jump.port or fleet.ssh.port, pin.decode("ascii").strip())
+            for jump in fleet.jump
+            if (pin := read_private(self._jump_path(jump.name))) is not None
         ]
         write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
 
@@ -346,6 +358,9 @@ class Store:
 
     def _host_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.key"
+
+    def _jump_path(self, name: str) -> Path:
+        return self._ssh / f"jump-{_flat(name)}.pin"
 
     def _pin_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.pin"

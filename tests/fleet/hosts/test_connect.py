@@ -80,6 +80,10 @@ class Server:
                 transport.add_server_key(self.host_key)
                 with suppress(paramiko.SSHException, EOFError):
                     transport.start_server(server=self.doorman, event=threading.Event())
+                    self.begun(transport)
+
+    def begun(self, transport: paramiko.Transport) -> None:
+        """A connection was taken."""
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -25,6 +25,16 @@ links = [["west", "east"]]
 clusters = 2
 routing = "snr"
 
+[[jump]]
+name = "gate"
+address = "gate.example.com"
+user = "jump"
+port = 2022
+
+[[jump]]
+name = "barn"
+address = "10.9.0.1"
+
 [[person]]
 name = "ada"
 roles = ["client", "operator"]
@@ -81,6 +91,7 @@ areas = ["b1/f1/r1/desk"]
 [[iad]]
 name = "iad1"
 areas = ["b1", "b2"]
+jump = "gate"
 overlay = { vertex = "west", cluster = 1, advertise = [{ filter = 'metric = "warmth"' }] }
 [[iad.offers]]
 capability = "temperature"
@@ -95,6 +106,7 @@ operator_port = 6702
 release = "0.1.0-89abef01"
 user = "root"
 port = 2200
+jump = ""
 metrics = { address = "127.0.0.1:9701" }
 [iad.master.scheduling]
 policy = "tedfq"
@@ -147,6 +159,7 @@ model = "zero2w"
 release = "0.1.0-23456789"
 user = "fleet"
 port = 22
+jump = "barn"
 history = { retention_s = 100.0 }
 pods = { count = 3 }
 metrics = { address = "127.0.0.1:9702" }

@@ -1,0 +1,19 @@
+"""Jump hosts: that those which are named are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.inventory.model import Inventory
+from fleet.inventory.nearest import did_you_mean
+from fleet.inventory.parties import hosts
+
+
+def check(fleet: Inventory) -> Iterator[str]:
+    """IADs and hosts behind a jump host that there is not."""
+    known = [jump.name for jump in fleet.jump]
+    named = [(iad.name, iad.jump) for iad in fleet.iad]
+    named += [(host.name, host.entry.jump or "") for host in hosts(fleet)]
+    for where, name in named:
+        if name and name not in known:
+            yield f"{where}: there is no jump host {name}; {did_you_mean(name, known)}"
