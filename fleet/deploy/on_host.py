@@ -57,8 +57,10 @@ RELEASES = "/opt/sanderling/releases"
 CURRENT = "/opt/sanderling/current"
 JOURNAL = "/var/lib/sanderling-deploy"
 UNITS = "/etc/systemd/system"
-UNDO_UNIT = "sanderling-undo"
-BOOT_UNIT = "sanderling-undo-boot"
+UNDO_UNIT = "sanderling-deploy-undo"
+# A transient timer that former versions armed. They cannot where there is a file of that name.
+FORMER_UNIT = "sanderling-undo"
+BOOT_UNIT = "sanderling-deploy-undo-boot"
 # Starts of the host without a verdict. One may be a power cut.
 MOST_BOOTS = 1
 SYSUSERS = "/usr/lib/sysusers.d/sanderling.conf"
@@ -560,14 +562,13 @@ def enable(host: Host, target: str, unit: str) -> None:
 
 
 def disarm(host: Host) -> None:
-    # A former version armed a timer that was not in UNITS.
-    places = (UNITS, "/run/systemd/transient")
-    if not any(os.path.exists(host.at(f"{place}/{UNDO_UNIT}.timer")) for place in places):
-        return
-    with contextlib.suppress(Failure):  # there is none
-        host.run("systemctl", "stop", f"{UNDO_UNIT}.timer")
-    with contextlib.suppress(Failure):  # it has not failed
-        host.run("systemctl", "reset-failed", f"{UNDO_UNIT}.timer", f"{UNDO_UNIT}.service")
+    for place, unit in ((UNITS, UNDO_UNIT), ("/run/systemd/transient", FORMER_UNIT)):
+        if not os.path.exists(host.at(f"{place}/{unit}.timer")):
+            continue
+        with contextlib.suppress(Failure):  # there is none
+            host.run("systemctl", "stop", f"{unit}.timer")
+        with contextlib.suppress(Failure):  # it has not failed
+            host.run("systemctl", "reset-failed", f"{unit}.timer", f"{unit}.service")
 
 
 def boot(host: Host) -> Json:

@@ -100,17 +100,17 @@ def host(tmp_path_factory):
 
 def test_a_host_that_is_started_again_and_again_goes_back(host):
     host.switch("1-a", 10_000)
-    assert host.state("sanderling-undo.timer") == "active"
+    assert host.state("sanderling-deploy-undo.timer") == "active"
     host.confirm("1-a")
-    assert host.state("sanderling-undo.timer") == "inactive"
+    assert host.state("sanderling-deploy-undo.timer") == "inactive"
     host.switch("1-b", 10_000)
     host.power_cut()
     assert host.current == "1-b"
-    assert host.state("sanderling-undo.timer") == "active"
+    assert host.state("sanderling-deploy-undo.timer") == "active"
     host.power_cut()
     assert host.current == "1-a"
     assert (host.root / SETTING[1:]).read_text() == "1-a"
-    assert host.state("sanderling-undo.timer") == "inactive"
+    assert host.state("sanderling-deploy-undo.timer") == "inactive"
     assert host.state(UNIT) == "active"
     assert not (host.root / STATE / "pending.json").exists()
     assert "started 2 times" in (host.root / STATE / "journal.jsonl").read_text()
@@ -122,7 +122,7 @@ def test_a_verdict_after_a_start_is_taken(host):
     host.power_cut()
     host.confirm("1-b")
     host.power_cut()
-    assert (host.current, host.state("sanderling-undo.timer")) == ("1-b", "inactive")
+    assert (host.current, host.state("sanderling-deploy-undo.timer")) == ("1-b", "inactive")
 
 
 def test_the_timer_of_the_start_undoes_when_its_time_is_over(host):
@@ -131,3 +131,13 @@ def test_the_timer_of_the_start_undoes_when_its_time_is_over(host):
     # It ends when the undoing has ended; the service is what the timer starts.
     host.run("/bin/sh", "-c", f"while [ -e /{STATE}/pending.json ]; do sleep 0.2; done")
     assert host.current == "1-b"
+
+
+def test_former_versions_arm_their_timer_and_this_one_ends_it(host):
+    host.run("systemd-run", "--unit=sanderling-undo", "--on-active=9999", "/bin/false")
+    assert host.state("sanderling-undo.timer") == "active"
+    host.switch("1-a", 10_000)
+    assert host.state("sanderling-undo.timer") == "inactive"
+    assert host.state("sanderling-deploy-undo.timer") == "active"
+    host.confirm("1-a")
+    assert host.state("sanderling-deploy-undo.timer") == "inactive"

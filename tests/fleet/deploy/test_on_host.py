@@ -80,7 +80,7 @@ class Fake(Host):
             str(path.relative_to(self.folder)): path.read_bytes()
             for top in ("etc", "usr")
             for path in (self.folder / top).rglob("*")
-            if path.is_file() and not path.name.startswith("sanderling-undo")
+            if path.is_file() and not path.name.startswith("sanderling-deploy-undo")
         }
         link = self.folder / "opt/sanderling/current"
         return found | ({"current": str(link.readlink()).encode()} if link.is_symlink() else {})
@@ -226,8 +226,8 @@ def test_a_switch_that_is_confirmed_stays_and_can_be_undone_later(host: Fake) ->
     switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
     calls = host.calls
     assert "systemctl restart sanderling-edge.service" in calls
-    armed = calls.index("systemctl start sanderling-undo.timer")
-    assert "\nOnActiveSec=100\n" in (units(host) / "sanderling-undo.timer").read_text()
+    armed = calls.index("systemctl start sanderling-deploy-undo.timer")
+    assert "\nOnActiveSec=100\n" in (units(host) / "sanderling-deploy-undo.timer").read_text()
     # Read by systemd before it is armed, and armed before anything else is done.
     assert calls.index("systemctl daemon-reload") < armed
     assert armed < calls.index("systemctl enable --quiet sanderling-edge.service")
@@ -403,29 +403,29 @@ def test_systemd_starts_what_undoes_at_each_start_of_the_host(host: Fake) -> Non
         assert path.readlink() == Path("/etc/systemd/system") / path.name
         assert (units(host) / path.name).exists()
     there = host.at("/var/lib/sanderling-deploy/pending.json")
-    for name in ("sanderling-undo.timer", "sanderling-undo-boot.service"):
+    for name in ("sanderling-deploy-undo.timer", "sanderling-deploy-undo-boot.service"):
         assert f"\nConditionPathExists={there}\n" in (units(host) / name).read_text()
     assert (
         f"{host.at('/var/lib/sanderling-deploy/undo.py')} boot\n"
-        in (units(host) / "sanderling-undo-boot.service").read_text()
+        in (units(host) / "sanderling-deploy-undo-boot.service").read_text()
     )
     host.calls  # noqa: B018 - empties it
     switch(host, "1-b", {CONFIG: "two"}, "r2")
-    stop = host.calls.index("systemctl stop sanderling-undo.timer")
+    stop = host.calls.index("systemctl stop sanderling-deploy-undo.timer")
     assert stop == 0, "the time of the switch before is over"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_systemd_knows_every_line_of_its_units(host: Fake) -> None:
     switch(host, "1-a", {CONFIG: "one"})
-    for path in units(host).glob("sanderling-undo*"):
+    for path in units(host).glob("sanderling-deploy-undo*"):
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", path],
             capture_output=True,
             text=True,
             check=False,
         )
-        said = [line for line in done.stderr.splitlines() if "sanderling-undo" in line]
+        said = [line for line in done.stderr.splitlines() if "sanderling-deploy-undo" in line]
         assert (done.returncode, said) == (0, []), done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import socket
 import threading
@@ -22,6 +23,7 @@ from fleet.hosts import connect
 from fleet.hosts.connect import Login, login_of, open_login
 from fleet.hosts.errors import HostError
 from fleet.hosts.jump_hosts import JumpHost
+from fleet.hosts.remote import run_program
 from fleet.inventory.check import check
 from fleet.inventory.problems import problems
 from fleet.inventory.selection import one_host
@@ -30,6 +32,7 @@ from tests.fleet.hosts.test_connect import Doorman, Server, make_key
 from tests.fleet.inventory.complete import TEXT, complete
 from tests.fleet.inventory.inventories import PLAIN, read
 from tests.fleet.keys.rig import store
+from tests.fleet.operate.ssh_server import Host
 
 
 class Porter(Doorman):
@@ -154,6 +157,32 @@ def test_a_host_is_reached_through_its_jump_host_and_both_are_left(site: Site) -
         assert site.gate.doorman.led == [("127.0.0.1", site.host.port)]
         assert site.gate.open == 1
     await_closed(site)
+
+
+def test_a_program_and_what_it_reads_come_through_whole(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    operator = tmp_path / "gate/operator"
+    key = ssh.load(operator.read_bytes(), "operator")
+    own = ssh.make("host")
+    host = Host("127.0.0.1", own.private, key.public, tmp_path / "host")
+    known_hosts = tmp_path / "known_hosts"
+    pin = f"[127.0.0.1]:{host.port} {own.public}\n"
+    known_hosts.write_text(pin + gate.known_hosts.read_text())
+    way = Login("127.0.0.1", gate.port, "fleet", operator, 20.0)
+    login = Login("127.0.0.1", host.port, "fleet", operator, 20.0, way)
+    program = (
+        "import hashlib, json, sys\n"
+        "data = sys.stdin.buffer.read()\n"
+        "print(json.dumps({'ok': True, 'sha256': hashlib.sha256(data).hexdigest()}))"
+    )
+    data = [bytes([number]) * 32_000 for number in range(150)]
+    try:
+        with open_login(login, known_hosts) as connection:
+            answer = run_program(connection, program, {}, data=data)
+    finally:
+        host.close()
+        gate.close()
+    assert answer["sha256"] == hashlib.sha256(b"".join(data)).hexdigest()
 
 
 def test_hosts_that_are_worked_on_at_a_time_share_one_login_at_the_jump_host(site: Site) -> None:
