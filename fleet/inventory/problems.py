@@ -43,6 +43,7 @@ def warnings(fleet: Inventory) -> list[str]:
     """What can be used, and is likely not meant; one line each."""
     return [
         *groups.unused(fleet),
+        *jump_hosts.unused(fleet),
         *areas.idle(fleet),
         *places.emulated(fleet),
         *overlay.apart(fleet),

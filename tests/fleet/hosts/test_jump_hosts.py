@@ -25,7 +25,7 @@ from fleet.hosts.errors import HostError
 from fleet.hosts.jump_hosts import JumpHost
 from fleet.hosts.remote import run_program
 from fleet.inventory.check import check
-from fleet.inventory.problems import problems
+from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
 from fleet.keys import adopt, ssh
 from tests.fleet.hosts.test_connect import Doorman, Server, make_key
@@ -288,6 +288,14 @@ def test_the_inventory_says_who_is_behind_which(tmp_path: Path) -> None:
 def test_a_jump_host_that_there_is_not_is_told() -> None:
     [problem] = problems(read(TEXT.replace('jump = "barn"', 'jump = "bern"')))
     assert problem == "iad1/n2: there is no jump host bern; did you mean barn?"
+
+
+def test_a_jump_host_that_nobody_is_behind_is_a_warning() -> None:
+    gate = '[[jump]]\nname = "gate"\naddress = "10.9.0.1"\n'
+    [warning] = warnings(read(PLAIN + gate))
+    assert warning.startswith("nobody is behind the jump host gate")
+    [alike] = problems(read(PLAIN + gate + gate))
+    assert alike == "two jump hosts are called gate"
 
 
 def test_keys_of_jump_hosts_and_of_hosts_behind_them_are_adopted(
