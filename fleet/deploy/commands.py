@@ -53,7 +53,9 @@ GATE = click.option(
 @click.option("--dry", is_flag=True, help="Only print what would be changed.")
 @SERIAL
 @MAX_FAIL
-@click.option("--retry-failed", is_flag=True, help="Only hosts that the last run left undone.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Only hosts whose last deployment did not end well."
+)
 @PARALLEL
 @GATE
 @YES

@@ -12,7 +12,7 @@ from fleet.deploy import local
 from fleet.deploy.deploying import Deploying
 from fleet.deploy.events import Result
 from fleet.deploy.health import Gate
-from fleet.deploy.journal import Begun, Ended, opened, unfinished
+from fleet.deploy.journal import Begun, Command, Ended, opened, unfinished
 from fleet.deploy.local import LocalPlan
 from fleet.deploy.plan import HostPlan, Planner
 from fleet.deploy.report import (
@@ -52,6 +52,7 @@ class Options(NamedTuple):
     dry: bool = False
     as_json: bool = False
     yes: bool = False
+    command: Command = "deploy"
 
 
 def run(
@@ -67,12 +68,27 @@ def run(
     fleet = load(folder)
     chosen = select(fleet, iads=iads, groups=groups, limit=limit)
     if retry_failed:
-        again = set(unfinished(folder))
-        chosen = [host for host in chosen if host.name in again]
+        chosen = _left_undone(folder, chosen, options.release)
         if not chosen:
-            output.say("nothing to try again: the last run brought these hosts to a good end")
+            output.say(
+                "nothing to try again: the last deployment of each host came to a good end, or was "
+                "rolled back"
+            )
             return exits.DONE
     return deploy(folder, fleet, chosen, options)
+
+
+def _left_undone(folder: Folder, chosen: Sequence[HostOf], release: str) -> list[HostOf]:
+    """Those whose last deployment came to no good end. CommandError for one of a release that was
+    named then, and is not now: the inventory may want another."""
+    again = unfinished(folder, [host.name for host in chosen])
+    for name, before in again.items():
+        if before and not release:
+            raise exits.CommandError(
+                f"the last run on {name} was of release {before}: go on with --release {before}, "
+                "or deploy without --retry-failed"
+            )
+    return [host for host in chosen if host.name in again]
 
 
 def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: Options) -> int:
@@ -124,7 +140,8 @@ def _roll_out(
     names = tuple(sessions)
     with opened(folder) as journal, shown(len(remote)) as view:
         serial, most = str(options.serial), str(options.max_fail)
-        journal.write(Begun(journal.run, names, options.release, serial, most))
+        begun = Begun(journal.run, names, options.release, serial, most, options.command)
+        journal.write(begun)
         acts = Deploying(planner, gates, start_s=options.start_s, gate_s=options.gate_s)
         runner = Runner(rollout, sessions, acts, journal, view)
         runner.run(options.parallel)

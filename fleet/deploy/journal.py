@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,16 +18,21 @@ from fleet.exits import CommandError
 from fleet.folder import Folder
 
 LOCK: Final = ".lock"
+Command = Literal["deploy", "rollback"]
+# What versions that named no command wrote as the release of a rollback.
+BEFORE: Final = "the one before"
 
 
 class Begun(msgspec.Struct, frozen=True, tag_field="event", tag="begun"):
-    """A run: which hosts, and how."""
+    """A run: which hosts, and how. `release` is the one that was asked for by its name; empty: the
+    inventory's."""
 
     run: str
     hosts: tuple[str, ...]
     release: str = ""
     serial: str = ""
     max_fail: str = ""
+    command: Command | None = None  # None: of a version that did not say
 
 
 class HostEnded(msgspec.Struct, frozen=True, tag_field="event", tag="host_ended"):
@@ -98,10 +103,15 @@ def read(path: Path) -> list[Line]:
     return found
 
 
-def unfinished(folder: Folder) -> tuple[str, ...]:
-    """The hosts that the last run did not bring to a good end, in its order; () if it did."""
-    runs = sorted(folder.runs.glob("*.jsonl"))
-    for path in reversed(runs):
+def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
+    """Those of `hosts` whose last run was a deployment that did not bring them to a good end, with
+    the release that it was of, as `Begun` has it. What has been rolled back since, well or not, is
+    meant to stay so."""
+    left = set(hosts)
+    found: dict[str, str] = {}
+    for path in sorted(folder.runs.glob("*.jsonl"), key=_order, reverse=True):
+        if not left:
+            break
         lines = read(path)
         begun = next((line for line in lines if isinstance(line, Begun)), None)
         if begun is None:
@@ -111,8 +121,17 @@ def unfinished(folder: Folder) -> tuple[str, ...]:
             for line in lines
             if isinstance(line, HostEnded) and line.result.outcome in {"changed", "unchanged"}
         }
-        return tuple(host for host in begun.hosts if host not in good)
-    return ()
+        here = left & {*begun.hosts}
+        if begun.command != "rollback" and begun.release != BEFORE:
+            found |= dict.fromkeys(here - good, begun.release)
+        left -= here
+    return found
+
+
+def _order(path: Path) -> tuple[str, int, str]:
+    """By time, then by number: ten runs may begin in a second."""
+    time_, _, number = path.stem.rpartition("-")
+    return time_, len(number), number
 
 
 def _new_path(runs: Path) -> Path:

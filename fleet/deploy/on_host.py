@@ -1,7 +1,7 @@
 """What changes a host: runs there as root with its own Python; prints progress as lines of JSON.
 
 Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py). It does one
-of six things:
+of seven things:
 
     stage     remove releases that are too many, take a bundle from standard input, check it,
               unpack it to releases/<release>
@@ -10,15 +10,18 @@ of six things:
     undo      put back the release and the files from before the last switch
     remove    remove releases
     write     write files that agents notice by themselves, such as keys
+    boot      the host was started again before the verdict: wait anew, or undo
 
 Before `switch` touches anything, what undoes it is on the disk, and a timer of systemd is armed
-that does so unless `confirm` comes first: a host that lost its operator goes back by itself.
+that does so unless `confirm` comes first: a host that lost its operator goes back by itself. The
+timer is armed again, for the whole time, when the host is started meanwhile; when it is started a
+second time, as one that panics, it goes back before its agent starts.
 
     /var/lib/sanderling-deploy/pending.json    what undoes a switch that awaits its verdict
                                kept.json       the same of the last one that was confirmed
                                saved-*/        the files for that, as they were
                                written.json    by unit, the files that were ever written
-                               undo.py         this program, for the timer
+                               undo.py         this program, for the timer and for the start
                                journal.jsonl   what happened
 """
 
@@ -53,7 +56,13 @@ Json = dict[str, Any]
 RELEASES = "/opt/sanderling/releases"
 CURRENT = "/opt/sanderling/current"
 JOURNAL = "/var/lib/sanderling-deploy"
-UNDO_UNIT = "sanderling-undo"
+UNITS = "/etc/systemd/system"
+UNDO_UNIT = "sanderling-deploy-undo"
+# A transient timer that former versions armed. They cannot where there is a file of that name.
+FORMER_UNIT = "sanderling-undo"
+BOOT_UNIT = "sanderling-deploy-undo-boot"
+# Starts of the host without a verdict. One may be a power cut.
+MOST_BOOTS = 1
 SYSUSERS = "/usr/lib/sysusers.d/sanderling.conf"
 BEAT_S = 2.0
 # Silence of the operator while a bundle is awaited.
@@ -447,7 +456,9 @@ def prepare(host: Host, request: Json) -> Json:
     found |= {
         "run": request["run"],
         "release": request["release"],
+        "boots": 0,
         "boot_id": boot_id(host),
+        "window_s": request["window_s"],
         "deadline_s": time.monotonic() + request["window_s"],
     }
     write_json(host, f"{JOURNAL}/pending.json", found)
@@ -492,24 +503,89 @@ def unit_state(host: Host, unit: str) -> tuple[bool, bool]:
 
 
 def arm(host: Host, window_s: float, source: str) -> None:
-    """Have systemd undo it after `window_s` unless `confirm` comes first."""
+    """Have systemd undo it after `window_s` unless `confirm` comes first, whatever is started
+    again meanwhile."""
     write(host, f"{JOURNAL}/undo.py", source.encode(), 0o700)
     disarm(host)
-    host.run(
-        "systemd-run", "--quiet", f"--unit={UNDO_UNIT}", f"--on-active={window_s:.0f}",
-        "--timer-property=AccuracySec=1s", "--property=Type=oneshot",
-        "--description=Undo a deployment that nobody confirmed",
-        sys.executable or "/usr/bin/python3", "-I", host.at(f"{JOURNAL}/undo.py"),
-    )  # fmt: skip
+    for name, text in undo_units(host, window_s).items():
+        if not is_there(host, f"{UNITS}/{name}", text.encode(), 0o644, (0, 0)):
+            write(host, f"{UNITS}/{name}", text.encode())
+    enable(host, "timers.target", f"{UNDO_UNIT}.timer")
+    enable(host, "multi-user.target", f"{BOOT_UNIT}.service")
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "start", f"{UNDO_UNIT}.timer")
+
+
+def undo_units(host: Host, window_s: float) -> dict[str, str]:
+    """The units that undo a switch, by name: they stay, and do nothing without one."""
+    pending = host.at(f"{JOURNAL}/pending.json")
+    program = f"{sys.executable or '/usr/bin/python3'} -I {host.at(f'{JOURNAL}/undo.py')}"
+    return {
+        f"{UNDO_UNIT}.service": f"""[Unit]
+Description=Undo a deployment that nobody confirmed
+
+[Service]
+Type=oneshot
+ExecStart={program}
+""",
+        f"{UNDO_UNIT}.timer": f"""[Unit]
+Description=Wait for the verdict on a deployment
+# Also at each start of the host: then it waits for the whole time again.
+ConditionPathExists={pending}
+
+[Timer]
+OnActiveSec={window_s:.0f}
+AccuracySec=1s
+""",
+        f"{BOOT_UNIT}.service": f"""[Unit]
+Description=Undo a deployment with which this host does not stay up
+ConditionPathExists={pending}
+Before=sanderling-edge.service sanderling-master.service
+
+[Service]
+Type=oneshot
+ExecStart={program} boot
+# The agents wait for it.
+TimeoutStartSec=60
+""",
+    }
+
+
+def enable(host: Host, target: str, unit: str) -> None:
+    """As `systemctl enable` does, and on the disk when it returns."""
+    folder = host.at(f"{UNITS}/{target}.wants")
+    if os.path.lexists(f"{folder}/{unit}"):
+        return
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    os.symlink(f"{UNITS}/{unit}", f"{folder}/{unit}")
+    sync_folder(folder)
 
 
 def disarm(host: Host) -> None:
-    if not os.path.exists(host.at(f"/run/systemd/transient/{UNDO_UNIT}.timer")):
-        return
-    with contextlib.suppress(Failure):  # there is none
-        host.run("systemctl", "stop", f"{UNDO_UNIT}.timer")
-    with contextlib.suppress(Failure):  # it has not failed
-        host.run("systemctl", "reset-failed", f"{UNDO_UNIT}.timer", f"{UNDO_UNIT}.service")
+    for place, unit in ((UNITS, UNDO_UNIT), ("/run/systemd/transient", FORMER_UNIT)):
+        if not os.path.exists(host.at(f"{place}/{unit}.timer")):
+            continue
+        with contextlib.suppress(Failure):  # there is none
+            host.run("systemctl", "stop", f"{unit}.timer")
+        with contextlib.suppress(Failure):  # it has not failed
+            host.run("systemctl", "reset-failed", f"{unit}.timer", f"{unit}.service")
+
+
+def boot(host: Host) -> Json:
+    """The host was started. With no verdict on a switch yet, the timer waits for it anew; but a
+    host that is started again and again would wait for ever, so it goes back."""
+    found = read_json(host, f"{JOURNAL}/pending.json")
+    now = boot_id(host)
+    if found is None or found["boot_id"] == now:
+        return {"ok": True}
+    boots = found.get("boots", 0) + 1
+    if boots > MOST_BOOTS:
+        reason = f"it was started {boots} times before anybody confirmed it"
+        return undo(host, "pending", reason, at_boot=True)
+    deadline_s = time.monotonic() + found["window_s"]
+    found |= {"boots": boots, "boot_id": now, "deadline_s": deadline_s}
+    write_json(host, f"{JOURNAL}/pending.json", found)
+    return {"ok": True}
 
 
 def confirm(host: Host, request: Json) -> Json:
@@ -532,8 +608,9 @@ def confirm(host: Host, request: Json) -> Json:
     return {"ok": True}
 
 
-def undo(host: Host, which: str, reason: str, unit: str = "") -> Json:
-    """Put back what was before a switch: `pending`, or `kept`, the last that was confirmed."""
+def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
+    """Put back what was before a switch: `pending`, or `kept`, the last that was confirmed.
+    `at_boot`: units wait for this to end."""
     found = read_json(host, f"{JOURNAL}/{which}.json")
     if found is None:
         raise Failure("nothing is there to go back to")
@@ -558,7 +635,7 @@ def undo(host: Host, which: str, reason: str, unit: str = "") -> Json:
         os.unlink(host.at(f"{JOURNAL}/{which}.json"))
         shutil.rmtree(host.at(f"{JOURNAL}/{found['folder']}"), ignore_errors=True)
     try:
-        resume(host, found)
+        resume(host, found, at_boot=at_boot)
     except Failure as error:
         problems.append(str(error))
     disarm(host)
@@ -584,14 +661,16 @@ def put_back(host: Host, folder: str, file: Json) -> None:
         write(host, file["path"], saved.read(), file["mode"], tuple(file["owner"]))
 
 
-def resume(host: Host, found: Json) -> None:
+def resume(host: Host, found: Json, *, at_boot: bool) -> None:
     """Let the unit be as it was."""
     unit = found["unit"]
     if not found["was_enabled"]:
         with contextlib.suppress(Failure):
             host.run("systemctl", "disable", "--quiet", unit)
     host.run("systemctl", "daemon-reload")
-    if found["was_active"]:
+    if found["was_active"] and at_boot:
+        host.run("systemctl", "--no-block", "restart", unit)
+    elif found["was_active"]:
         start(host, unit, COMMAND_S)
     else:
         with contextlib.suppress(Failure):  # its unit file may be gone
@@ -644,6 +723,8 @@ def do(host: Host, request: Json, source: str, data: Any) -> Json:
             return confirm(host, request)
         if what == "remove":
             return remove(host, request["remove"])
+        if what == "boot":
+            return boot(host)
         return undo(host, request["which"], request["reason"], request["unit"])
 
 
@@ -665,7 +746,7 @@ def main(request: Json, source: str) -> None:
 
 if __name__ == "__main__":
     BY_ITSELF = {
-        "do": "undo",
+        "do": "boot" if sys.argv[1:] == ["boot"] else "undo",
         "which": "pending",
         "reason": "nobody confirmed it in time",
         "unit": "",

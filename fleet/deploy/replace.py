@@ -57,7 +57,8 @@ def _pin(
     """See that the host key which the successor shows is the pinned one; else the exit status."""
     from fleet.keys import adopt
 
-    shown = adopt.shown_by(host.address, port_of(fleet, host), fleet.ssh.connect_s)
+    way = adopt.way_to(folder, fleet, host)
+    shown = adopt.shown_by(host.address, port_of(fleet, host), fleet.ssh.connect_s, way)
     if shown == store.pin(host.name):
         return exits.DONE
     try:

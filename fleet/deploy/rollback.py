@@ -50,7 +50,7 @@ def run(
     fleet = load(folder)
     chosen = select(fleet, iads=iads, groups=groups, limit=limit)
     if options.release:
-        return deploy(folder, fleet, chosen, options)
+        return deploy(folder, fleet, chosen, options._replace(command="rollback"))
     chosen = [host for host in chosen if not host.is_local]
     question = f"Put {len(chosen)} hosts back to what was before their last deployment?"
     if not output.confirm(question, yes=options.yes):
@@ -146,7 +146,7 @@ def _roll_back(
     names = tuple(sessions)
     with opened(folder) as journal, shown(len(chosen)) as view:
         serial, most = str(options.serial), str(options.max_fail)
-        journal.write(Begun(journal.run, names, "the one before", serial, most))
+        journal.write(Begun(journal.run, names, "", serial, most, "rollback"))
         runner = Runner(rollout, sessions, acts, journal, view)
         runner.run(options.parallel)
         hosts = tuple(

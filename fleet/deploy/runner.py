@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from fleet.deploy.events import AnyEvent, Do, Dropped, Instruction
+from fleet.deploy.idle import Idle
 from fleet.deploy.journal import HostEnded, Journal
 from fleet.deploy.rollout import Rollout
 from fleet.deploy.session import Session
@@ -66,6 +67,7 @@ class Runner:
         self.seconds: dict[str, float] = {}
         self._rollout = rollout
         self._sessions = sessions
+        self._idle = Idle()
         self._acts = acts
         self._journal = journal
         self._view = view
@@ -77,7 +79,10 @@ class Runner:
         """Go on until the end. The first Ctrl-C begins nothing more, the second one is raised;
         a host that was switched and hears nothing more then undoes that by itself."""
         parallel = min(parallel, len(self._sessions))
-        carry_out(self._rollout, self._attempt, self._take, parallel, self._stopping)
+        try:
+            carry_out(self._rollout, self._attempt, self._take, parallel, self._stopping)
+        finally:
+            self._idle.close()
 
     def _take(self, event: AnyEvent) -> list[Instruction]:
         self._journal.write(event)
@@ -96,7 +101,9 @@ class Runner:
             return Dropped(name)
         self._begun_s.setdefault(name, time.monotonic())
         self._view.begun(name, do)
-        return self._act(self._sessions[name], do, reason)
+        session = self._sessions[name]
+        with self._idle.used(session):
+            return self._act(session, do, reason)
 
     def _act(self, session: Session, do: Do, reason: str) -> AnyEvent:
         name = session.host.name

@@ -56,10 +56,18 @@ class Session:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._connection is not None:
-            with suppress(Exception):  # it may be broken already; nobody needs to know
-                self._connection.close()
-            self._connection = None
+        self.let_go()()
+
+    def let_go(self) -> Callable[[], None]:
+        """Have no connection any more; what closes the one there was, which may take a moment."""
+        connection, self._connection = self._connection, None
+
+        def close() -> None:
+            if connection is not None:
+                with suppress(Exception):  # it may be broken already; nobody needs to know
+                    connection.close()
+
+        return close
 
     def facts(self) -> Facts:
         """What the host is and has. HostError."""

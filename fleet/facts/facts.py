@@ -83,7 +83,7 @@ class Pending(Base, frozen=True):
     run: str
     release: str
     before: str = ""
-    seconds_left: float | None = None  # None: no timer watches it (the host was started again)
+    seconds_left: float | None = None  # None: no timer watches it
 
 
 class Uploaded(Base, frozen=True):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import paramiko
 from fabric import Config, Connection
-from paramiko.common import cMSG_GLOBAL_REQUEST
+from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED, cMSG_GLOBAL_REQUEST
 from paramiko.packet import Packetizer
 
 from fleet.folder import Folder
 from fleet.hosts.errors import HostError, Kind
-from fleet.inventory.model import Inventory
+from fleet.hosts.identity import identity
+from fleet.hosts.jump_hosts import JumpHosts
+from fleet.inventory.effective import jump_of
+from fleet.inventory.model import Inventory, JumpHost, Master, Node
 from fleet.inventory.parties import HostOf
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Login(NamedTuple):
     user: str
     key: Path  # the operator's private key
     connect_s: float
+    jump: Login | None = None  # through which
 
     @property
     def known_as(self) -> str:
@@ -97,21 +100,38 @@ class _Transport(paramiko.Transport):
         self._send_user_message(question)  # type: ignore[attr-defined] # channels use it, too
 
 
+class _Connection(Connection):  # type: ignore[misc] # fabric has no types
+    """Whoever closes it gives its jump host back."""
+
+    held: ExitStack | None = None
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            held, self.held = self.held, None
+            if held is not None:
+                held.close()
+
+
+JUMP_HOSTS: Final = JumpHosts()
+
+
 def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
     """How the inventory says that `host` is reached."""
     if fleet.ssh.key:
-        key = folder.root / fleet.ssh.key
+        key = folder.root / Path(fleet.ssh.key).expanduser()
     else:
         from fleet.keys.store import Store
 
         key = Store(folder).operator_key
-    return Login(
-        address=host.address,
-        port=host.entry.port or fleet.ssh.port,
-        user=host.entry.user or fleet.ssh.user,
-        key=key,
-        connect_s=fleet.ssh.connect_s,
-    )
+
+    def login(entry: Node | Master | JumpHost, through: Login | None = None) -> Login:
+        port, user = entry.port or fleet.ssh.port, entry.user or fleet.ssh.user
+        return Login(entry.address, port, user, key, fleet.ssh.connect_s, through)
+
+    jump = jump_of(fleet, host)
+    return login(host.entry, login(jump) if jump else None)
 
 
 @contextmanager
@@ -135,31 +155,78 @@ def open_login(login: Login, known_hosts: Path) -> Iterator[Connection]:
             connection.close()
 
 
+@contextmanager
+def through(login: Login, known_hosts: Path) -> Iterator[paramiko.Channel]:
+    """What is like a socket to the sshd of a host behind a jump host. HostError."""
+    with _jump_host(login, known_hosts) as jump:
+        try:
+            channel = jump.transport.open_channel(
+                "direct-tcpip", (login.address, login.port), ("", 0), timeout=login.connect_s
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise error_of(error, login, connected=False) from error
+        with channel:
+            yield channel
+
+
+@contextmanager
+def _jump_host(login: Login, known_hosts: Path) -> Iterator[Connection]:
+    way = login.jump
+    assert way is not None
+    jump = JUMP_HOSTS.at((way, known_hosts))
+    try:
+        connection = jump.take(lambda: connect(way, known_hosts))
+    except HostError as error:
+        raise HostError(error.kind, f"on the way to {login.known_as}: {error}") from error
+    try:
+        yield connection
+    finally:
+        jump.give_back()
+
+
 def connect(login: Login, known_hosts: Path) -> Connection:
     """An open connection, which the caller closes. HostError."""
+    if login.jump is None:
+        return _connect(login, known_hosts, None)
+    with ExitStack() as held:
+        jump = held.enter_context(_jump_host(login, known_hosts))
+        connection = _connect(login, known_hosts, jump)
+        connection.held = held.pop_all()
+        return connection
+
+
+def _connect(login: Login, known_hosts: Path, jump: Connection | None) -> _Connection:
     pins = pinned_keys(known_hosts, login.known_as)
     if not pins:
         raise HostError("key_unknown", f"no key of {login.known_as} in {known_hosts}")
     try:
-        return _opened(login, pins)
+        return _opened(login, pins, jump)
     except paramiko.BadHostKeyException as error:
         # A host with a master and a node has a line for each; of one kind, paramiko takes the last.
         if error.key not in pins:
             raise error_of(error, login, connected=False) from error
-        return _opened(login, [error.key])
+        return _opened(login, [error.key], jump)
 
 
-def _opened(login: Login, pins: Sequence[paramiko.PKey]) -> Connection:
+def _opened(login: Login, pins: Sequence[paramiko.PKey], jump: Connection | None) -> _Connection:
     """An open connection to a host that shows one of `pins`, of several of one kind the last.
     HostError; paramiko.BadHostKeyException."""
-    connection = Connection(
+    with identity(login.key) as key:
+        return _opened_with(key, login, pins, jump)
+
+
+def _opened_with(
+    key: paramiko.PKey, login: Login, pins: Sequence[paramiko.PKey], jump: Connection | None
+) -> _Connection:
+    connection = _Connection(
         login.address,
         user=login.user,
         port=login.port,
         config=Config(lazy=True, overrides={"load_ssh_configs": False}),
         connect_timeout=login.connect_s,
+        gateway=jump,
         connect_kwargs={
-            "pkey": _private_key(login.key),
+            "pkey": key,
             "allow_agent": False,
             "look_for_keys": False,
             "banner_timeout": login.connect_s,
@@ -218,6 +285,8 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
         return HostError("key_changed", f"{login.known_as} shows another host key than the pinned")
     if isinstance(error, paramiko.AuthenticationException):
         return HostError("auth", f"{where} does not take the key {login.key}")
+    if str(error) == "key cannot be used for signing":
+        return HostError("failed", f"the SSH agent did not sign with {login.key}")
     kind: Kind = "lost" if connected else "dead"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         if any(isinstance(cause, ConnectionRefusedError) for cause in error.errors.values()):
@@ -230,20 +299,43 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
         return HostError(kind, waited)
     if isinstance(error, socket.gaierror):
         return HostError("dead", f"{login.address} has no address: {error.strerror}")
+    if not connected and login.jump and (stuck := _stuck(error, login, login.jump)):
+        return stuck
+    if not connected and (silence := _silence(error, login)):
+        return HostError(kind, silence)
     what = "the connection was lost" if connected else f"no SSH at {login.known_as}"
     return HostError(kind, f"{what}: {error}" if str(error) else what)
 
 
-@lru_cache(maxsize=8)
-def _loaded(path: Path, changed_ns: int) -> paramiko.PKey:
-    del changed_ns  # a key that was replaced is read anew
-    return paramiko.PKey.from_path(path)
+def _stuck(error: BaseException, login: Login, jump: Login) -> HostError | None:
+    """Why a jump host does not lead to a host; None for another error."""
+    if isinstance(error, paramiko.ChannelException):
+        if error.code == OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
+            what = f"the jump host {jump.known_as} leads nowhere: its sshd forwards no connections"
+            return HostError("failed", f"{what} (AllowTcpForwarding)")
+        what = f"the jump host {jump.known_as} finds no way to {login.known_as}"
+        return HostError("dead", f"{what}: {error.text}")
+    if str(error).startswith("Timeout opening channel"):
+        waited = f"no answer from {login.known_as} within {login.connect_s:g} s"
+        return HostError("dead", f"{waited}, through the jump host {jump.known_as}")
+    return None
 
 
-def _private_key(path: Path) -> paramiko.PKey:
-    try:
-        return _loaded(path, path.stat().st_mtime_ns)
-    except FileNotFoundError:
-        raise HostError("auth", f"{path} is not there; `fleet keys init` makes it") from None
-    except (paramiko.SSHException, OSError, ValueError) as error:
-        raise HostError("auth", f"{path} cannot be used: {error}") from None
+def _silence(error: BaseException, login: Login) -> str:
+    """What it means that no SSH server introduced itself; empty for another error. A host that is
+    down is like this where somebody between takes its connections (NAT, a proxy, QEMU's network),
+    and so is one that starts, or hangs."""
+    said = str(error)
+    if said.startswith("Indecipherable protocol version"):
+        return f"what answers at {login.known_as} is no SSH server"
+    if not said.startswith("Error reading SSH protocol banner"):
+        return ""
+    if isinstance(error.__context__, TimeoutError):
+        return (
+            f"{login.known_as} takes the connection, then not a word within {login.connect_s:g} s: "
+            "it is down behind something that answers for it, or it hangs"
+        )
+    return (
+        f"{login.known_as} takes the connection and closes it without a word: it is down behind "
+        "something that answers for it, or its sshd is only starting"
+    )

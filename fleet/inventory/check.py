@@ -65,7 +65,11 @@ def check(folder: Folder) -> Checked:
 
 
 def _missing_files(folder: Folder, fleet: Inventory) -> list[str]:
-    if fleet.ssh.key and not (folder.root / Path(fleet.ssh.key).expanduser()).is_file():
+    key = folder.root / Path(fleet.ssh.key).expanduser()
+    # With the public half alone the SSH agent is asked.
+    if fleet.ssh.key and not any(
+        each.is_file() for each in (key, key.with_name(f"{key.name}.pub"))
+    ):
         return [f"ssh.key: there is no file {fleet.ssh.key}; leave it out for the fleet's own key"]
     return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.overlay.scot import Broker
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
-from fleet.inventory.model import Group, Inventory, Node
+from fleet.inventory.model import Group, Inventory, JumpHost, Node
 from fleet.inventory.parties import HostOf
 from fleet.overlay_plan import OverlayPlan
 
@@ -35,6 +35,13 @@ def user_of(fleet: Inventory, host: HostOf) -> str:
 def port_of(fleet: Inventory, host: HostOf) -> int:
     """Port of its sshd."""
     return host.entry.port or fleet.ssh.port
+
+
+def jump_of(fleet: Inventory, host: HostOf) -> JumpHost | None:
+    """The jump host that it is behind; None for one that is reached directly."""
+    own = host.entry.jump
+    name = host.iad.jump if own is None else own
+    return next((each for each in fleet.jump if each.name == name), None)
 
 
 def sensors_of(fleet: Inventory, node: Node) -> tuple[EdgeSensor, ...]:

@@ -16,9 +16,9 @@ from fleet.inventory.problems import problems
 from fleet.inventory.template import template
 
 IGNORE_FILE = ".gitignore"
-# The first has every secret, the second copies of some; images may have them on them. The last has
-# what was measured.
-IGNORED = ("/keys/", "/masters/", "/images/", "/releases/", "/runs/", "/lake/")
+# The first has every secret, the second those from before a restored backup, the third copies of
+# some; images may have them on them. The last has what was measured.
+IGNORED = ("/keys/", "/keys.*/", "/masters/", "/images/", "/releases/", "/runs/", "/lake/")
 
 
 class Made(Struct, frozen=True):

@@ -34,6 +34,7 @@ Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-
 User = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)")]
 Routing = Literal["idr", "snr"]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
+JumpName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 ReleaseId = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)")]
 
 
@@ -46,11 +47,24 @@ class Ssh(Section, frozen=True):
     port: Annotated[Port, Meta(description="Port of sshd.")] = 22
     key: Annotated[
         File,
-        Meta(description="Private SSH key; empty: the one that `fleet keys init` makes."),
+        Meta(
+            description="Private SSH key; empty: the one that `fleet keys init` makes. The SSH "
+            "agent signs for one with a passphrase, or of which only KEY.pub is there."
+        ),
     ] = ""
     connect_s: Annotated[
         float, Meta(gt=0.0, le=600.0, description="Seconds until a host that is silent is dead.")
     ] = 10.0
+
+
+class JumpHost(Section, frozen=True):
+    """A machine that hosts are logged in to through (SSH's ProxyJump). Its host key is pinned by
+    `fleet keys adopt NAME`, unless it is a host of the fleet."""
+
+    name: Annotated[Name, Meta(description="What `jump` of an IAD or host calls it.")]
+    address: Annotated[Host, Meta(description="Host name or address, for SSH.")]
+    user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
+    port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
 
 
 class Releases(Section, frozen=True):
@@ -118,6 +132,10 @@ class Node(Section, frozen=True):
     ] = ""
     user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
     port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
+    jump: Annotated[
+        JumpName | None,
+        Meta(description="Its `[[jump]]`; empty: none; left out: its IAD's."),
+    ] = None
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
     history: EdgeHistory | None = None
@@ -151,6 +169,10 @@ class Master(Section, frozen=True):
     release: Annotated[ReleaseId, Meta(description="Its release; empty: releases.pin.")] = ""
     user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
     port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None
+    jump: Annotated[
+        JumpName | None,
+        Meta(description="Its `[[jump]]`; empty: none; left out: its IAD's."),
+    ] = None
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()
     autoscale: MasterAutoscale = MasterAutoscale()
@@ -192,6 +214,10 @@ class Iad(Section, frozen=True):
         ),
     ] = ()
     offers: Annotated[tuple[Offered, ...], Meta(max_length=64)] = ()
+    jump: Annotated[
+        JumpName,
+        Meta(description="The `[[jump]]` that its hosts are behind; empty: none."),
+    ] = ""
     overlay: Place | None = None
     node: Annotated[tuple[Node, ...], Meta(max_length=10_000)] = ()
 
@@ -223,3 +249,4 @@ class Inventory(Section, frozen=True):
     overlay: Overlay | None = None
     person: Annotated[tuple[Person, ...], Meta(max_length=1_000)] = ()
     group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()
+    jump: Annotated[tuple[JumpHost, ...], Meta(max_length=1_000)] = ()

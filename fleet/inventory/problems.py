@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fleet.inventory.contradictions import (
     areas,
     groups,
+    jump_hosts,
     names,
     overlay,
     people,
@@ -22,7 +23,18 @@ from fleet.inventory.model import Inventory
 def problems(fleet: Inventory) -> list[str]:
     """One line each; none if the inventory can be used. Where there are none, the configuration of
     every host can be made."""
-    subjects = (names, groups, people, places, areas, sensors, triggers, overlay, webhooks)
+    subjects = (
+        names,
+        groups,
+        jump_hosts,
+        people,
+        places,
+        areas,
+        sensors,
+        triggers,
+        overlay,
+        webhooks,
+    )
     found = [line for subject in subjects for line in subject.check(fleet)]
     return list(dict.fromkeys(found)) or list(_refused(fleet))
 
@@ -31,6 +43,7 @@ def warnings(fleet: Inventory) -> list[str]:
     """What can be used, and is likely not meant; one line each."""
     return [
         *groups.unused(fleet),
+        *jump_hosts.unused(fleet),
         *areas.idle(fleet),
         *places.emulated(fleet),
         *overlay.apart(fleet),

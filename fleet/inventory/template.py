@@ -21,6 +21,11 @@ user = "fleet"          # may use sudo without a password
 # port = 22
 # connect_s = 10.0      # a host that is silent for so long is dead
 
+# Hosts in a network of their own are reached through a machine, as with ssh -J. An IAD names it.
+# [[jump]]
+# name = "barn"
+# address = "barn.example.com"
+
 # Which release of Sanderling runs. Without a pin it is the one built from these sources.
 [releases]
 keep = 3                # on each host, for `fleet rollback`
@@ -62,6 +67,7 @@ IAD: Final = """
 # An IAD: a master and its edge nodes. Add another [[iad]] for the next.
 [[iad]]
 name = "{iad}"
+# jump = "barn"
 # areas = ["b1"]        # what it offers; left out: the areas of its nodes
 # overlay = {{ vertex = "all", cluster = 0 }}    # its place there
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,13 @@ import msgspec
 from fleet import exits
 from fleet.folder import Folder
 from fleet.keys.errors import KeyStoreError
-from fleet.keys.private_files import read_private, require_private, sync_folder, write_file
+from fleet.keys.private_files import (
+    keep_from_git,
+    read_private,
+    require_private,
+    sync_folder,
+    write_file,
+)
 from fleet.keys.store import Store
 
 MAGIC: Final = b"sanderling-keys "
@@ -156,18 +163,34 @@ def _read(keys: Path) -> dict[str, bytes]:
 
 
 def _put(keys: Path, files: dict[str, bytes]) -> None:
-    """Write a whole store beside, then let it take the place of the one that is there."""
+    """Write a whole store beside, then let it take the place of the one that is there. What fails
+    leaves the keys as they were, and nothing beside them."""
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"-{os.getpid()}"
     beside = keys.with_name(f"{keys.name}.restored-{stamp}")
+    before = keys.with_name(f"{keys.name}.before-{stamp}")
     try:
-        for folder in (beside, beside / "curve", beside / "ssh"):
-            folder.mkdir(mode=0o700, parents=True)
-        for name, content in files.items():
-            mode = 0o644 if name.endswith(_PUBLIC) else 0o600
-            write_file(beside / name, content, mode)
+        _write(beside, files)
         if keys.exists():
-            keys.rename(keys.with_name(f"{keys.name}.before-{stamp}"))
+            keep_from_git(keys)
+            keys.rename(before)
         beside.rename(keys)
+    except BaseException as error:
+        if before.exists() and not keys.exists():
+            before.rename(keys)
+        shutil.rmtree(beside, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        raise KeyStoreError(f"cannot write {beside}: {error.strerror}") from None
+    try:
         sync_folder(keys.parent)
     except OSError as error:
-        raise KeyStoreError(f"cannot write {beside}: {error.strerror}") from None
+        raise KeyStoreError(f"cannot write {keys}: {error.strerror}") from None
+
+
+def _write(store: Path, files: dict[str, bytes]) -> None:
+    store.mkdir(mode=0o700, parents=True)
+    keep_from_git(store)
+    for name, content in files.items():
+        path = store / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_file(path, content, 0o644 if name.endswith(_PUBLIC) else 0o600)

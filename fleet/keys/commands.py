@@ -175,7 +175,8 @@ def reinstate(folder: Folder, name: str) -> int:
     "--from-file", "file", type=A_PATH, help="A known_hosts file that has the host's key."
 )
 def adopt(folder: Folder, host: str, fingerprint: str | None, file: Path | None) -> int:
-    """Pin the SSH host key that a host has already, such as one with a Debian of its own."""
+    """Pin the SSH host key that a host has already, such as one with a Debian of its own, or a
+    jump host."""
     from fleet.keys import adopt as command
 
     if fingerprint is not None and file is not None:

@@ -16,12 +16,19 @@ from fleet.keys.errors import KeyStoreError
 # What a write that was cut short leaves behind begins like this.
 PART: Final = ".part-"
 LOCK: Final = ".lock"
+IGNORE_FILE: Final = ".gitignore"
 
 
 def make_private(folder: Path) -> None:
     """Have a folder for this user alone; KeyStoreError if one is there that is not."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_private(folder)
+
+
+def keep_from_git(folder: Path) -> None:
+    """Have git take nothing of a folder, this file included, whatever is ignored around it."""
+    if not (path := folder / IGNORE_FILE).exists():
+        write_file(path, b"*\n")
 
 
 def require_private(path: Path) -> None:

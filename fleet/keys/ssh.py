@@ -47,8 +47,13 @@ def make(comment: str) -> HostKey:
     return HostKey(private, f"{public.decode('ascii')} {comment}".rstrip())
 
 
+class LockedKeyError(KeyStoreError):
+    """A private key has a passphrase."""
+
+
 def load(private: bytes, name: str) -> HostKey:
-    """The pair of a private key; KeyStoreError names it."""
+    """The pair of a private key; KeyStoreError names it, for one with a passphrase
+    LockedKeyError."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -58,7 +63,9 @@ def load(private: bytes, name: str) -> HostKey:
 
     try:
         key = load_ssh_private_key(private, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except TypeError:
+        raise LockedKeyError(f"{name} has a passphrase") from None
+    except (ValueError, UnsupportedAlgorithm):
         raise KeyStoreError(f"{name} is no private SSH key; restore it from a backup") from None
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return HostKey(private, public.decode("ascii"))

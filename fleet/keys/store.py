@@ -5,6 +5,7 @@
     keys/curve/master-<name>.public    the same of a master for `fleet`'s own connections
     keys/ssh/host-<name>.key           the host key that a host gets when it is flashed
     keys/ssh/host-<name>.pin           a host key that was adopted, and is pinned instead
+    keys/ssh/jump-<name>.pin           the host key of a jump host
     keys/ssh/operator, operator.pub    what `fleet` logs in with
     keys/webhook/<iad>+<name>.secret   what a master signs with what it posts to a webhook
     keys/revoked.json                  who is out, since when and why
@@ -47,6 +48,7 @@ from fleet.keys.curve import CurveKey
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
     LOCK,
+    keep_from_git,
     locked,
     make_private,
     read_private,
@@ -103,6 +105,7 @@ class Store:
         """Nobody else writes to the store meanwhile."""
         for each in (self._root, self._curve, self._ssh, self._webhook):
             make_private(each)
+        keep_from_git(self._root)
         with locked(self._root / LOCK, f"changing the keys in {self._root}"):
             yield
 
@@ -208,7 +211,14 @@ class Store:
         content = read_private(self.operator_key)
         if content is None:
             raise KeyStoreError("there is no SSH key of the operator; fleet keys init makes it")
-        return f"{ssh.load(content, str(self.operator_key)).public} fleet"
+        try:
+            public = ssh.load(content, str(self.operator_key)).public
+        except ssh.LockedKeyError:  # the SSH agent holds it
+            try:
+                public = ssh.normal((self._ssh / "operator.pub").read_text())
+            except OSError as error:
+                raise KeyStoreError(f"{self._ssh / 'operator.pub'}: {error.strerror}") from None
+        return f"{public} fleet"
 
     def host_key(self, host: str) -> HostKey:
         """The host key that this host gets when it is flashed."""
@@ -236,6 +246,12 @@ class Store:
             write_file(self._pin_path(host.name), f"{ssh.normal(public)}\n".encode())
             self._write_known_hosts(fleet)
 
+    def adopt_jump(self, fleet: Inventory, name: str, public: str) -> None:
+        """Pin the host key of a jump host."""
+        with self.writing():
+            write_file(self._jump_path(name), f"{ssh.normal(public)}\n".encode())
+            self._write_known_hosts(fleet)
+
     def use_own_host_key(self, fleet: Inventory, host: str) -> None:
         """Pin our own key again: the host has it now, as it was flashed."""
         with self.writing():
@@ -252,6 +268,11 @@ class Store:
             (host.address, port_of(fleet, host), public)
             for host in hosts(fleet)
             if not host.is_local and (public := self.pin(host.name))
+        ]
+        pins += [
+            (jump.address, jump.port or fleet.ssh.port, pin.decode("ascii").strip())
+            for jump in fleet.jump
+            if (pin := read_private(self._jump_path(jump.name))) is not None
         ]
         write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
 
@@ -337,6 +358,9 @@ class Store:
 
     def _host_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.key"
+
+    def _jump_path(self, name: str) -> Path:
+        return self._ssh / f"jump-{_flat(name)}.pin"
 
     def _pin_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.pin"

@@ -34,7 +34,9 @@ def _login(seen: HostSeen) -> Iterator[Finding]:
     check = "unreachable" if seen.error.kind in UNREACHABLE else f"login_{seen.error.kind}"
     what, remedy = str(seen.error), seen.error.remedy
     if seen.node is not None and seen.node.state == "live":
-        what += "; its agent is live all the same"
+        what += "; the machine is up: its master hears the agent"
+        if seen.error.kind == "dead":
+            remedy = "correct its address or port, or let SSH through the firewall"
     yield _finding(seen, "error", check, what, remedy)
 
 

@@ -13,14 +13,17 @@ NO_FILES: Final = (".", "..")
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """IADs, nodes, groups and persons that are called alike, or what only others may be called."""
+    """IADs, nodes, groups, persons and jump hosts that are called alike, or what only others may be
+    called."""
     yield from _alike("IADs", [iad.name for iad in fleet.iad])
     yield from _alike("groups", [group.name for group in fleet.group])
     yield from _alike("persons", [person.name for person in fleet.person])
+    yield from _alike("jump hosts", [jump.name for jump in fleet.jump])
     for kind, names in (
         ("an IAD", [iad.name for iad in fleet.iad]),
         ("a group", [group.name for group in fleet.group]),
         ("a person", [person.name for person in fleet.person]),
+        ("a jump host", [jump.name for jump in fleet.jump]),
     ):
         yield from (f"{kind} cannot be called {name}" for name in names if name in NO_FILES)
     for person in fleet.person:

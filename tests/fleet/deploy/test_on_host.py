@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,7 @@ from fleet.deploy.on_host import Failure, Host, do
 from fleet.deploy.session import host_program
 
 UNIT = "sanderling-edge.service"
+CONFIG, SECRET = "/etc/sanderling/edge.toml", "/etc/sanderling/keys/node.secret"
 TOOL = """#!/bin/sh
 echo "$(basename $0) $*" >> {log}
 case "$(basename $0) $*" in
@@ -78,7 +80,7 @@ class Fake(Host):
             str(path.relative_to(self.folder)): path.read_bytes()
             for top in ("etc", "usr")
             for path in (self.folder / top).rglob("*")
-            if path.is_file()
+            if path.is_file() and not path.name.startswith("sanderling-deploy-undo")
         }
         link = self.folder / "opt/sanderling/current"
         return found | ({"current": str(link.readlink()).encode()} if link.is_symlink() else {})
@@ -224,9 +226,11 @@ def test_a_switch_that_is_confirmed_stays_and_can_be_undone_later(host: Fake) ->
     switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
     calls = host.calls
     assert "systemctl restart sanderling-edge.service" in calls
-    armed = next(call for call in calls if call.startswith("systemd-run"))
-    assert "--on-active=100 " in armed
-    assert calls.index(armed) < calls.index("systemctl daemon-reload")
+    armed = calls.index("systemctl start sanderling-deploy-undo.timer")
+    assert "\nOnActiveSec=100\n" in (units(host) / "sanderling-deploy-undo.timer").read_text()
+    # Read by systemd before it is armed, and armed before anything else is done.
+    assert calls.index("systemctl daemon-reload") < armed
+    assert armed < calls.index("systemctl enable --quiet sanderling-edge.service")
     path = host.folder / "etc/sanderling/edge.toml"
     assert path.read_text() == "one"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -284,7 +288,10 @@ def test_an_agent_that_ended_meanwhile_is_undone_instead_of_confirmed(host: Fake
     assert host.files == {}
 
 
-@pytest.mark.parametrize("cut", range(12))
+STEPS = 16  # of a switch
+
+
+@pytest.mark.parametrize("cut", range(STEPS + 1))
 def test_a_switch_that_is_cut_anywhere_is_undone_whole(
     host: Fake, cut: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +299,7 @@ def test_a_switch_that_is_cut_anywhere_is_undone_whole(
     confirm(host, "1-a")
     before = host.files
     left = cut
+    shutil.rmtree(units(host))  # all steps, as on a host of its own
 
     class PowerCut(BaseException):
         pass
@@ -306,10 +314,10 @@ def test_a_switch_that_is_cut_anywhere_is_undone_whole(
 
         return step
 
-    for name in ("write", "set_current", "start", "arm", "save"):
+    for name in ("write", "set_current", "start", "arm", "save", "enable"):
         monkeypatch.setattr(on_host, name, failing(getattr(on_host, name)))
     files = {"/etc/sanderling/edge.toml": "two", "/etc/sanderling/new": "x"}
-    with pytest.raises(PowerCut) if cut < 11 else _nothing():
+    with pytest.raises(PowerCut) if cut < STEPS else _nothing():
         switch(host, "1-b", files, "r2")
     monkeypatch.undo()
     if (host.folder / "var/lib/sanderling-deploy/pending.json").exists():
@@ -322,21 +330,123 @@ class _nothing:  # noqa: N801 - as contextlib's own
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_the_program_left_on_the_host_undoes_by_itself(host: Fake) -> None:
-    """As the timer starts it: without a request."""
+def units(host: Fake) -> Path:
+    return host.folder / "etc/systemd/system"
+
+
+def start_host(host: Fake, number: int) -> Any:
+    """It is started, and with it what the units start."""
+    path = host.folder / "proc/sys/kernel/random/boot_id"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"boot-{number}\n")
+    return do(host, {"do": "boot"}, "", None)
+
+
+def pending(host: Fake) -> Any:
+    path = host.folder / "var/lib/sanderling-deploy/pending.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_a_host_that_is_started_before_the_verdict_waits_for_it_anew(host: Fake) -> None:
+    start_host(host, 0)
+    switch(host, "1-a", {CONFIG: "one"})
+    before = pending(host)
+    assert host.calls
+    start_host(host, 1)
+    assert pending(host)["deadline_s"] > before["deadline_s"]
+    assert pending(host)["boot_id"] == "boot-1"  # so that facts know that a timer runs
+    start_host(host, 1)  # somebody started the unit by hand
+    assert host.calls == []
+    assert host.files["etc/sanderling/edge.toml"] == b"one"
+    assert confirm(host, "1-a") == {"ok": True}
+    start_host(host, 2)
+    assert host.files["etc/sanderling/edge.toml"] == b"one"
+
+
+def test_a_host_that_does_not_stay_up_with_a_release_goes_back_before_its_agent_starts(
+    host: Fake,
+) -> None:
+    start_host(host, 0)
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+    start_host(host, 1)
+    assert host.files != before
+    assert host.calls
+    assert start_host(host, 2)["release"] == "1-a"
+    assert host.files == before
+    assert host.journal[-1]["outcome"] == "rolled_back"
+    assert "started 2 times" in host.journal[-1]["reason"]
+    # It must not wait for a unit that waits for it.
+    calls = host.calls
+    assert f"systemctl --no-block restart {UNIT}" in calls
+    assert not [call for call in calls if call.startswith(("systemctl restart", "systemctl start"))]
+    with pytest.raises(Failure, match="went back by itself"):
+        confirm(host, "1-b")
+
+
+def test_a_new_switch_has_its_own_starts(host: Fake) -> None:
+    start_host(host, 0)
+    switch(host, "1-a", {CONFIG: "one"})
+    start_host(host, 1)
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+    start_host(host, 2)
+    assert host.files["etc/sanderling/edge.toml"] == b"two"
+
+
+def test_systemd_starts_what_undoes_at_each_start_of_the_host(host: Fake) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    wants = {path.parent.name: path for path in units(host).glob("*.wants/*")}
+    assert set(wants) == {"timers.target.wants", "multi-user.target.wants"}
+    for path in wants.values():
+        assert path.readlink() == Path("/etc/systemd/system") / path.name
+        assert (units(host) / path.name).exists()
+    there = host.at("/var/lib/sanderling-deploy/pending.json")
+    for name in ("sanderling-deploy-undo.timer", "sanderling-deploy-undo-boot.service"):
+        assert f"\nConditionPathExists={there}\n" in (units(host) / name).read_text()
+    assert (
+        f"{host.at('/var/lib/sanderling-deploy/undo.py')} boot\n"
+        in (units(host) / "sanderling-deploy-undo-boot.service").read_text()
+    )
+    host.calls  # noqa: B018 - empties it
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+    stop = host.calls.index("systemctl stop sanderling-deploy-undo.timer")
+    assert stop == 0, "the time of the switch before is over"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_knows_every_line_of_its_units(host: Fake) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    for path in units(host).glob("sanderling-deploy-undo*"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = [line for line in done.stderr.splitlines() if "sanderling-deploy-undo" in line]
+        assert (done.returncode, said) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize("argument", [(), ("boot",)])
+def test_the_program_left_on_the_host_undoes_by_itself(
+    host: Fake, argument: tuple[str, ...]
+) -> None:
+    """As the timer starts it, or the host's second start: without a request."""
+    start_host(host, 0)
     switch(host, "1-a", {"/etc/sanderling/edge.toml": "one"})
-    request = {"do": "undo", "which": "pending", "reason": "late", "unit": ""}
-    request |= {"root": str(host.folder), "tools": host.tools}
-    program = host_program().replace('globals().get("REQUEST", BY_ITSELF)', repr(request))
+    if argument:
+        start_host(host, 1)
+        (host.folder / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
+    asked = repr({"root": str(host.folder), "tools": host.tools})
+    program = host_program().replace('globals().get("REQUEST", BY_ITSELF)', f"BY_ITSELF | {asked}")
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", program, *argument], capture_output=True, text=True, check=True
     )
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["ok"]
     assert host.files == {}
-
-
-CONFIG, SECRET = "/etc/sanderling/edge.toml", "/etc/sanderling/keys/node.secret"
 
 
 def test_a_key_that_was_rotated_since_survives_a_rollback(host: Fake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,6 +50,9 @@ class FakeSession:
 
     def facts(self) -> Facts:
         return SITE.of(self.host.name)
+
+    def let_go(self) -> Callable[[], None]:
+        return lambda: None
 
     def undo(self, which: str, reason: str) -> dict[str, Any]:
         name = self.host.name

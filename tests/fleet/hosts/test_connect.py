@@ -80,6 +80,10 @@ class Server:
                 transport.add_server_key(self.host_key)
                 with suppress(paramiko.SSHException, EOFError):
                     transport.start_server(server=self.doorman, event=threading.Event())
+                    self.begun(transport)
+
+    def begun(self, transport: paramiko.Transport) -> None:
+        """A connection was taken."""
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -189,6 +193,40 @@ def test_nobody_there_and_nobody_who_speaks_ssh(server: Server) -> None:
     assert kind_of(server, login) == "refused"
     with socket.create_server(("127.0.0.1", free)):  # takes connections, says nothing
         assert kind_of(server, login._replace(connect_s=0.2)) == "dead"
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (None, "takes the connection, then not a word within 0.3 s"),
+        (b"", "takes the connection and closes it without a word"),
+        (b"HTTP/1.1 400 Bad Request\r\n" * 200, "is no SSH server"),
+    ],
+)
+def test_who_takes_connections_and_is_no_sshd_is_told_in_words(
+    server: Server, says: bytes | None, told: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        server.pin(server.host_key, f"[127.0.0.1]:{port}")
+        taken: list[socket.socket] = []
+
+        def answer() -> None:
+            taken.append(listener.accept()[0])
+            if says is not None:
+                taken[0].sendall(says)
+                taken[0].shutdown(socket.SHUT_RDWR)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        login = server.login._replace(port=port, connect_s=0.3 if says is None else 20.0)
+        with pytest.raises(HostError) as caught, open_login(login, server.known_hosts):
+            pass
+        thread.join()
+        taken[0].close()
+    assert caught.value.kind == "dead"
+    assert told in str(caught.value)
+    assert "banner" not in str(caught.value)
 
 
 def test_a_line_that_is_no_key_is_told(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_init_makes_a_folder_that_git_keeps_no_secret_of(tmp_path, monkeypatch, 
     }
     assert "/keys/\n" in (tmp_path / "my fleet/.gitignore").read_text()
     assert "/masters/\n" in (tmp_path / "my fleet/.gitignore").read_text()
+    assert "/keys.*/\n" in (tmp_path / "my fleet/.gitignore").read_text()
     fleet = load(Folder(tmp_path / "my fleet"))
     assert (fleet.name, len(fleet.iad[0].node)) == ("my-fleet", 3)
 
@@ -107,7 +108,7 @@ def test_init_adds_to_a_gitignore(tmp_path, capsys):
     assert run(capsys, "init", str(tmp_path))[0] == 0
     lines = (tmp_path / ".gitignore").read_text().splitlines()
     assert lines[:2] == ["*.pyc", "/keys/"]
-    assert len(lines) == len(set(lines)) == 7
+    assert len(lines) == len(set(lines)) == 8
 
 
 @pytest.mark.parametrize(

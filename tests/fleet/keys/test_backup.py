@@ -1,6 +1,8 @@
 """Backups: nothing is lost, nothing is damaged unnoticed, nothing is replaced by accident."""
 
+import os
 import stat
+import subprocess
 
 import pytest
 
@@ -10,9 +12,10 @@ from fleet.inventory.parties import Party
 from fleet.keys import backup as b
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
-from tests.fleet.keys.rig import inventory, store
+from tests.fleet.inventory.complete import complete
+from tests.fleet.keys.rig import store
 
-FLEET = inventory(nodes=2)
+FLEET = complete()
 SECRET = "correct horse battery"
 
 
@@ -25,7 +28,7 @@ def cheap(monkeypatch):
 def kept(tmp_path):
     """A store with a revoked node, and its backup."""
     keys = store(tmp_path / "one", FLEET)
-    keys.revoke(FLEET, Party("node", "iad4/n1"), "stolen")
+    keys.revoke(FLEET, Party("node", "iad1/n1"), "stolen")
     b.backup(keys, tmp_path / "backup", SECRET)
     return keys
 
@@ -63,6 +66,68 @@ def test_another_store_is_not_replaced_unless_asked(kept, tmp_path):
     assert files(other.folder.keys) == files(kept.folder.keys)
     (beside,) = (tmp_path / "two").glob("keys.before-*")
     assert files(beside) == before
+
+
+def test_a_restore_that_fails_leaves_the_keys_that_were_there_and_no_others(
+    kept, tmp_path, monkeypatch
+):
+    other = store(tmp_path / "two", FLEET)
+    before = files(other.folder.keys)
+    for fault in ("write", "rename", "sync"):
+        with monkeypatch.context() as broken:
+            breaking(broken, fault)
+            with pytest.raises((KeyStoreError, KeyboardInterrupt)):
+                b.restore(other.folder, tmp_path / "backup", SECRET, replace=True)
+        if fault != "sync":  # what has its place already stays there
+            assert files(other.folder.keys) == before
+            assert not list((tmp_path / "two").glob("keys.*"))
+    assert files(other.folder.keys) == files(kept.folder.keys)
+
+
+def breaking(monkeypatch, fault):
+    """Let a restore fail in the midst."""
+    if fault == "rename":
+        rename = os.rename
+
+        def once(source, target):
+            if ".restored-" in str(source):
+                raise OSError(5, "Input/output error")
+            rename(source, target)
+
+        monkeypatch.setattr(b.Path, "rename", once)
+        return
+    count = 0
+
+    def broken(*args):
+        nonlocal count
+        count += 1
+        if fault == "sync":
+            raise OSError(5, "Input/output error")
+        if count > 5:
+            raise KeyboardInterrupt
+        write(*args)
+
+    write = b.write_file
+    monkeypatch.setattr(b, "write_file" if fault == "write" else "sync_folder", broken)
+
+
+def test_git_takes_no_key_whatever_the_folder_of_the_fleet_ignores(kept, tmp_path, monkeypatch):
+    """A fleet of an older version, or one whose .gitignore somebody wrote."""
+    other = store(tmp_path / "two", FLEET)
+    git = ["git", "-C", tmp_path / "two"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    seen = []
+    rename = b.Path.rename
+
+    def looking(self, target):
+        seen.append(subprocess.check_output([*git, "add", "-An", "."], text=True))
+        return rename(self, target)
+
+    monkeypatch.setattr(b.Path, "rename", looking)
+    b.restore(other.folder, tmp_path / "backup", SECRET, replace=True)
+    assert len(seen) == 2
+    seen.append(subprocess.check_output([*git, "add", "-An", "."], text=True))
+    assert "".join(seen).replace("add 'known_hosts'\n", "") == ""
 
 
 def test_a_backup_replaces_no_file_and_needs_a_passphrase(kept, tmp_path):
