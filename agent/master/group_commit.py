@@ -67,12 +67,13 @@ class GroupCommit:
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
-        self._refused = False
+        # Whether the disk did, at the last try.
+        self.refused = False
 
     @property
     def refusing(self) -> bool:
         """Whether nothing more is to come."""
-        return self._refused or (self._under_way is not None and self._full)
+        return self.refused or (self._under_way is not None and self._full)
 
     @property
     def _full(self) -> bool:
@@ -124,7 +125,7 @@ class GroupCommit:
     def settle(self, then: Callable[[bool], object]) -> None:
         """Write now. `then` is told whether all that was taken until now is on stable storage, or
         can be done again by whoever lost it; False as soon as the disk refuses."""
-        if self._refused:
+        if self.refused:
             then(False)
         elif (batch := self._last_urgent) is None:
             then(True)
@@ -144,7 +145,7 @@ class GroupCommit:
 
     def _written(self, batch: _Batch, now: float, well: bool) -> None:
         self._under_way = None
-        self._refused = not well
+        self.refused = not well
         if well:
             if self._full:
                 self._due = self._clock()
@@ -174,7 +175,7 @@ class GroupCommit:
             self._write_soon(self._gathered)
 
     def _write_soon(self, batch: _Batch) -> None:
-        if batch is self._gathered and not self._refused:
+        if batch is self._gathered and not self.refused:
             now = self._clock()
             self._due = now if self._due is None else min(now, self._due)
 

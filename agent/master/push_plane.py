@@ -150,8 +150,9 @@ class PushPlane:
 
     @property
     def under_way(self) -> bool:
-        """Whether some of what was brought has yet to be published, and will be."""
-        return bool(self._brought) and not self._commit.refusing
+        """Whether some of what was brought has yet to be published, and will be: behind a slow disk
+        by and by, but who knows when while it refuses."""
+        return bool(self._brought) and not self._commit.refused
 
     def keep(self, then: Callable[[bool], object]) -> None:
         """Put what was published on stable storage now; `then` is told whether it is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.board import Board
+from agent.master import group_commit
 from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
 from agent.master.place import place_of
@@ -32,6 +33,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.senders import Sender
+from tests.master.held_writer import HeldWriter
 from tests.master.test_node_events_model import Disk as EventDisk
 from tests.master.test_node_events_model import FakeRecords, FakeState
 from tests.topics.disk import Disk
@@ -99,12 +101,12 @@ class Rig:
         self.start()
 
     def start(self):
-        self.links, self.public = Links(), Public()
+        self.links, self.public, self.writer = Links(), Public(), HeldWriter()
         self.said = []
         board = Board(lambda: self.now)
         self.plane = PushPlane(
             board, self.config, place_of(self.config), State(None, board.clock), self.disk,
-            self.public, self.links, lambda: 1_000.0, self.said.append,
+            self.public, self.links, lambda: 1_000.0, self.said.append, self.writer,
         )  # fmt: skip
 
     def let_pass(self, seconds=0.0):
@@ -228,6 +230,31 @@ def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
     assert not rig.plane.under_way
     assert rig.keep()
     assert rig.plane.counters["spooled"] == ALL
+
+
+def test_behind_a_slow_disk_the_rest_is_published_later_and_no_link_stands_meanwhile(
+    rig, monkeypatch
+):
+    monkeypatch.setattr(group_commit, "MOST_GATHERED", 3 * TURN)
+    rig.subscribe()
+    rig.writer.slow = True
+    assert rig.alert(200)
+    rig.let_pass()  # it is being written
+    told = []
+    assert rig.plane.bring("n2", FULL)
+    rig.let_pass(1.0)
+    assert rig.plane.under_way, "its node may not be told yet"
+    assert rig.links.silent
+    assert not rig.alert(201)
+    assert TURN < rig.plane.counters["spooled"] < 3 * TURN
+    rig.writer.slow = False
+    rig.writer.drain()
+    rig.let_pass(1.0)
+    assert not rig.plane.under_way
+    assert not rig.links.silent
+    rig.plane.keep(told.append)
+    assert told == [True]
+    assert len(rig.disk.taken["n2", "h"].sequences) == MOST_EVENTS
 
 
 def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
