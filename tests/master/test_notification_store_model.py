@@ -103,6 +103,14 @@ class OnPlainDisks(RuleBasedStateMachine):
     def a_disk_is_full_or_not_any_more(self, n, full):
         self.world.masters[n].full = full
 
+    @rule(n=st.integers(0, 1), slow=st.booleans())
+    def a_disk_is_slow_or_not_any_more(self, n, slow):
+        self.world.masters[n].make_disk(slow=slow)
+
+    @rule(n=st.integers(0, 1))
+    def a_slow_disk_has_done_something(self, n):
+        self.world.masters[n].disk_works()
+
     @invariant()
     def it_is_sound(self):
         self.world.check()
