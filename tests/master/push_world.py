@@ -132,8 +132,8 @@ class Master:
 
     @property
     def next_due(self):
-        if self.commit.refusing:
-            return self.commit.next_due  # nothing is taken, so nothing else is done with
+        if self.commit.refusing:  # nothing is taken, so nothing else is done with
+            return NEVER_S if self.commit.next_due is None else self.commit.next_due
         due = (self.spool.next_tick, self.inboxes.next_tick, self.commit.next_due)
         return min([each for each in due if each is not None], default=NEVER_S)
 

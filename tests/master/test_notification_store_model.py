@@ -120,6 +120,24 @@ class OnPlainDisks(RuleBasedStateMachine):
         self.world.check_all_told()
 
 
+class OnSlowDisks(OnPlainDisks):
+    """They are slow from the start."""
+
+    def __init__(self):
+        super().__init__()
+        for master in self.world.masters:
+            master.make_disk(slow=True)
+
+    @rule(told=st.booleans())
+    @precondition(lambda self: self.world.waiting)
+    def the_node_sends_all_again_while_it_is_written(self, told):
+        for _ in range(2):
+            self.world.bring(sorted(self.world.waiting))
+            self.world.let_pass(0.0)
+        if told:
+            self.world.node_reads()
+
+
 class OnRealFiles(OnPlainDisks):
     def stores(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -139,6 +157,8 @@ EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 50
 OnPlainDisks.TestCase.settings = settings(
     max_examples=EXAMPLES, stateful_step_count=40, deadline=None
 )
+OnSlowDisks.TestCase.settings = OnPlainDisks.TestCase.settings
 OnRealFiles.TestCase.settings = settings(max_examples=10, stateful_step_count=40, deadline=None)
 TestOnPlainDisks = OnPlainDisks.TestCase
+TestOnSlowDisks = OnSlowDisks.TestCase
 TestOnRealFiles = OnRealFiles.TestCase
