@@ -53,9 +53,14 @@ def open_alone(
     opened: Callable[[sqlite3.Connection], T],
     broken: Callable[[str, str], object],
     in_use: str,
+    *,
+    any_thread: bool = False,
 ) -> tuple[int, sqlite3.Connection, T]:
     """The file for this process alone, in WAL mode, and what `opened` makes of it; the file
     descriptor that holds it comes first.
+
+    With `any_thread` the connection may change threads; whoever has it sees to it that only one
+    uses it at a time.
 
     If `opened` raises BrokenFileError or finds damage, the file is put aside and begun anew;
     `broken` is told why, and under which name it is kept. OSError in one line if it cannot be
@@ -69,18 +74,20 @@ def open_alone(
         raise OSError(in_use)
     try:
         try:
-            file, made = _opened(path, opened)
+            file, made = _opened(path, opened, any_thread)
         except BrokenFileError as error:
             broken(str(error), os.path.basename(put_aside(path)))
-            file, made = _opened(path, opened)
+            file, made = _opened(path, opened, any_thread)
     except (OSError, BrokenFileError, *DAMAGE) as error:
         os.close(holder)
         raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
     return holder, file, made
 
 
-def _opened(path: str, opened: Callable[[sqlite3.Connection], T]) -> tuple[sqlite3.Connection, T]:
-    file = sqlite3.connect(path, isolation_level=None)
+def _opened(
+    path: str, opened: Callable[[sqlite3.Connection], T], any_thread: bool
+) -> tuple[sqlite3.Connection, T]:
+    file = sqlite3.connect(path, isolation_level=None, check_same_thread=not any_thread)
     try:
         file.execute("PRAGMA journal_mode = WAL")
         # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.

@@ -16,6 +16,7 @@ from bench import (
     push,
     query,
     simulation,
+    slow_disk,
 )
 from bench.report import Result, report
 
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "fleet": fleet.run,
     "pipeline": pipeline.run,
     "push": push.run,
+    "loop-slow-disk": slow_disk.run,
 }
 # Those that have options.
 WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}

@@ -60,6 +60,9 @@ OWNED = "owned"
 # How long a changed pool may wait for the links to its members before queries go to them.
 LINKING_S = 1.0
 LOOK_S = 0.01
+# Instructions that may wait for the disk before messages are dropped, to be sent again.
+MOST_QUEUED = 1_024
+NOT_NOW = "this master's disk takes nothing now; try again later"
 NO_MARKET = "this master has no market; set market.directories"
 
 T = TypeVar("T")
@@ -130,6 +133,7 @@ class ControlPlane:
             directory.on_accounts(self._links.accounts_changed)
         self._queue: deque[Instruction] = deque()
         self._at_work = False
+        self._waiting = False  # for the disk
         self._linking: dict[str, _Linking] = {}
         self._look_s: float | None = None
         self._take_messages()
@@ -166,28 +170,40 @@ class ControlPlane:
     @property
     def next_due(self) -> float | None:
         """When the seller or the buyer wants its tick, or links are to be looked at."""
+        if self._full:
+            return self._look_s
         dues = (self._seller.next_due, self._buyer.next_due, self._look_s)
         return min((due for due in dues if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Serve what is due."""
         self._look_at_links(now)
-        self._run(self._seller.handle(Tick(), now))
-        self._run(self._buyer.handle(Tick(), now))
+        if not self._full:
+            self._run(self._seller.handle(Tick(), now))
+            self._run(self._buyer.handle(Tick(), now))
 
     # --- what arrives --------------------------------------------------------------------------
 
     def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
+        if self._full or not self._state.takes:
+            return  # it is sent again
         event = selling_events.Arrived(origin, origin.sender, message)
         self._run(self._seller.handle(event, now))
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
+        if self._full:
+            return
         self._run(self._buyer.handle(buying_events.Offered(iad, offer), now))
 
     def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
+        if self._full:
+            return
         self._run(self._buyer.handle(buying_events.MemberReplied(iad, joined), now))
 
     def _requested(self, origin: Origin, request: ServiceChange, now: float) -> None:
+        if self._full or not self._state.takes:
+            self._operator.reply(origin, ServiceReport(request.id, False, (), message=NOT_NOW))
+            return
         self._run(self._buyer.handle(buying_events.Requested(origin, request), now))
 
     def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
@@ -208,7 +224,7 @@ class ControlPlane:
             return
         self._at_work = True
         try:
-            while self._queue:
+            while self._queue and not self._waiting:
                 self._perform(self._queue.popleft())
         finally:
             self._at_work = False
@@ -240,17 +256,31 @@ class ControlPlane:
         match instruction:
             case selling_events.KeepMembership(membership):
                 state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
-                state.flush()
+                self._wait_for_the_disk()
             case selling_events.ForgetMembership(service_id):
                 state.remove(SERVICE, service_id)
             case KeepOwned(owned, urgent):
                 state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
                 if urgent:
-                    state.flush()
+                    self._wait_for_the_disk()
             case ForgetOwned(service_id):
                 state.remove(OWNED, service_id)
             case _:
                 raise NotImplementedError(instruction)
+
+    def _wait_for_the_disk(self) -> None:
+        """Nothing that follows is done or said before what is kept until now is durable."""
+        self._waiting = True
+        self._state.when_durable(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waiting = False
+        self._run(())
+
+    @property
+    def _full(self) -> bool:
+        """Whether so much waits for the disk that nothing more is to come of anything."""
+        return self._waiting and len(self._queue) >= MOST_QUEUED
 
     def _send(self, iad: str, message: MarketRequest) -> None:
         if iad == self._iad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -20,9 +21,9 @@ from agent.wire.messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
 
-# Events that come within so long are put on stable storage together: while the disk works, nothing
-# else is served.
+# Events that come within so long are put on stable storage together.
 GATHER_S: Final = 0.1
+# So many are written together, and so many more may wait meanwhile, in as many messages.
 MOST_GATHERED: Final = 1_024
 # Kinds of the documents on disk, one a node.
 TAKEN: Final = "node_events"
@@ -43,8 +44,21 @@ class Alerts(Protocol):
     def under_way(self) -> bool:
         """Whether some of what was brought is published in later turns."""
 
-    def keep(self) -> bool:
-        """Put what was published on stable storage; whether it is there."""
+    def keep(self, then: Callable[[bool], object]) -> None:
+        """Put what was published on stable storage; `then` is told whether it is there."""
+
+
+class _Batch:
+    """What is on its way to the disk: records, by event, and the messages that brought them."""
+
+    __slots__ = ("arrived", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[Key, NodeEventRecord] = {}
+        self.arrived: list[TakeEvents] = []
+
+    def full(self) -> bool:
+        return max(len(self.records), len(self.arrived)) >= MOST_GATHERED
 
 
 class EventPlane:
@@ -52,9 +66,11 @@ class EventPlane:
     faults it leaves open and which triggers raised. Events of triggers are published at once.
 
     First what `alerts` keep, then the record, then the state, then the acknowledgement: a master
-    that is killed in between finds in the records what the state does not know. What a disk refuses
-    is not acknowledged: its node sends it again. `wall` reads the wall clock in seconds since 1970
-    UTC.
+    that is killed in between finds in the records what the state does not know. One batch is under
+    way at a time, and the next is gathered meanwhile. What a disk refuses, or is so slow for that a
+    batch is full behind it, is not acknowledged: its node sends it again.
+
+    `wall` reads the wall clock in seconds since 1970 UTC.
     """
 
     def __init__(
@@ -75,8 +91,8 @@ class EventPlane:
         self._ledger = EventLedger()
         self._faults = OpenFaults()
         self._triggers = RaisedTriggers()
-        self._gathered: dict[Key, NodeEventRecord] = {}
-        self._to_answer: list[TakeEvents] = []
+        self._gathered = _Batch()
+        self._under_way: _Batch | None = None
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
         self._restore()
@@ -101,25 +117,26 @@ class EventPlane:
     def next_due(self) -> float | None:
         """When what was gathered is written, on the board's clock."""
         # While something is under way its plane is due at any time.
-        return None if self._alerts.under_way else self._due
+        waits = self._alerts.under_way or self._under_way is not None
+        return None if waits else self._due
 
     def tick(self, _now: float) -> None:
-        """Write what was gathered, once all of it is published."""
-        if not self._alerts.under_way:
+        """Write what was gathered, once all of it is published and what came before is written."""
+        if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
     def _gather(self, arrived: TakeEvents) -> None:
         now = self._board.clock()
         node, message = arrived.node, arrived.message
-        if self._late(now) or not self._alerts.bring(node, message):
+        if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return
         for event in message.events:
             key = (node, message.history, event.sequence)
-            if key in self._gathered or self._ledger.knows(*key):
+            if self._has(key):
                 self._counters["node_events_repeated"] += 1
                 continue
-            self._gathered[key] = NodeEventRecord(
+            self._gathered.records[key] = NodeEventRecord(
                 iad=self._iad,
                 wall_ms=round(self._wall() * 1e3),
                 start_s=now,
@@ -136,35 +153,62 @@ class EventPlane:
                 value=event.value,
                 areas=event.areas,
             )
-        self._to_answer.append(arrived)
+        self._gathered.arrived.append(arrived)
         if self._due is None:
             self._due = now + GATHER_S
-        if len(self._gathered) >= MOST_GATHERED:
+        if self._gathered.full():
             self._due = now
             self.tick(now)
+
+    def _has(self, key: Key) -> bool:
+        batches = (self._gathered, self._under_way)
+        gathered = any(batch is not None and key in batch.records for batch in batches)
+        return gathered or self._ledger.knows(*key)
 
     def _late(self, now: float) -> bool:
         """Whether what was gathered waits for its last turn: with more there would never be one."""
         return self._due is not None and self._due <= now and self._alerts.under_way
 
+    # --- step by step, as each is on stable storage --------------------------------------------
+
     def _settle(self) -> None:
-        records, self._gathered = list(self._gathered.values()), {}
-        arrived, self._to_answer = self._to_answer, []
-        self._due = None
-        if not self._alerts.keep() or (records and not self._records.write_through(records)):
-            self._counters["node_events_refused"] += len(records)
+        batch = self._under_way = self._gathered
+        self._gathered, self._due = _Batch(), None
+        self._alerts.keep(partial(self._published, batch))
+
+    def _published(self, batch: _Batch, well: bool) -> None:
+        if well and batch.records:
+            self._records.write_through(
+                list(batch.records.values()), partial(self._recorded, batch)
+            )
+        else:
+            self._recorded(batch, well)
+
+    def _recorded(self, batch: _Batch, well: bool) -> None:
+        if not well:
+            self._refuse(batch)
             return
-        self._counters["node_events"] += len(records)
-        for each in arrived:
+        self._counters["node_events"] += len(batch.records)
+        for each in batch.arrived:
             message = each.message
             sequences = [event.sequence for event in message.events]
             self._ledger.take(each.node, message.history, sequences, message.oldest)
-        self._save({each.node for each in arrived}, records)
-        for each in arrived:
+        self._save({each.node for each in batch.arrived}, list(batch.records.values()))
+        self._state.when_durable(partial(self._acknowledge, batch))
+
+    def _acknowledge(self, batch: _Batch) -> None:
+        self._under_way = None
+        for each in batch.arrived:
             message = each.message
             taken = tuple([event.sequence for event in message.events])
             answer = EventsTaken(message.incarnation, message.history, taken)
             self._board.perform([SendToNode(each.peer, answer)])
+
+    def _refuse(self, batch: _Batch) -> None:
+        """What came since goes, too: it may repeat some of these, and would be acknowledged."""
+        self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
+        self._under_way = None
+        self._gathered, self._due = _Batch(), None
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -175,7 +219,6 @@ class EventPlane:
             self._state.put(FAULTS, node, msgspec.msgpack.encode(self._faults.of(node)))
         for node in self._triggers.take(records):
             self._state.put(TRIGGERS, node, msgspec.msgpack.encode(self._triggers.of(node)))
-        self._state.flush()
 
     def _restore(self) -> None:
         for node, taken in self._kept(TAKEN, dict[str, Taken]):
@@ -194,6 +237,7 @@ class EventPlane:
                 self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
                 found.append(record)
         self._save({record.node for record in found}, found)
+        self._state.flush()
 
     def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
         for node, body in self._state.all(kind).items():

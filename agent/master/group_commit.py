@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
+from agent.disk_writer import DiskWriter, InlineDiskWriter
 from agent.master.notification_store import STATEMENTS, Change, NotificationStore
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
@@ -22,19 +24,33 @@ LAZY: Final = frozenset(
 )
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
-# Between two writes there is as much time for all else as the first one took, up to this.
-LONGEST_PAUSE_S: Final = 0.25
+# Changes that may be gathered while the disk is busy with those before them.
+MOST_GATHERED: Final = 8_192
+
+
+class _Batch:
+    """What goes to the disk in one transaction, and what waits for it."""
+
+    __slots__ = ("asked", "changes", "held", "urgent")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.held: list[Any] = []
+        # Who is told how it went, either way.
+        self.asked: list[Callable[[bool], object]] = []
+        # Whether somebody may not be told yet that it was done.
+        self.urgent = False
 
 
 class GroupCommit:
     """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
     disk: at once, or once what came before them is on stable storage.
 
-    It writes at the end of the turn in which somebody begins to wait, or else by and by; and then
-    not before all else had as long as the disk took, for a busy one holds up everything here. One
-    that refuses is tried again every second, and what waits stays undone. As long as it is
-    `refusing`, spool and inboxes are to get no event and no tick: there is no end to what they
-    would gather here.
+    It has `writer` write at the end of the turn in which somebody begins to wait, or else by and
+    by, one transaction at a time; what comes meanwhile is gathered for the next. A disk that
+    refuses is tried again every second, and what waits stays undone. As long as it is `refusing`,
+    because of that or because much is gathered behind a slow disk, spool and inboxes are to get no
+    event and no tick: there is no end to what they would gather here.
     """
 
     def __init__(
@@ -42,26 +58,45 @@ class GroupCommit:
         store: NotificationStore,
         perform: Callable[[list[Any]], None],
         clock: Callable[[], float],
+        writer: DiskWriter | None = None,
     ) -> None:
         self._store = store
         self._perform = perform
         self._clock = clock
-        self._changes: list[Change] = []
-        self._urgent = False
-        self._held: list[Any] = []
+        self._writer = writer or InlineDiskWriter()
+        self._gathered = _Batch()
+        self._under_way: _Batch | None = None
         self._due: float | None = None
-        self._pause_ends = 0.0
-        self.refusing = False
+        # Whether the disk did, at the last try.
+        self.refused = False
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.refused or (self._under_way is not None and self._full)
+
+    @property
+    def _full(self) -> bool:
+        return len(self._gathered.changes) >= MOST_GATHERED
 
     @property
     def next_due(self) -> float | None:
-        """When to write: at the end of this turn if anybody waits, and a pause is over."""
-        return self._due
+        """When to write: at the end of this turn if anybody waits; None while it is writing."""
+        return None if self._under_way else self._due
 
     @property
     def urgent(self) -> bool:
         """Whether somebody may not be told yet that it was done."""
-        return self._urgent
+        return self._last_urgent is not None
+
+    @property
+    def _last_urgent(self) -> _Batch | None:
+        """Whatever waits now has to wait for this one."""
+        if self._gathered.urgent:
+            return self._gathered
+        if self._under_way is not None and self._under_way.urgent:
+            return self._under_way
+        return None
 
     def take(self, instructions: Iterable[Any]) -> None:
         """Take what one event gave, in order."""
@@ -70,8 +105,9 @@ class GroupCommit:
             kind = type(instruction)
             if kind in STATEMENTS:
                 self._gather(instruction, urgent=kind not in LAZY)
-            elif self._urgent and _waits(instruction):
-                self._hold(instruction)
+            elif _waits(instruction) and (batch := self._last_urgent) is not None:
+                batch.held.append(instruction)
+                self._write_soon(batch)
             else:
                 at_once.append(instruction)
         self._perform(at_once)
@@ -79,38 +115,69 @@ class GroupCommit:
     def after_commit(self, instruction: Any, *, soon: bool = True) -> None:
         """Perform it once all that was taken until now is on stable storage; if not `soon`, nobody
         waits for that."""
-        if not self._urgent:
+        if (batch := self._last_urgent) is None:
             self._perform([instruction])
-        elif soon:
-            self._hold(instruction)
+            return
+        batch.held.append(instruction)
+        if soon:
+            self._write_soon(batch)
+
+    def settle(self, then: Callable[[bool], object]) -> None:
+        """Write now. `then` is told whether all that was taken until now is on stable storage, or
+        can be done again by whoever lost it; False as soon as the disk refuses."""
+        if self.refused:
+            then(False)
+        elif (batch := self._last_urgent) is None:
+            then(True)
         else:
-            self._held.append(instruction)
+            batch.asked.append(then)
+            self.tick(self._clock())
 
     def tick(self, now: float) -> None:
         """Write what was gathered."""
-        changes, held, urgent = self._changes, self._held, self._urgent
-        self._changes, self._held, self._urgent, self._due = [], [], False, None
-        begun = self._clock()
-        self.refusing = not self._store.write(changes)
-        ended = self._clock()
-        self._pause_ends = ended + min(ended - begun, LONGEST_PAUSE_S)
-        if self.refusing:
-            self._changes, self._held, self._urgent = changes, held, urgent
-            self._due = now + RETRY_S
+        if self._under_way is not None:
             return
-        self._perform(held)
+        batch = self._under_way = self._gathered
+        self._gathered, self._due = _Batch(), None
+        self._writer.submit(
+            partial(self._store.write, batch.changes), partial(self._written, batch, now)
+        )
+
+    def _written(self, batch: _Batch, now: float, well: bool) -> None:
+        self._under_way = None
+        self.refused = not well
+        if well:
+            if self._full:
+                self._due = self._clock()
+            self._perform(batch.held)
+            asked = batch.asked
+        else:
+            asked = self._put_back(batch)
+            self._due = max(now, self._clock()) + RETRY_S
+        for then in asked:
+            then(well)
+
+    def _put_back(self, batch: _Batch) -> list[Callable[[bool], object]]:
+        """Gather it again, before what came since; returns whom to tell."""
+        since, self._gathered = self._gathered, batch
+        asked, batch.asked = batch.asked + since.asked, []
+        batch.changes += since.changes
+        batch.held += since.held
+        batch.urgent = batch.urgent or since.urgent
+        return asked
 
     def _gather(self, change: Change, *, urgent: bool) -> None:
-        self._changes.append(change)
-        self._urgent = self._urgent or urgent
+        self._gathered.changes.append(change)
+        self._gathered.urgent = self._gathered.urgent or urgent
         if self._due is None:
             self._due = self._clock() + FLUSH_S
+        if self._full:
+            self._write_soon(self._gathered)
 
-    def _hold(self, instruction: Any) -> None:
-        self._held.append(instruction)
-        if not self.refusing:
-            due = max(self._clock(), self._pause_ends)
-            self._due = due if self._due is None else min(due, self._due)
+    def _write_soon(self, batch: _Batch) -> None:
+        if batch is self._gathered and not self.refused:
+            now = self._clock()
+            self._due = now if self._due is None else min(now, self._due)
 
 
 def _waits(instruction: Any) -> bool:

@@ -12,6 +12,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.board import Board
+from agent.disk_writer import DiskWriterThread
 from agent.market.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
@@ -74,14 +75,19 @@ class Master:
         self._release = release()
         self._say = voice(f"sanderling-master {self._iad}")
         self._board = Board(clock)
+        self._writer = DiskWriterThread()
+        self._board.listen(self._writer.fileno, self._writer.turn)
         self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             self._state = State(
-                folder / config.state.path if config.state.path else None, clock, self._say
+                folder / config.state.path if config.state.path else None,
+                clock,
+                self._say,
+                self._writer,
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
-            self._records = Records(self._board, config.records, folder)
+            self._records = Records(self._board, config.records, folder, self._writer)
             sockets = config.sockets
             self._addresses = {
                 "public": sockets.public,
@@ -103,6 +109,7 @@ class Master:
                 self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
+            self._writer.close()
             self._context.destroy(linger=0)
             raise
 
@@ -135,6 +142,7 @@ class Master:
             BrokerLinks(board, guard, self._public, self._iad, place, self._say),
             time.time,
             self._say,
+            self._writer,
         )
         self._events = EventPlane(
             board, self._iad, self._records, self._state, self._push, time.time
@@ -218,14 +226,16 @@ class Master:
         self._board.serve(stop)
 
     def close(self) -> None:
-        """Write what waits and close the sockets."""
+        """Write what waits and close the sockets. It takes as long as the disk does."""
         self._metrics.close()
         self._pods.close()
+        self._writer.drain()  # what is acknowledged for it goes out yet
         self._records.close()
         if self._webhooks is not None:
             self._webhooks.close()
         self._push.close()
         self._state.close()
+        self._writer.close()
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------

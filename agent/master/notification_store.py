@@ -114,7 +114,8 @@ class NotificationStore:
     """Keeps changes in the order in which they are written, each write whole or not at all.
 
     A broken file is put aside, and one line says so. A path of None keeps nothing; OSError if the
-    file cannot be used.
+    file cannot be used. `write` may be called in another thread, one call at a time and none
+    during `close`.
     """
 
     def __init__(
@@ -173,7 +174,9 @@ class NotificationStore:
             )
 
         in_use = f"{path} is in use by another process; is this master running twice?"
-        self._holder, file, saved = database.open_alone(str(path), _saved, broken, in_use)
+        self._holder, file, saved = database.open_alone(
+            str(path), _saved, broken, in_use, any_thread=True
+        )
         self._spool, self._inboxes = saved
         return file
 

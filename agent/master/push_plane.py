@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from agent.board import Board
+from agent.disk_writer import DiskWriter, InlineDiskWriter
 from agent.master.broker_links import BrokerLinks
 from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
@@ -73,8 +74,10 @@ class PushPlane:
         links: BrokerLinks,
         wall: Callable[[], float],
         say: Say,
+        writer: DiskWriter | None = None,
     ) -> None:
         self._board = board
+        self._writer = writer or InlineDiskWriter()
         self._iad = config.iad.name
         self._links = links
         self._wall = wall
@@ -90,7 +93,8 @@ class PushPlane:
         self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
         self._store = store
         self._brought: deque[s.Brought] = deque()
-        self._commit = GroupCommit(store, board.perform, board.clock)
+        self._commit = GroupCommit(store, board.perform, board.clock, self._writer)
+        self._silent = False
         # What is lost, by the notifications that say so.
         self._losses: dict[messages.Origin, Lost] = {}
         self._undeliverable = 0
@@ -146,15 +150,13 @@ class PushPlane:
 
     @property
     def under_way(self) -> bool:
-        """Whether some of what was brought has yet to be published, and will be."""
-        return bool(self._brought) and not self._commit.refusing
+        """Whether some of what was brought has yet to be published, and will be: behind a slow disk
+        by and by, but who knows when while it refuses."""
+        return bool(self._brought) and not self._commit.refused
 
-    def keep(self) -> bool:
-        """Put what was published on stable storage now; whether it is there."""
-        due, now = self._commit.next_due, self._board.clock()
-        if due is not None and (due <= now or (self._commit.urgent and not self._commit.refusing)):
-            self._write(now)
-        return not self._commit.refusing
+    def keep(self, then: Callable[[bool], object]) -> None:
+        """Put what was published on stable storage now; `then` is told whether it is there."""
+        self._commit.settle(then)
 
     # --- spool ---------------------------------------------------------------------------------
 
@@ -245,6 +247,8 @@ class PushPlane:
     @property
     def next_due(self) -> float | None:
         """When something is to be written, sent again, published again, or expires."""
+        if self._commit.refusing != self._silent:
+            return 0.0
         if self._commit.refusing:
             return self._commit.next_due
         if self._brought:
@@ -269,19 +273,20 @@ class PushPlane:
             if _is_due(self._inboxes.next_tick, now):
                 self._inbox_has(i.InboxesDue())
         if _is_due(self._commit.next_due, now):
-            self._write(now)
-
-    def _write(self, now: float) -> None:
-        self._commit.tick(now)
-        if self._commit.refusing:
-            self._links.fall_silent()
-        else:
-            self._links.speak()
+            self._commit.tick(now)
+        if self._commit.refusing != self._silent:
+            self._silent = self._commit.refusing
+            if self._silent:
+                self._links.fall_silent()
+            else:
+                self._links.speak()
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write what waits and close the file. It takes as long as the disk does."""
+        self._writer.drain()
         if self._commit.next_due is not None:
             self._commit.tick(self._board.clock())
+            self._writer.drain()
         self._store.close()
 
     # --- what it is ----------------------------------------------------------------------------
@@ -333,7 +338,7 @@ def next_epoch(state: State, wall_s: float) -> int:
         before = 0
     epoch = max(before + 1, int(wall_s), 1)
     state.put(EPOCH, "", msgspec.msgpack.encode(epoch))
-    state.flush()
+    state.flush()  # before any neighbour hears of it
     return epoch
 
 

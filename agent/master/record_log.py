@@ -6,24 +6,31 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from agent.disk_writer import DiskWriter, InlineDiskWriter
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"
 BATCH_RECORDS = 2_048
+# While a batch is being written, so many wait; what comes beyond is lost.
+MOST_WAITING = 8 * BATCH_RECORDS
 NUMBER_DIGITS = 6
 
 
 class RecordLog:
     """Appends records to ``current.jsonl``; a full file becomes ``records-<n>.jsonl``.
 
-    A record waits at most `flush_s` seconds in memory. A disk that refuses a batch costs that
-    batch, one line on stderr and `lost`: serving goes on. What is written through instead is on
-    stable storage or not there at all.
+    A record waits at most `flush_s` seconds in memory, or as long as the disk takes for those
+    before it. A disk that refuses a batch costs that batch, one line on stderr and `lost`: serving
+    goes on. What is written through instead is on stable storage or not there at all.
+
+    `writer` does all that touches the files, once they are open: what is not said to be for the
+    loop's thread runs in the writer's, and reports from there.
     """
 
     def __init__(
@@ -31,14 +38,20 @@ class RecordLog:
         config: MasterRecords,
         directory: Path,
         report: Callable[[str], object] = sys.stderr.write,
+        writer: DiskWriter | None = None,
     ) -> None:
         self._config = config
         self._directory = directory
         self._report = report
+        self._writer = writer or InlineDiskWriter()
+        self._encode = msgspec.json.Encoder().encode_lines
+        # The loop's own.
         self._batch: list[AnyRecord] = []
         self._first_s = 0.0
-        self._encode = msgspec.json.Encoder().encode_lines
+        self._flushing = False
+        self._overflowing = False
         self.lost = 0
+        # The writer's own.
         directory.mkdir(parents=True, exist_ok=True)
         self._number = max((int(p.stem.split("-")[1]) for p in self._closed_files()), default=0)
         self._torn = True
@@ -49,6 +62,73 @@ class RecordLog:
             self._end_torn_line()
         except OSError as error:
             self._report(f"records: {directory / CURRENT}: {error.strerror}\n")
+
+    # --- in the loop's thread ------------------------------------------------------------------
+
+    def append(self, record: AnyRecord, now: float) -> None:
+        """Take a record. O(1)."""
+        if len(self._batch) >= MOST_WAITING:
+            self._overflow()
+            return
+        if not self._batch:
+            self._first_s = now
+        self._batch.append(record)
+        if len(self._batch) >= BATCH_RECORDS:
+            self.flush()
+
+    def _overflow(self) -> None:
+        self.lost += 1
+        if not self._overflowing:
+            current = self._directory / CURRENT
+            self._report(f"records: {current} takes too long; what comes meanwhile is lost\n")
+        self._overflowing = True
+
+    @property
+    def next_flush(self) -> float | None:
+        """When `flush` is due; None while nothing waits, or a batch is being written."""
+        if self._flushing or not self._batch:
+            return None
+        return self._first_s + self._config.flush_s
+
+    def flush(self) -> None:
+        """Have what waits written; one batch at a time."""
+        if self._batch and not self._flushing:
+            self._flushing = True
+            self._writer.submit(partial(self._write_batch, self._take()), self._flushed)
+
+    def _take(self) -> list[AnyRecord]:
+        batch, self._batch = self._batch, []
+        return batch
+
+    def _flushed(self, lost: int) -> None:
+        self.lost += lost
+        self._flushing = self._overflowing = False
+        if len(self._batch) >= BATCH_RECORDS:
+            self.flush()
+
+    def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
+        """Have what waits written, and then these; `then` is told whether these are on stable
+        storage. If not, the file has none of them, and the first such refusal in a row is one line
+        on stderr."""
+        batch = self._take()
+
+        def job() -> tuple[int, bool]:
+            return self._write_batch(batch) if batch else 0, self._write_synced(records)
+
+        def done(result: tuple[int, bool]) -> None:
+            lost, written = result
+            self.lost += lost
+            then(written)
+
+        self._writer.submit(job, done)
+
+    def close(self) -> None:
+        """Write what waits. It takes as long as the disk does."""
+        self._writer.drain()
+        self.flush()
+        self._writer.drain()
+
+    # --- in the writer's thread ----------------------------------------------------------------
 
     def _closed_files(self) -> list[Path]:
         return sorted(self._directory.glob(f"records-{'[0-9]' * NUMBER_DIGITS}.jsonl"))
@@ -62,37 +142,18 @@ class RecordLog:
                 file.write(b"\n")
         self._torn = False
 
-    def append(self, record: AnyRecord, now: float) -> None:
-        """Take a record; O(1) but for every 2,048th."""
-        if not self._batch:
-            self._first_s = now
-        self._batch.append(record)
-        if len(self._batch) >= BATCH_RECORDS:
-            self.flush()
-
-    @property
-    def next_flush(self) -> float | None:
-        """When `flush` is due; None while nothing waits."""
-        return self._first_s + self._config.flush_s if self._batch else None
-
-    def flush(self) -> None:
-        """Write what waits."""
-        if not self._batch:
-            return
-        batch, self._batch = self._batch, []
+    def _write_batch(self, batch: list[AnyRecord]) -> int:
+        """How many were lost."""
         try:
             size = self._write(self._encode(batch), sync=False)
         except OSError as error:
-            self.lost += len(batch)
             current = self._directory / CURRENT
             self._report(f"records: {len(batch)} not written to {current}: {error.strerror}\n")
-            return
+            return len(batch)
         self._rotate_when_full(size)
+        return 0
 
-    def write_through(self, records: Sequence[AnyRecord]) -> bool:
-        """Write what waits, then these; whether these are on stable storage. If not, the file has
-        none of them, and the first such refusal in a row is one line on stderr."""
-        self.flush()
+    def _write_synced(self, records: Sequence[AnyRecord]) -> bool:
         try:
             size = self._write(self._encode(records), sync=True)
         except OSError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.board import Board
+from agent.disk_writer import DiskWriter
 from agent.master.record_log import RecordLog
 from agent.scheduling.events import WriteRecord
 from agent.wire.master_config import MasterRecords
@@ -15,9 +16,19 @@ from agent.wire.records import AnyRecord
 class Records:
     """Where the schedulers' records go: the log, if there is one, and whoever listens."""
 
-    def __init__(self, board: Board, config: MasterRecords, folder: Path) -> None:
+    def __init__(
+        self,
+        board: Board,
+        config: MasterRecords,
+        folder: Path,
+        writer: DiskWriter | None = None,
+    ) -> None:
         self._board = board
-        self._log = RecordLog(config, folder / config.directory) if config.directory else None
+        self._log = (
+            RecordLog(config, folder / config.directory, writer=writer)
+            if config.directory
+            else None
+        )
         self._listeners: list[Callable[[AnyRecord, float], None]] = []
         board.performs(WriteRecord, self._write)
         if self._log is not None:
@@ -47,24 +58,30 @@ class Records:
         """Call `listener(record, now)` for every record."""
         self._listeners.append(listener)
 
-    def write_through(self, records: Sequence[AnyRecord]) -> bool:
-        """Put these on stable storage now; whether that succeeded. If not, the log has none of
-        them. It takes as long as the disk does."""
-        if self._log is None or not self._log.write_through(records):
-            return False
-        now = self._board.clock()
-        for record in records:
-            for listener in self._listeners:
-                listener(record, now)
-        return True
+    def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
+        """Put these on stable storage; `then` is told whether they are there. If not, the log has
+        none of them."""
+
+        def written(well: bool) -> None:
+            now = self._board.clock()
+            for record in records if well else ():
+                for listener in self._listeners:
+                    listener(record, now)
+            then(well)
+
+        if self._log is None:
+            then(False)
+        else:
+            self._log.write_through(records, written)
 
     def recent(self, kind: str) -> Iterable[bytes]:
         """Lines of that kind that were written last, on stable storage."""
         return self._log.recent(kind) if self._log else ()
 
     def close(self) -> None:
-        """Write what waits."""
-        self.tick(0.0)
+        """Write what waits. It takes as long as the disk does."""
+        if self._log:
+            self._log.close()
 
     def _write(self, instruction: WriteRecord) -> None:
         now = self._board.clock()

@@ -13,6 +13,7 @@ from agent.board import Board
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
 from agent.master.request_plane import Origin
+from agent.master.saving_watches import SavingWatches
 from agent.master.state import State
 from agent.master.watch_inboxes import WatchInboxes, document_of
 from agent.scheduling.events import QueryArrived
@@ -22,6 +23,7 @@ from agent.scheduling.standing_events import (
     AcknowledgeArrived,
     AskRound,
     CancelArrived,
+    ClockSet,
     Cursor,
     ForgetWatch,
     RoundAnswered,
@@ -36,25 +38,29 @@ from agent.scheduling.standing_events import (
     WatchArrived,
     WatchKey,
 )
+from agent.scheduling.standing_words import key_of
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Answer
-from agent.wire.standing import Acknowledge, Cancel, Watch
+from agent.wire.standing import Acknowledge, Cancel, Watch, Watching
 
 # Kinds of documents on disk.
 WATCH = "watch"
 CURSOR = "watch_cursor"
 ALERTS = "watch_alerts"
-# A clock that was set back is noticed within so long.
+# A clock that was set is noticed within so long; by less than this, it was not set.
 LOOK_S = 1.0
+CLOCK_SET_S = 1.0
+NOT_NOW = "this master's disk takes nothing now; try again later"
 
 
 class StandingPlane:
     """Moves messages between the public socket, the standing scheduler, the query scheduler and
     the inboxes of alerts.
 
-    `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds since 1970
-    UTC.
+    What a client is told of a watch waits until what was to be saved of it before is on stable
+    storage. `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds
+    since 1970 UTC.
     """
 
     def __init__(
@@ -85,10 +91,11 @@ class StandingPlane:
         self._answers: deque[RoundAnswered] = deque()
         self._look_s = 0.0
         self.unreadable = 0
-        # Of what made rounds, what is to be on disk before anything is acknowledged.
-        self._unsaved: dict[WatchKey, bytes] = {}
+        self._saving = SavingWatches(state)
+        # How far the wall clock is ahead of the board's.
+        self._ahead_s = wall() - board.clock()
         self._restore()
-        WatchInboxes(board, push, self._handle, self._saved).begin(state.all(WATCH).keys())
+        WatchInboxes(board, push, self._handle, self._when_saved).begin(state.all(WATCH).keys())
         public.takes(Watch, self._watch)
         public.takes(Acknowledge, self._acknowledge)
         public.takes(Cancel, self._cancel)
@@ -133,9 +140,17 @@ class StandingPlane:
         self._handle(RoundsDue())
 
     def _handle(self, event: StandingEvent) -> None:
-        self._board.perform(self._standing.handle(event, self._wall()))
+        wall = self._wall()
+        set_by_s = wall - self._board.clock() - self._ahead_s
+        if abs(set_by_s) > CLOCK_SET_S:
+            self._ahead_s += set_by_s
+            self._board.perform(self._standing.handle(ClockSet(set_by_s), wall))
+        self._board.perform(self._standing.handle(event, wall))
 
     def _watch(self, origin: Origin, watch: Watch, _now: float) -> None:
+        if not self._state.takes and not self._standing.is_open(origin.sender, watch.id):
+            self._public.reply(origin, Watching(watch.id, "refused", message=NOT_NOW))
+            return
         self._handle(WatchArrived(origin, origin.sender, watch))
 
     def _acknowledge(self, origin: Origin, message: Acknowledge, _now: float) -> None:
@@ -152,7 +167,9 @@ class StandingPlane:
         self._answers.append(RoundAnswered(token, answer))
 
     def _send(self, instruction: SendStanding) -> None:
-        self._public.reply(instruction.peer, instruction.message)
+        peer, message = instruction.peer, instruction.message
+        key = key_of(peer.sender, message.id)
+        self._saving.after(key, partial(self._public.reply, peer, message))
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -176,7 +193,7 @@ class StandingPlane:
     def _save_watch(self, instruction: SaveWatch) -> None:
         body = msgspec.msgpack.encode(instruction.saved)
         self._state.put(WATCH, document_of(instruction.key), body)
-        self._state.flush()
+        self._saving.begin(instruction.key)
 
     def _save_cursor(self, instruction: SaveCursor) -> None:
         body = msgspec.msgpack.encode(instruction.cursor)
@@ -184,23 +201,18 @@ class StandingPlane:
 
     def _save_alerts(self, instruction: SaveAlerts) -> None:
         key, body = instruction.key, msgspec.msgpack.encode(instruction.saved)
-        if instruction.at_once or key in self._unsaved:
-            self._unsaved[key] = body
         self._state.put(ALERTS, document_of(key), body)
+        if instruction.at_once:
+            self._saving.begin(key)
 
-    def _saved(self, key: WatchKey) -> bool:
-        """Whether what made its rounds is on disk. All that is not goes there now, or is tried
-        again: written one by one, an alert that a hundred watches wait for stops the master."""
-        if key in self._unsaved:
-            for each, body in self._unsaved.items():
-                self._state.put(ALERTS, document_of(each), body)
-            if not self._state.flush():
-                return False
-            self._unsaved.clear()
+    def _when_saved(self, key: WatchKey, then: Callable[[], object]) -> bool:
+        """For the inboxes: what they are told of a watch comes after what is saved of it."""
+        if not self._state.takes and self._saving.has(key):
+            return False
+        self._saving.after(key, then)
         return True
 
     def _forget(self, instruction: ForgetWatch) -> None:
         self._state.remove(WATCH, document_of(instruction.key))
         self._state.remove(CURSOR, document_of(instruction.key))
         self._state.remove(ALERTS, document_of(instruction.key))
-        self._unsaved.pop(instruction.key, None)

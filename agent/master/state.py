@@ -6,12 +6,18 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from agent import database
+from agent.disk_writer import DiskWriter, InlineDiskWriter
 
 # What a power cut may cost of what is not urgent, such as the cursor of a watch.
-FLUSH_S = 0.5
+FLUSH_S: Final = 0.5
+RETRY_S: Final = 1.0
+# Continuations that may wait before nothing new is to be begun: the disk is slow.
+MOST_WAITING: Final = 1_024
 TABLE = (
     "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
     "PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -21,10 +27,14 @@ TABLE = (
 class State:
     """Documents by (kind, key).
 
-    `put` and `remove` are written together after half a second, or by `flush`: what must not be
-    lost is flushed before anybody is told. A disk that refuses to write costs what waits, one line
-    and `lost`; serving goes on. A file that is broken is put aside: the master starts without its
-    services, and says so. A path of None keeps nothing; OSError if the file cannot be used.
+    `put` and `remove` are written together after half a second, or at the end of the turn in which
+    somebody says that he waits, by `when_durable`. A disk that refuses is tried again every second:
+    what waits is kept, and nobody who waits is called. While it refuses, or many wait, `takes` is
+    False: what would have to be kept is to be refused. A file that is broken is put aside: the
+    master starts without its services, and says so. A path of None keeps nothing; OSError if the
+    file cannot be used.
+
+    `writer` runs the transactions; the file is its own but for `all`, which waits for it.
     """
 
     def __init__(
@@ -32,12 +42,19 @@ class State:
         path: Path | None,
         clock: Callable[[], float],
         report: Callable[[str], object] = sys.stderr.write,
+        writer: DiskWriter | None = None,
     ) -> None:
         self._clock = clock
         self._report = report
+        self._writer = writer or InlineDiskWriter()
         self._dirty: dict[tuple[str, str], bytes | None] = {}
+        self._waiting: list[Callable[[], object]] = []
+        # The same of the transaction that is under way.
+        self._writing: dict[tuple[str, str], bytes | None] = {}
+        self._waiting_for_it: list[Callable[[], object]] = []
+        self._under_way = False
+        self._refusing = False
         self._due: float | None = None
-        self.lost = 0
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
@@ -49,28 +66,40 @@ class State:
             )
 
         in_use = f"{path} is in use by another process; is this master running twice?"
-        self._holder, file, _ = database.open_alone(str(path), _prepare, broken, in_use)
+        self._holder, file, _ = database.open_alone(
+            str(path), _prepare, broken, in_use, any_thread=True
+        )
         return file
+
+    @property
+    def takes(self) -> bool:
+        """Whether what is begun now can be kept, as far as is known."""
+        waiting = len(self._waiting) + len(self._waiting_for_it)
+        return not self._refusing and waiting < MOST_WAITING
 
     @property
     def next_due(self) -> float | None:
         """When what waits is to be written."""
-        return self._due
+        return None if self._under_way else self._due
 
     def tick(self, _now: float) -> None:
         """Write what waits."""
-        self.flush()
+        self._write()
 
     def all(self, kind: str) -> dict[str, bytes]:
-        """Every document of a kind, by key."""
+        """Every document of a kind, by key. It waits for the disk: for the start."""
         if self._file is None:
             return {}
-        self.flush()
-        return dict(
-            self._file.execute(
-                "SELECT key, body FROM document WHERE kind = ? ORDER BY key", (kind,)
-            )
+        self._writer.drain()
+        found = dict(
+            self._file.execute("SELECT key, body FROM document WHERE kind = ?", (kind,)).fetchall()
         )
+        for (its_kind, key), body in self._dirty.items():
+            if its_kind == kind and body is not None:
+                found[key] = body
+            elif its_kind == kind:
+                found.pop(key, None)
+        return dict(sorted(found.items()))
 
     def put(self, kind: str, key: str, body: bytes) -> None:
         """Keep a document, in place of the one before."""
@@ -87,26 +116,55 @@ class State:
         if self._due is None:
             self._due = self._clock() + FLUSH_S
 
+    def when_durable(self, then: Callable[[], object]) -> None:
+        """Call `then` as soon as all that was changed until now is on stable storage, after all
+        who waited before. At once, if it is."""
+        if self._dirty:
+            self._waiting.append(then)
+            if not self._refusing:
+                self._due = self._clock()
+        elif self._under_way:
+            self._waiting_for_it.append(then)
+        else:
+            then()
+
     def flush(self) -> bool:
-        """Write what waits, in one transaction; whether that went well."""
-        dirty, self._dirty, self._due = self._dirty, {}, None
-        if self._file is None or not dirty:
-            return True
-        try:
-            with self._file:
-                self._file.execute("BEGIN IMMEDIATE")
-                self._file.executemany(
-                    "DELETE FROM document WHERE kind = ? AND key = ?", list(dirty)
+        """Write what waits now, and wait for the disk: for the start and the end. Whether all is
+        on stable storage."""
+        self._writer.drain()
+        self._write()
+        self._writer.drain()
+        return not self._dirty
+
+    def _write(self) -> None:
+        if self._under_way or not self._dirty or self._file is None:
+            return
+        self._writing, self._dirty = self._dirty, {}
+        self._waiting_for_it, self._waiting = self._waiting, []
+        self._due = None
+        self._under_way = True
+        self._writer.submit(partial(_transact, self._file, self._writing), self._written)
+
+    def _written(self, problem: str) -> None:
+        writing, self._writing = self._writing, {}
+        waited, self._waiting_for_it = self._waiting_for_it, []
+        self._under_way = False
+        if problem:
+            if not self._refusing:
+                self._report(
+                    f"state: {len(writing)} changes could not be written: {problem}; "
+                    "nothing new is begun until they are\n"
                 )
-                self._file.executemany(
-                    "INSERT INTO document VALUES (?, ?, ?)",
-                    [(*name, body) for name, body in dirty.items() if body is not None],
-                )
-        except sqlite3.Error as error:
-            self.lost += len(dirty)
-            self._report(f"state: {len(dirty)} changes could not be written: {error}\n")
-            return False
-        return True
+            self._refusing = True
+            self._dirty = writing | self._dirty
+            self._waiting = waited + self._waiting
+            self._due = self._clock() + RETRY_S
+            return
+        self._refusing = False
+        if self._waiting:
+            self._due = self._clock()
+        for then in waited:
+            then()
 
     def close(self) -> None:
         """Write what waits and close the file."""
@@ -117,6 +175,21 @@ class State:
         if self._holder is not None:
             os.close(self._holder)
             self._holder = None
+
+
+def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | None]) -> str:
+    """Write them, all or none; why not, if so."""
+    try:
+        with file:
+            file.execute("BEGIN IMMEDIATE")
+            file.executemany("DELETE FROM document WHERE kind = ? AND key = ?", list(changes))
+            file.executemany(
+                "INSERT INTO document VALUES (?, ?, ?)",
+                [(*name, body) for name, body in changes.items() if body is not None],
+            )
+    except sqlite3.Error as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 def _prepare(file: sqlite3.Connection) -> None:

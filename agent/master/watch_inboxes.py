@@ -39,9 +39,9 @@ class WatchInboxes:
     """Glue of standing queries and inboxes.
 
     What an inbox says waits for the next tick: it comes in the middle of anything. `handle` takes
-    it then. What inboxes are asked waits until all of a turn is handed on. `saved` says whether
-    what is on disk of a watch is what it acknowledges, and tries to put it there, with that of all
-    others; as long as it is not, nothing is acknowledged.
+    it then. What inboxes are asked waits until all of a turn is handed on. `when_saved` calls what
+    it is given as soon as that is on disk which a watch acknowledges; it returns False, and never
+    calls it, while the disk refuses.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class WatchInboxes:
         board: Board,
         push: PushPlane,
         handle: Callable[[InboxSaid], None],
-        saved: Callable[[WatchKey], bool],
+        when_saved: Callable[[WatchKey, Callable[[], object]], bool],
     ) -> None:
         self._clock = board.clock
         self._push = push
         self._handle = handle
-        self._saved = saved
+        self._when_saved = when_saved
         self._kept: dict[WatchKey, _Kept] = {}
         self._came: deque[InboxSaid] = deque()
         self._to_ask: deque[AskInbox] = deque()
@@ -82,9 +82,11 @@ class WatchInboxes:
                 kept.position = message.position
                 self._tell(key, kept, message)
             case Unsubscribe() as message:
-                self._saved(key)  # that it ended, or what came after would be missed
                 self._kept.pop(key, None)
-                self._end(client_of(key), message.id)
+                # It is on disk that it ended, or what came after would be missed.
+                ending = partial(self._end, client_of(key), message.id)
+                if not self._when_saved(key, ending):
+                    self._ending.append((client_of(key), message.id))
 
     def _say(self, key: WatchKey, message: PushReply) -> None:
         self._came.append(InboxSaid(key, message))
@@ -92,7 +94,13 @@ class WatchInboxes:
     def _tell(
         self, key: WatchKey, kept: _Kept, message: Subscribe | AcknowledgeNotifications
     ) -> None:
-        if not (self._saved(key) and self._push.ask(kept.peer, client_of(key), message)):
+        if not self._when_saved(key, partial(self._tell_saved, key, kept, message)):
+            self._came.append(InboxSaid(key, None))
+
+    def _tell_saved(
+        self, key: WatchKey, kept: _Kept, message: Subscribe | AcknowledgeNotifications
+    ) -> None:
+        if not self._push.ask(kept.peer, client_of(key), message):
             self._came.append(InboxSaid(key, None))
 
     def _end(self, client: str, subscription: str) -> None:

@@ -17,6 +17,7 @@ from agent.scheduling.standing_events import (
     AskInbox,
     AskRound,
     CancelArrived,
+    ClockSet,
     Cursor,
     ForgetWatch,
     InboxSaid,
@@ -39,6 +40,7 @@ from agent.scheduling.standing_turns import send_in_turn
 from agent.scheduling.standing_words import differing, key_of, refuse, trouble_of
 from agent.scheduling.trigger import ReadTrigger, Trigger
 from agent.wire.messages import Answer
+from agent.wire.senders import Sender
 from agent.wire.standing import Watching
 
 # After the end of its window a round waits for readings that a sensor takes long to give, and for
@@ -59,10 +61,12 @@ class StandingScheduler:
     """Turns watches into rounds and rounds into queries.
 
     `now` is wall-clock time here, in seconds since 1970 UTC: windows are what nodes date their
-    readings with. `most_watches` bounds those of one client; `read_trigger` reads the language of
-    triggers. `capability_of` a service is the one channel that it gives, empty for all; None: it is
-    not known here. `channels_of` areas are those that this IAD's nodes there have, whatever they
-    give at the moment. `new_id` gives the ids under which alerts are subscribed to, none twice.
+    readings with. A clock that is set costs no watch its life: `ClockSet` says by how much.
+
+    `most_watches` bounds those of one client; `read_trigger` reads the language of triggers.
+    `capability_of` a service is the one channel that it gives, empty for all; None: it is not known
+    here. `channels_of` areas are those that this IAD's nodes there have, whatever they give at the
+    moment. `new_id` gives the ids under which alerts are subscribed to, none twice.
     Every event is O(log watches) and the answers that it sends.
     """
 
@@ -91,6 +95,10 @@ class StandingScheduler:
     def open_watches(self) -> int:
         """Watches that are kept, paused ones included."""
         return len(self._watches)
+
+    def is_open(self, sender: Sender, watch_id: str) -> bool:
+        """Whether this client has a watch of that id."""
+        return self._watches.find(key_of(sender, watch_id)) is not None
 
     @property
     def next_tick(self) -> float | None:
@@ -132,6 +140,9 @@ class StandingScheduler:
                 return [i for entry in self._timers.due(now) for i in self._due(entry, now)]
             case InboxSaid():
                 return self._inbox_said(event, now)
+            case ClockSet(by_s):
+                self._timers.clock_set(by_s, now, self._watches)
+                return []
 
     # --- from clients --------------------------------------------------------------------------
 

@@ -58,8 +58,20 @@ class InboxSaid(_Struct, frozen=True):
     message: PushReply | None
 
 
+class ClockSet(_Struct, frozen=True):
+    """The wall clock was set, forward by so many seconds, or back if they are below 0."""
+
+    by_s: float
+
+
 StandingEvent = (
-    WatchArrived | AcknowledgeArrived | CancelArrived | RoundAnswered | RoundsDue | InboxSaid
+    WatchArrived
+    | AcknowledgeArrived
+    | CancelArrived
+    | RoundAnswered
+    | RoundsDue
+    | InboxSaid
+    | ClockSet
 )
 
 # --- instructions ---------------------------------------------------------------------------------
@@ -135,8 +147,8 @@ class SavedAlerts(_Struct, frozen=True):
 
 
 class SaveAlerts(_Struct, frozen=True):
-    """If `at_once`, to be on disk before any `AskInbox` that follows: what is acknowledged there is
-    nowhere else."""
+    """If `at_once`, to be on disk before any `AskInbox` or `SendStanding` that follows: what is
+    acknowledged there is nowhere else, and whoever got a round asks for what is after it."""
 
     key: WatchKey
     saved: SavedAlerts

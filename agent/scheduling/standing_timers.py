@@ -46,6 +46,13 @@ class WatchTimers:
                 self.set_at(now, entry)
         self._now_s = now
 
+    def clock_set(self, by_s: float, now: float, watches: Iterable[WatchEntry]) -> None:
+        """It was set by so much: how long nothing was heard of a client stays what it was, and all
+        is looked at anew. O(watches · log watches)."""
+        for entry in watches:
+            entry.seen_s += by_s
+            self.set_at(now, entry)
+
     def set(self, entry: WatchEntry) -> None:
         """Set its timer to what is next."""
         due_s = self.expires_s(entry)

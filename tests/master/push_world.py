@@ -20,6 +20,7 @@ from agent.wire.push import (
     Subscribed,
     Unsubscribe,
 )
+from tests.master.held_writer import HeldWriter
 from tests.topics.samples import FILTER, OTHER_FILTER, notification, read_filter
 
 SPOOLED = 14
@@ -54,7 +55,7 @@ class Master:
         self.world = world
         self.name = name
         self.open_store = store
-        self.full = False
+        self.full = self.slow = False
         self.kill_in = None
         self.store = None
         self.start()
@@ -70,7 +71,8 @@ class Master:
         self.inboxes = Inboxes(
             read_filter, most=KEPT, most_queued=6, most_remembered=2_000, window=4
         )
-        self.commit = GroupCommit(self, self.perform, lambda: self.world.now)
+        self.writer = HeldWriter(slow=self.slow)
+        self.commit = GroupCommit(self, self.perform, lambda: self.world.now, self.writer)
         spool, inboxes = self.store.load()
         self.spool.restore(spool, self.world.now)
         self.commit.take(self.inboxes.restore(inboxes, self.world.now))
@@ -87,6 +89,15 @@ class Master:
             self.kill_in -= 1
             if self.kill_in < 0:
                 raise Killed
+
+    def make_disk(self, *, slow):
+        self.slow = self.writer.slow = slow
+        if not slow:
+            self.do(self.writer.drain)
+
+    def disk_works(self):
+        if self.writer.jobs:
+            self.do(self.writer.do)
 
     def write(self, changes):
         """Between spool and inboxes and the disk."""
@@ -121,8 +132,8 @@ class Master:
 
     @property
     def next_due(self):
-        if self.commit.refusing:
-            return self.commit.next_due  # nothing is taken, so nothing else is done with
+        if self.commit.refusing:  # nothing is taken, so nothing else is done with
+            return NEVER_S if self.commit.next_due is None else self.commit.next_due
         due = (self.spool.next_tick, self.inboxes.next_tick, self.commit.next_due)
         return min([each for each in due if each is not None], default=NEVER_S)
 
@@ -346,6 +357,7 @@ class World:
         """When all is well everything gets where it has to."""
         for master in self.masters:
             master.full, master.kill_in = False, None
+            master.make_disk(slow=False)
         self.let_pass(1.5)
         for _ in range(60):
             if self.waiting:

@@ -3,10 +3,12 @@
 import pytest
 
 from agent.ledger import Taken
-from agent.master.group_commit import FLUSH_S, LONGEST_PAUSE_S, RETRY_S, GroupCommit
+from agent.master import group_commit
+from agent.master.group_commit import FLUSH_S, RETRY_S, GroupCommit
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.wire.push import Notified, Subscribed
+from tests.master.held_writer import HeldWriter
 from tests.topics.samples import notification
 
 STORED = s.StoreSpooled(1, b"")
@@ -22,12 +24,11 @@ class Rig:
     def __init__(self):
         self.now = 10.0
         self.full = False
-        self.takes_s = 0.0
         self.happened = []
-        self.commit = GroupCommit(self, self.happened.extend, lambda: self.now)
+        self.writer = HeldWriter()
+        self.commit = GroupCommit(self, self.happened.extend, lambda: self.now, self.writer)
 
     def write(self, changes):
-        self.now += self.takes_s
         if not self.full:
             self.happened.append(list(changes))
         return not self.full
@@ -96,22 +97,73 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told(rig):
     assert rig.happened == [[STORED, TAKEN], ACCEPTED, DURABLE]
 
 
-def test_a_slow_disk_leaves_as_much_time_for_all_else(rig):
-    rig.takes_s = 0.125
+def test_while_the_disk_writes_the_next_transaction_is_gathered(rig):
+    rig.writer.slow = True
     rig.commit.take([STORED, ACCEPTED])
     rig.tick()
-    assert rig.now == 10.125
-    rig.commit.take([TAKEN, DURABLE])
-    assert rig.commit.next_due == 10.25
-    rig.now = 10.1875
-    rig.commit.take([i.StorePosition(1, 1, 1)])
+    assert (rig.happened, rig.commit.next_due) == ([], None)
+    # These two wait for the one under way, and those after another change for the next.
+    rig.commit.take([CURSOR, DURABLE])
     rig.commit.after_commit("have")
-    assert rig.commit.next_due == 10.25
-    rig.now, rig.takes_s = 10.5, 3.0
+    rig.commit.take([TAKEN])
+    rig.commit.after_commit("later")
     rig.tick()
-    assert rig.happened[-3:] == [[TAKEN, i.StorePosition(1, 1, 1)], DURABLE, "have"]
+    assert (rig.commit.next_due, rig.commit.refusing, len(rig.writer.jobs)) == (None, False, 1)
+    rig.writer.do()
+    assert rig.happened == [[STORED], ACCEPTED, DURABLE, "have"]
+    assert rig.commit.next_due == 10.0
+    rig.tick()
+    rig.writer.do()
+    assert rig.happened[4:] == [[CURSOR, TAKEN], "later"]
+
+
+def test_what_is_gathered_behind_a_slow_disk_has_a_bound(rig, monkeypatch):
+    monkeypatch.setattr(group_commit, "MOST_GATHERED", 3)
+    rig.writer.slow = True
     rig.commit.take([STORED, ACCEPTED])
-    assert rig.commit.next_due == 13.5 + LONGEST_PAUSE_S
+    rig.tick()
+    rig.commit.take([TAKEN, CURSOR])
+    assert not rig.commit.refusing
+    rig.commit.take([TAKEN])
+    assert rig.commit.refusing
+    rig.writer.do()
+    assert rig.commit.next_due == 10.0
+    rig.tick()
+    assert not rig.commit.refusing
+
+
+def test_a_slow_disk_that_refuses_puts_back_what_came_since(rig):
+    rig.writer.slow, rig.full = True, True
+    rig.commit.take([STORED, ACCEPTED])
+    rig.tick()
+    rig.commit.take([TAKEN, DURABLE])
+    rig.writer.do()
+    assert rig.commit.refusing
+    assert rig.commit.next_due == 10.0 + RETRY_S
+    rig.full = False
+    rig.now += RETRY_S
+    rig.tick()
+    rig.writer.do()
+    assert rig.happened == [[STORED, TAKEN], ACCEPTED, DURABLE]
+
+
+def test_who_asks_is_told_either_way(rig):
+    told = []
+    rig.commit.settle(lambda well: told.append(("nothing to do", well)))
+    rig.writer.slow = True
+    rig.commit.take([STORED])
+    rig.commit.settle(lambda well: told.append(("first", well)))
+    rig.tick()
+    rig.commit.settle(lambda well: told.append(("the same", well)))
+    rig.commit.take([TAKEN])
+    rig.commit.settle(lambda well: told.append(("next", well)))
+    rig.writer.do()
+    assert told == [("nothing to do", True), ("first", True), ("the same", True)]
+    rig.full = True
+    rig.tick()
+    rig.writer.do()
+    rig.commit.settle(lambda well: told.append(("refusing", well)))
+    assert told[3:] == [("next", False), ("refusing", False)]
 
 
 def test_what_is_told_may_give_more_to_write(rig):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -44,6 +45,7 @@ from agent.wire.messages import (
     NodeEvents,
 )
 from agent.wire.records import NodeEventRecord
+from tests.master.held_writer import HeldWriter
 
 MOST = 150  # events that the store has room for
 RATE_PER_S = 10.0
@@ -107,6 +109,7 @@ class Disk:
         self.full = False
         self.alerts: set[tuple[str, int]] = set()
         self.kill_at = ""
+        self.writer = HeldWriter()
 
     def reach(self, where: str) -> None:
         if self.kill_at == where:
@@ -118,7 +121,10 @@ class FakeRecords:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
 
-    def write_through(self, records: list[NodeEventRecord]) -> bool:
+    def write_through(self, records: list[NodeEventRecord], then: Callable[[bool], Any]) -> None:
+        self.disk.writer.submit(partial(self.write, records), then)
+
+    def write(self, records: list[NodeEventRecord]) -> bool:
         self.disk.reach("before the records")
         if self.disk.full:
             return False
@@ -135,6 +141,7 @@ class FakeState:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.dirty: dict[str, bytes] = {}
+        self.waiting: list[Callable[[], Any]] = []
 
     def all(self, _kind: str) -> dict[str, bytes]:
         return self.disk.state
@@ -143,11 +150,29 @@ class FakeState:
         self.dirty[key] = body
 
     def flush(self) -> None:
+        self.write()
+
+    def when_durable(self, then: Callable[[], Any]) -> None:
+        self.waiting.append(then)
+        self.disk.writer.submit(self.write, self.written)
+
+    def write(self) -> bool:
         self.disk.reach("before the state")
         if not self.disk.full:
             self.disk.state = self.disk.state | self.dirty
-        self.dirty = {}
         self.disk.reach("after the state")
+        return not self.disk.full
+
+    def written(self, well: bool) -> None:
+        """What was refused is tried again, when the disk has room."""
+        if well:
+            waiting, self.waiting = self.waiting, []
+            for then in waiting:
+                then()
+
+    def try_again(self) -> None:
+        if self.waiting and not self.disk.writer.jobs:
+            self.disk.writer.submit(self.write, self.written)
 
 
 class FakeAlerts:
@@ -169,11 +194,16 @@ class FakeAlerts:
     def under_way(self) -> bool:
         return False
 
-    def keep(self) -> bool:
-        self.refusing = self.disk.full
-        if not self.refusing:
-            self.disk.alerts |= self.waiting
-        return not self.refusing
+    def keep(self, then: Callable[[bool], Any]) -> None:
+        published = set(self.waiting)
+
+        def write() -> bool:
+            self.refusing = self.disk.full
+            if not self.refusing:
+                self.disk.alerts |= published
+            return not self.refusing
+
+        self.disk.writer.submit(write, then)
 
 
 MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
@@ -185,6 +215,7 @@ MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
     "its card does not answer": lambda self: setattr(self.store, "broken", True),
     "the master is killed": lambda self: self.start_master(),
     "the master's disk is full": lambda self: setattr(self.disk, "full", True),
+    "the master's disk is slow": lambda self: setattr(self.disk.writer, "slow", True),
 } | {
     f"the master will be killed {where}": lambda self, at=where: setattr(self.disk, "kill_at", at)
     for where in ("before the records", "after the records", "before the state", "after the state")
@@ -213,12 +244,15 @@ class StoreAndForward(RuleBasedStateMachine):
 
     def start_master(self) -> None:
         self.disk.kill_at = ""
+        # What was not written yet never is.
+        self.disk.writer = HeldWriter(slow=self.disk.writer.slow)
         board = Board(lambda: self.now)
         board.performs(SendToNode, self.from_master)
         # A history that was put aside, while the process before is still believed alive.
         board.performs(TellOperator, lambda _: None)
         records: Any = FakeRecords(self.disk)
-        state: Any = FakeState(self.disk)
+        self.state = FakeState(self.disk)
+        state: Any = self.state
         alerts = FakeAlerts(self.disk)
         self.plane = EventPlane(board, "iad1", records, state, alerts, lambda: self.now)
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
@@ -393,9 +427,24 @@ class StoreAndForward(RuleBasedStateMachine):
     def something_goes_wrong(self, name: str) -> None:
         MISHAPS[name](self)
 
+    @rule(jobs=st.sampled_from([1, 2, 100]))
+    @precondition(lambda self: self.disk.writer.jobs)
+    def the_masters_disk_works(self, jobs: int) -> None:
+        try:
+            for _ in range(min(jobs, len(self.disk.writer.jobs))):
+                self.disk.writer.do()
+        except Killed:
+            self.start_master()
+
     @rule()
     def all_is_well_again(self) -> None:
         self.up, self.disk.full, self.store.broken = True, False, False
+        self.disk.writer.slow = False
+        try:
+            self.disk.writer.drain()
+            self.state.try_again()
+        except Killed:
+            self.start_master()
 
     def put_the_history_aside(self) -> None:
         self.gone |= {(self.store.history, sequence) for sequence in self.store.events}
@@ -423,8 +472,8 @@ class StoreAndForward(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all is well again everything gets through."""
-        self.all_is_well_again()
         self.disk.kill_at = ""
+        self.all_is_well_again()
         for _ in range(400):
             self.let_time_pass(0.2)
             self.deliver()

@@ -103,6 +103,14 @@ class OnPlainDisks(RuleBasedStateMachine):
     def a_disk_is_full_or_not_any_more(self, n, full):
         self.world.masters[n].full = full
 
+    @rule(n=st.integers(0, 1), slow=st.booleans())
+    def a_disk_is_slow_or_not_any_more(self, n, slow):
+        self.world.masters[n].make_disk(slow=slow)
+
+    @rule(n=st.integers(0, 1))
+    def a_slow_disk_has_done_something(self, n):
+        self.world.masters[n].disk_works()
+
     @invariant()
     def it_is_sound(self):
         self.world.check()
@@ -110,6 +118,24 @@ class OnPlainDisks(RuleBasedStateMachine):
     def teardown(self):
         self.world.settle()
         self.world.check_all_told()
+
+
+class OnSlowDisks(OnPlainDisks):
+    """They are slow from the start."""
+
+    def __init__(self):
+        super().__init__()
+        for master in self.world.masters:
+            master.make_disk(slow=True)
+
+    @rule(told=st.booleans())
+    @precondition(lambda self: self.world.waiting)
+    def the_node_sends_all_again_while_it_is_written(self, told):
+        for _ in range(2):
+            self.world.bring(sorted(self.world.waiting))
+            self.world.let_pass(0.0)
+        if told:
+            self.world.node_reads()
 
 
 class OnRealFiles(OnPlainDisks):
@@ -131,6 +157,8 @@ EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 50
 OnPlainDisks.TestCase.settings = settings(
     max_examples=EXAMPLES, stateful_step_count=40, deadline=None
 )
+OnSlowDisks.TestCase.settings = OnPlainDisks.TestCase.settings
 OnRealFiles.TestCase.settings = settings(max_examples=10, stateful_step_count=40, deadline=None)
 TestOnPlainDisks = OnPlainDisks.TestCase
+TestOnSlowDisks = OnSlowDisks.TestCase
 TestOnRealFiles = OnRealFiles.TestCase

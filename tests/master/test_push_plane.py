@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.board import Board
+from agent.master import group_commit
 from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
 from agent.master.place import place_of
@@ -32,6 +33,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.senders import Sender
+from tests.master.held_writer import HeldWriter
 from tests.master.test_node_events_model import Disk as EventDisk
 from tests.master.test_node_events_model import FakeRecords, FakeState
 from tests.topics.disk import Disk
@@ -99,18 +101,25 @@ class Rig:
         self.start()
 
     def start(self):
-        self.links, self.public = Links(), Public()
+        self.links, self.public, self.writer = Links(), Public(), HeldWriter()
         self.said = []
         board = Board(lambda: self.now)
         self.plane = PushPlane(
             board, self.config, place_of(self.config), State(None, board.clock), self.disk,
-            self.public, self.links, lambda: 1_000.0, self.said.append,
+            self.public, self.links, lambda: 1_000.0, self.said.append, self.writer,
         )  # fmt: skip
 
     def let_pass(self, seconds=0.0):
         self.now += seconds
         while (due := self.plane.next_due) is not None and due <= self.now:
             self.plane.tick(self.now)
+
+    def keep(self):
+        told = []
+        self.plane.keep(told.append)
+        self.let_pass()
+        (well,) = told
+        return well
 
     def ask(self, message, origin=ANYONE):
         self.public.handlers[type(message)](origin, message, self.now)
@@ -142,7 +151,7 @@ def test_an_alert_is_published_at_once_and_kept_before_its_node_is_told(rig):
     assert rig.alert(1)
     assert [each.position for each in rig.received(Notified)] == [1]
     assert not rig.disk.load()[0].spooled
-    assert rig.plane.keep()
+    assert rig.keep()
     assert rig.plane.spooled == 0
 
 
@@ -171,7 +180,7 @@ def test_a_message_with_many_alerts_takes_many_turns(rig):
         published.append(rig.plane.counters["spooled"])
         rig.plane.tick(rig.now)
     assert published == list(range(TURN, ALL, TURN))
-    assert rig.plane.keep()
+    assert rig.keep()
     assert len(rig.disk.positions) == ALL
     # Again, it is no news, but takes its turns.
     assert rig.plane.bring("n1", FULL)
@@ -213,21 +222,46 @@ def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
 def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
     rig.plane.bring("n1", FULL)
     rig.disk.full = True
-    assert not rig.plane.keep()
+    assert not rig.keep()
     assert not rig.plane.under_way
     rig.let_pass(RETRY_S)
     rig.disk.full = False
     rig.let_pass(RETRY_S)
     assert not rig.plane.under_way
-    assert rig.plane.keep()
+    assert rig.keep()
     assert rig.plane.counters["spooled"] == ALL
+
+
+def test_behind_a_slow_disk_the_rest_is_published_later_and_no_link_stands_meanwhile(
+    rig, monkeypatch
+):
+    monkeypatch.setattr(group_commit, "MOST_GATHERED", 3 * TURN)
+    rig.subscribe()
+    rig.writer.slow = True
+    assert rig.alert(200)
+    rig.let_pass()  # it is being written
+    told = []
+    assert rig.plane.bring("n2", FULL)
+    rig.let_pass(1.0)
+    assert rig.plane.under_way, "its node may not be told yet"
+    assert rig.links.silent
+    assert not rig.alert(201)
+    assert TURN < rig.plane.counters["spooled"] < 3 * TURN
+    rig.writer.slow = False
+    rig.writer.drain()
+    rig.let_pass(1.0)
+    assert not rig.plane.under_way
+    assert not rig.links.silent
+    rig.plane.keep(told.append)
+    assert told == [True]
+    assert len(rig.disk.taken["n2", "h"].sequences) == MOST_EVENTS
 
 
 def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
     rig.subscribe()
     rig.disk.full = True
     assert rig.alert(1)
-    assert not rig.plane.keep()
+    assert not rig.keep()
     assert rig.links.silent
     assert not rig.alert(2)
     rig.ask(AcknowledgeNotifications("s", 0))
@@ -240,7 +274,7 @@ def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
     rig.let_pass(RETRY_S)
     assert not rig.links.silent
     assert rig.alert(1, 2)
-    assert rig.plane.keep()
+    assert rig.keep()
     rig.let_pass()
     origins = [each.notification.origin.sequence for each in rig.received(Notified)]
     assert origins == [16, 32]
@@ -287,7 +321,7 @@ def test_what_is_given_up_is_told_to_who_asked_for_it():
     rig.subscribe('kind = "lost"', "losses")
     for number in range(1, 6):
         assert rig.alert(number)
-        assert rig.plane.keep()
+        assert rig.keep()
     assert rig.plane.counters["spooled_given_up"] == 3
     rig.links.handle(overlay.LinkUp(BESIDE))
     rig.links.handle(overlay.Received(BESIDE, SubscriptionPart("b", 1, 1, 0, 0, ())))
@@ -321,7 +355,7 @@ def test_what_is_not_announced_is_told_to_nobody():
     rig = Rig(advertise=[{"filter": 'metric = "temperature"'}])
     rig.subscribe("*", durable=False)
     assert rig.alert(1)
-    assert rig.plane.keep()
+    assert rig.keep()
     assert (rig.plane.spooled, rig.plane.counters["alerts_not_announced"]) == (0, 1)
     assert not rig.public.replies
 
@@ -391,11 +425,11 @@ def test_who_needs_no_disk_does_not_hold_up_the_loop_for_it(rig):
     # Nobody waits: the node will ask, and gets to know when it is there.
     assert len(rig.received(Notified)) == 50
     assert not rig.disk.taken
-    assert rig.plane.keep()
+    assert rig.keep()
     assert rig.disk.taken
     rig.disk.full = True
     assert rig.alert(51)
-    assert not rig.plane.keep()
+    assert not rig.keep()
     assert not rig.alert(52)
 
 

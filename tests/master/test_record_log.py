@@ -14,6 +14,7 @@ from agent.master import record_log
 from agent.master.record_log import RecordLog
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import QueryRecord, decode_record
+from tests.master.held_writer import HeldWriter
 
 
 def record(number: int) -> QueryRecord:
@@ -37,6 +38,14 @@ def record(number: int) -> QueryRecord:
         evaluated_ms=0.1,
         aggregated_ms=1.0,
     )
+
+
+def through(log, records):
+    """Whether they are written, as the log says at once without a thread."""
+    told = []
+    log.write_through(records, told.append)
+    (well,) = told
+    return well
 
 
 def read_back(folder):
@@ -68,6 +77,28 @@ def test_a_full_batch_does_not_wait(tmp_path):
     for number in range(record_log.BATCH_RECORDS):
         log.append(record(number), now=0.0)
     assert len(read_back(tmp_path)[0]) == record_log.BATCH_RECORDS
+
+
+def test_records_wait_in_memory_while_the_disk_is_slow_and_only_so_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_log, "BATCH_RECORDS", 2)
+    monkeypatch.setattr(record_log, "MOST_WAITING", 4)
+    writer, told, lines = HeldWriter(slow=True), [], []
+    log = RecordLog(MasterRecords(flush_s=2.0), tmp_path, lines.append, writer)
+    for number in range(8):
+        log.append(record(number), now=10.0)
+        if number == 2:
+            assert log.next_flush is None, "while one batch is under way no other is due"
+    assert (len(writer.jobs), log.lost, len(lines)) == (1, 2, 1)
+    assert read_back(tmp_path) == ([], [])
+    writer.do()
+    # What is written through comes after all that came before it.
+    log.write_through([record(8)], told.append)
+    writer.drain()
+    assert told == [True]
+    assert [r.wall_ms for r in read_back(tmp_path)[0]] == [0, 1, 2, 3, 4, 5, 8]
+    log.append(record(9), now=20.0)
+    log.close()
+    assert read_back(tmp_path)[0][-1] == record(9)
 
 
 @given(
@@ -138,16 +169,16 @@ def full_after(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("through", [False, True])
-def test_a_disk_that_fills_in_the_middle_of_a_line_costs_that_batch_alone(tmp_path, through):
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_disk_that_fills_in_the_middle_of_a_line_costs_that_batch_alone(tmp_path, synced):
     lines = []
     log = RecordLog(MasterRecords(), tmp_path, lines.append)
-    assert log.write_through([record(1)])
+    assert through(log, [record(1)])
     size = (tmp_path / "current.jsonl").stat().st_size
     for _ in range(2):
         with full_after(size + size // 2):
-            if through:
-                assert not log.write_through([record(2), record(3)])
+            if synced:
+                assert not through(log, [record(2), record(3)])
             else:
                 log.append(record(2), now=0.0)
                 log.append(record(3), now=0.0)
@@ -157,14 +188,14 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_costs_that_batch_alone(tmp_pa
     log.flush()
     assert read_back(tmp_path) == ([record(1), record(4)], [])
     # What was to be written through is not lost: somebody else still has it, and one line says so.
-    assert (log.lost, len(lines)) == ((0, 1) if through else (4, 2))
+    assert (log.lost, len(lines)) == ((0, 1) if synced else (4, 2))
 
 
 def test_what_could_not_be_cut_back_at_once_is_cut_back_before_the_next_record(
     tmp_path, monkeypatch
 ):
     log = RecordLog(MasterRecords(), tmp_path, lambda line: None)
-    log.write_through([record(1)])
+    through(log, [record(1)])
     size = (tmp_path / "current.jsonl").stat().st_size
 
     def refuse(*_):
@@ -172,11 +203,11 @@ def test_what_could_not_be_cut_back_at_once_is_cut_back_before_the_next_record(
 
     monkeypatch.setattr(record_log.os, "truncate", refuse)
     with full_after(2 * size + 10):
-        assert not log.write_through([record(2), record(3)])
-        assert not log.write_through([record(2)])
+        assert not through(log, [record(2), record(3)])
+        assert not through(log, [record(2)])
     assert read_back(tmp_path)[0] == [record(1), record(2)]
     monkeypatch.undo()
-    assert log.write_through([record(2)])
+    assert through(log, [record(2)])
     assert read_back(tmp_path) == ([record(1), record(2)], [])
 
 
@@ -190,24 +221,24 @@ def test_what_is_written_through_is_synced_before_it_is_said_to_be_there(tmp_pat
 
     monkeypatch.setattr(record_log.os, "fsync", sync)
     log.append(record(1), now=0.0)
-    assert log.write_through([record(2)])
+    assert through(log, [record(2)])
     # Its name too, once.
     assert synced == [("current.jsonl", 2), (tmp_path.name, 2)]
-    assert log.write_through([record(3)])
+    assert through(log, [record(3)])
     assert synced[2:] == [("current.jsonl", 3)]
 
     def fail(_fd):
         raise OSError(errno.EIO, "I/O error")
 
     monkeypatch.setattr(record_log.os, "fsync", fail)
-    assert not log.write_through([record(4)])
+    assert not through(log, [record(4)])
     assert [r.wall_ms for r in read_back(tmp_path)[0]] == [1, 2, 3]
 
 
 def test_what_was_written_last_is_in_the_current_file_or_the_one_before(tmp_path):
     log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path)
     for number in range(100):
-        log.write_through([record(number)])
+        through(log, [record(number)])
         last = [
             decode_record(line) for line in RecordLog(MasterRecords(), tmp_path).recent("query")
         ]
@@ -230,7 +261,7 @@ def test_a_rotation_that_fails_loses_no_record(tmp_path):
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     lines = []
     log = RecordLog(MasterRecords(), tmp_path, lines.append)
-    log.write_through([record(1)])
+    through(log, [record(1)])
     (tmp_path / "records-000001.jsonl").mkdir()
     assert [decode_record(line) for line in log.recent("query")] == [record(1)]
     [line] = lines

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.master.state import FLUSH_S, State
+from agent.master import state as states
+from agent.master.state import FLUSH_S, RETRY_S, State
+from tests.master.held_writer import HeldWriter
 
 
 class Clock:
@@ -99,25 +101,75 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path):
         State(tmp_path / "nowhere" / "s", Clock())
 
 
-def test_a_disk_that_refuses_costs_what_waits_and_no_more(tmp_path):
-    path, lines = tmp_path / "s", []
-    state = State(path, Clock(), lines.append)
+def on_disk(path):
+    file = sqlite3.connect(path)
+    found = file.execute("SELECT key, body FROM document ORDER BY key").fetchall()
+    file.close()
+    return dict(found)
+
+
+def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told_before(tmp_path):
+    path, lines, told, clock = tmp_path / "s", [], [], Clock()
+    state = State(path, clock, lines.append)
     state.put("service", "a", b"1")
     state.flush()
     blocker = sqlite3.connect(path, isolation_level=None, timeout=0)
     blocker.execute("BEGIN IMMEDIATE")
     state._file.execute("PRAGMA busy_timeout = 0")
     state.put("service", "b", b"2")
-    state.flush()
-    assert state.lost == 1
+    state.when_durable(lambda: told.append(on_disk(path)))
+    for _ in range(3):
+        clock.now = state.next_due
+        state.tick(clock.now)
+        assert (told, state.takes, state.next_due) == ([], False, clock.now + RETRY_S)
     assert len(lines) == 1
     assert lines[0].startswith("state: 1 changes could not be written")
+    state.put("service", "c", b"3")
+    state.when_durable(lambda: told.append("after it"))
+    assert state.all("service") == {"a": b"1", "b": b"2", "c": b"3"}
     blocker.execute("ROLLBACK")
     blocker.close()
-    state.put("service", "c", b"3")
-    assert state.all("service") == {"a": b"1", "c": b"3"}
+    state.tick(state.next_due)
+    assert told == [{"a": b"1", "b": b"2", "c": b"3"}, "after it"]
+    assert state.takes
     state.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s", "s.lock"]
+
+
+def test_who_waits_is_called_in_order_each_after_what_he_waits_for(tmp_path):
+    writer, told, path = HeldWriter(slow=True), [], tmp_path / "s"
+    state = State(path, Clock(), writer=writer)
+    state.when_durable(lambda: told.append("nothing to do"))
+    state.put("watch", "a", b"1")
+    state.when_durable(lambda: told.append(on_disk(path)))
+    assert state.next_due == Clock.now, "at the end of this turn"
+    state.tick(Clock.now)
+    state.when_durable(lambda: told.append("the same"))
+    state.put("watch", "b", b"2")
+    state.when_durable(lambda: told.append(on_disk(path)))
+    assert state.next_due is None
+    assert told == ["nothing to do"]
+    writer.do()
+    assert told[1:] == [{"a": b"1"}, "the same"]
+    state.tick(state.next_due)
+    writer.do()
+    assert told[3:] == [{"a": b"1", "b": b"2"}]
+    state.close()
+
+
+def test_behind_a_slow_disk_nothing_new_is_begun_when_many_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "MOST_WAITING", 2)
+    writer = HeldWriter(slow=True)
+    state = State(tmp_path / "s", Clock(), writer=writer)
+    for key in "ab":
+        assert state.takes
+        state.put("watch", key, b"1")
+        state.when_durable(lambda: None)
+        state.tick(Clock.now)
+    assert not state.takes
+    writer.drain()
+    assert state.takes
+    state.close()
 
 
 def test_two_masters_do_not_share_a_file(tmp_path):

@@ -23,8 +23,13 @@ class WatchRig(Rig):
         super().start()
         self.heard, self.saved = [], True
         board = self.plane._board
-        self.inboxes = WatchInboxes(board, self.plane, self.heard.append, lambda _key: self.saved)
+        self.inboxes = WatchInboxes(board, self.plane, self.heard.append, self.when_saved)
         self.inboxes.begin(self.watches)
+
+    def when_saved(self, _key, then):
+        if self.saved:
+            then()
+        return self.saved
 
     def ask_inbox(self, message, key=KEY):
         self.plane._board.perform([AskInbox(key, message)])
@@ -104,7 +109,9 @@ def test_what_alerts_ask_waits_until_all_of_them_are_handed_on(rig, monkeypatch)
         rig.plane._board.perform([AskInbox(said.key, asking)])
 
     monkeypatch.setattr(rig.inboxes, "_handle", handle)
-    monkeypatch.setattr(rig.inboxes, "_saved", lambda _key: order.append("saved") or True)
+    monkeypatch.setattr(
+        rig.inboxes, "_when_saved", lambda _, then: order.append("saved") or then() or True
+    )
     rig.alert(1)
     rig.let_pass()
     # So one write is enough for all.

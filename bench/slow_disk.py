@@ -1,0 +1,314 @@
+"""Queries and heartbeats of a real master and a real node while every sync of their disks takes
+half a second.
+
+A library that the processes preload delays fsync and its kin; a file that it reads at each call
+says by how much, so that the delay comes, goes and ends within one run. Meanwhile a node of this
+bench tells the master of 100 alerts a second, and a durable subscriber takes them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from agent.client import Operator
+from agent.wire.base import TRIGGER_RAISED
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import (
+    Answer,
+    EventsTaken,
+    Heartbeat,
+    Hello,
+    MasterMessage,
+    NodeEvent,
+    NodeEvents,
+    Query,
+    Slo,
+    Window,
+)
+from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
+from agent.wire.unions import PublicReply
+from bench.processes import process
+from bench.report import Result, report, result
+from fleet.lab.ports import free_address
+
+DELAY_MS: Final = 500
+ALERTS_PER_S: Final = 100
+HEARTBEAT_S: Final = 0.25
+ROUNDS: Final = 5
+# What was under way when the delay changed is over after a while.
+SETTLING_S: Final = 0.5
+MEASURING_S: Final = 1.4
+MODES: Final = ("none", "master", "both")
+
+DELAYS: Final = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#define SLICE_MS 10
+static long delay_ms(void) {
+    char digits[16] = {0};
+    const char *path = getenv("SYNC_DELAY_MS_IN");
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) return 0;
+    long ms = read(file, digits, sizeof digits - 1) > 0 ? atol(digits) : 0;
+    close(file);
+    return ms;
+}
+static void wait_a_while(void) {
+    const struct timespec slice = {0, SLICE_MS * 1000000L};
+    for (long waited = 0; waited < delay_ms(); waited += SLICE_MS) nanosleep(&slice, NULL);
+}
+int fsync(int fd) {
+    wait_a_while();
+    return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+int fdatasync(int fd) {
+    wait_a_while();
+    return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd);
+}
+int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned int flags) {
+    wait_a_while();
+    return ((int (*)(int, off64_t, off64_t, unsigned int))dlsym(RTLD_NEXT, "sync_file_range"))(
+        fd, offset, bytes, flags);
+}
+"""
+MASTER: Final = """
+[iad]
+name = "iad1"
+[sockets]
+public = "{public}"
+nodes = "{nodes}"
+operator = "ipc://{folder}/operator"
+[[pool]]
+iad = "iad1"
+address = "{public}"
+areas = ["b1"]
+[liveness]
+heartbeat_s = {heartbeat_s}
+lost_after = 2
+[clients]
+rate_per_s = 1e6
+"""
+EDGE: Final = """
+[node]
+name = "n1"
+areas = ["b1/r1"]
+[master]
+address = "{nodes}"
+[history]
+commit_s = 1.0
+[[sensor]]
+driver = "synthetic"
+interval_s = 0.1
+"""
+
+
+class Measured:
+    """What one mode gave in one round."""
+
+    def __init__(self) -> None:
+        self.queries_s: list[float] = []
+        self.heartbeats_s: list[float] = []
+        self.incomplete = 0
+        self.lost = 0
+
+
+class Disks:
+    """The delay of each process's disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {name: folder / f"delay-{name}" for name in ("master", "node")}
+        source, self._library = folder / "delays.c", folder / "delays.so"
+        source.write_text(DELAYS)
+        compiler = ["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(self._library)]
+        subprocess.run([*compiler, "-ldl"], check=True)
+        self.set("none")
+
+    def set(self, mode: str) -> None:
+        """Delay nobody's, the master's, or both."""
+        self.delay("master", 0 if mode == "none" else DELAY_MS)
+        self.delay("node", DELAY_MS if mode == "both" else 0)
+
+    def delay(self, name: str, delay_ms: int) -> None:
+        """Delay that one's by so much, a sync that is under way included."""
+        whole = self._files[name].with_suffix(".new")
+        whole.write_text(str(delay_ms))
+        whole.replace(self._files[name])
+
+    def command(self, name: str) -> tuple[str, ...]:
+        """What runs a command whose disk this is."""
+        return "env", f"LD_PRELOAD={self._library}", f"SYNC_DELAY_MS_IN={self._files[name]}"
+
+
+class Load:
+    """A node of alerts, a subscriber and a client, in one thread."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], nodes: str, public: str) -> None:
+        self._node, self._client, self._subscriber = (context.socket(zmq.DEALER) for _ in range(3))
+        self._node.connect(nodes)
+        self._client.connect(public)
+        self._subscriber.connect(public)
+        self._from_master: Decoder[MasterMessage] = Decoder(MasterMessage)
+        self._replies: Decoder[PublicReply] = Decoder(PublicReply)
+        self._history = os.urandom(4).hex()
+        self._sequences = count(1)
+        self.alerts = self.alerts_taken = self.notified = 0
+        self._node.send(
+            encode(Hello("n2", "boot", self._history, ("b2/r1",), ("temperature",), 1, "bench"))
+        )
+        self._node.recv()
+        self._subscriber.send(encode(Subscribe("s", "value > 30", durable=True)))
+        self._subscriber.recv()
+
+    def run(self, seconds: float, measured: Measured) -> None:
+        """Ask one query after the other, give signs of life, tell of alerts."""
+        end = time.monotonic() + seconds
+        poller = zmq.Poller()
+        for socket in (self._node, self._client, self._subscriber):
+            poller.register(socket, zmq.POLLIN)
+        asked_s = beat_s = alert_s = 0.0
+        next_query_s = next_beat_s = next_alert_s = time.monotonic()
+        # Whatever was asked is answered before the time is over, however late.
+        while (now := time.monotonic()) < end or asked_s or beat_s:
+            if not asked_s and now < end and now >= next_query_s:
+                self._ask()
+                asked_s = now
+            if not beat_s and now < end and now >= next_beat_s:
+                self._node.send(encode(Heartbeat("boot")))
+                beat_s, next_beat_s = now, now + HEARTBEAT_S
+            while now >= next_alert_s and now < end:
+                self._alert()
+                alert_s = next_alert_s
+                next_alert_s = alert_s + 1.0 / ALERTS_PER_S
+            readable = dict(poller.poll(2))
+            now = time.monotonic()
+            if self._client in readable:
+                answer, _ = self._replies.decode(self._client.recv())
+                assert isinstance(answer, Answer)
+                measured.incomplete += answer.status != "complete"
+                measured.queries_s.append(now - asked_s)
+                asked_s, next_query_s = 0.0, now + 0.005
+            # One of each a turn: what comes in a burst does not hide an answer.
+            if self._node in readable:
+                message, _ = self._from_master.decode(self._node.recv())
+                if isinstance(message, Heartbeat):
+                    measured.heartbeats_s.append(now - beat_s)
+                    beat_s = 0.0
+                elif isinstance(message, EventsTaken):
+                    self.alerts_taken += len(message.sequences)
+            if self._subscriber in readable:
+                self._take()
+
+    def _ask(self) -> None:
+        query = Query("q", ("b1",), Window(last_s=2.0), Slo(99.0, 10_000.0), form="aggregate")
+        self._client.send(encode(query))
+
+    def _alert(self) -> None:
+        sequence = next(self._sequences)
+        self.alerts += 1
+        event = NodeEvent(
+            sequence, TRIGGER_RAISED, 1_000 + sequence, True, "dht", "temperature",
+            trigger="hot", value=31.5, areas=("b2/r1",),
+        )  # fmt: skip
+        self._node.send(encode(NodeEvents("boot", self._history, (event,), oldest=sequence)))
+
+    def _take(self) -> None:
+        message, _ = self._replies.decode(self._subscriber.recv())
+        if isinstance(message, Notified):
+            self.notified += 1
+            self._subscriber.send(encode(AcknowledgeNotifications("s", message.position)))
+
+
+def measure() -> tuple[dict[str, list[Measured]], Load]:
+    """All modes in turn, several times over; and how many alerts there were."""
+    rounds: dict[str, list[Measured]] = {mode: [] for mode in MODES}
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        disks = Disks(folder)
+        public, nodes = free_address(), free_address()
+        (folder / "master.toml").write_text(
+            MASTER.format(folder=folder, public=public, nodes=nodes, heartbeat_s=HEARTBEAT_S)
+        )
+        (folder / "edge.toml").write_text(EDGE.format(nodes=nodes))
+        for agent, disk in (("master", "master"), ("edge", "node")):
+            command = str(Path(sys.executable).with_name(f"sanderling-{agent}"))
+            config = str(folder / f"{agent}.toml")
+            arguments = (*disks.command(disk), command, "--config", config, "--exit-on-stdin-eof")
+            stack.enter_context(process(*arguments))
+        operator = stack.enter_context(Operator(f"ipc://{folder}/operator"))
+        while not any(node.state == "live" for node in operator.status(20_000).nodes):
+            pass
+        context = stack.enter_context(zmq.Context())
+        context.setsockopt(zmq.LINGER, 0)
+        load = Load(context, nodes, public)
+        load.run(2.0, Measured())
+        for _ in range(ROUNDS):
+            for mode in MODES:
+                disks.set(mode)
+                load.run(SETTLING_S, Measured())
+                rounds[mode].append(measured := Measured())
+                load.run(MEASURING_S, measured)
+                nodes_seen = operator.status(20_000).nodes
+                measured.lost = sum(node.state != "live" for node in nodes_seen)
+        disks.set("none")
+        load.run(SETTLING_S + MEASURING_S, Measured())
+        context.destroy(linger=0)
+    return rounds, load
+
+
+def run() -> list[Result]:
+    """p99 of queries with a slow disk at the master, and at master and node, beside that without,
+    each the median of the rounds; goal: a ratio of at least 0.83 (1 / 1.2). `heartbeat_worst_ms` is
+    how long the master took to return a sign of life, `late` how often longer than the time between
+    two."""
+    rounds, load = measure()
+    without = _p99(rounds["none"])
+    return [
+        result(
+            f"loop-slow-disk{'-master' if mode == 'master' else ''}",
+            _p99(each),
+            "ms",
+            "p99 without the delay",
+            without,
+            delay_ms=DELAY_MS,
+            queries=sum(len(measured.queries_s) for measured in each),
+            incomplete=sum(measured.incomplete for measured in each),
+            heartbeat_worst_ms=_worst_ms(each),
+            heartbeat_worst_ms_without=_worst_ms(rounds["none"]),
+            late=sum(s > HEARTBEAT_S for measured in each for s in measured.heartbeats_s),
+            nodes_lost=sum(measured.lost for measured in each),
+            alerts=load.alerts,
+            alerts_taken=load.alerts_taken,
+            notified=load.notified,
+        )
+        for mode, each in rounds.items()
+        if mode != "none"
+    ]
+
+
+def _p99(rounds: list[Measured]) -> float:
+    return statistics.median(
+        sorted(measured.queries_s)[int(len(measured.queries_s) * 0.99)] for measured in rounds
+    )
+
+
+def _worst_ms(rounds: list[Measured]) -> float:
+    return round(max(s for measured in rounds for s in measured.heartbeats_s) * 1e3, 2)
+
+
+if __name__ == "__main__":
+    report(run())

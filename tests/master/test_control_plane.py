@@ -1,0 +1,139 @@
+"""The glue of the market: what is kept of a pool is on stable storage before anybody is told."""
+
+from __future__ import annotations
+
+import sqlite3
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from agent.board import Board
+from agent.master import control_plane
+from agent.master.control_plane import ControlPlane
+from agent.master.request_plane import Origin
+from agent.master.state import RETRY_S, State
+from agent.wire.config import parse
+from agent.wire.market import Joined
+from agent.wire.master_config import MasterConfig
+from agent.wire.messages import Slo
+from agent.wire.operator import CreateService, ServiceReport
+from tests.market.test_selling import AREA, OWNER, join
+from tests.master.held_writer import HeldWriter
+
+BUYER = Origin(b"c", b"M", OWNER)
+TABLE = {
+    "iad": {"name": "iad1"},
+    "sockets": {"public": "ipc:///run/p", "operator": "ipc:///run/o", "nodes": "ipc:///run/n"},
+    "market": {"directories": ["tcp://127.0.0.1:5799"]},
+    "offers": [{"capability": "temperature", "areas": [AREA]}],
+}
+CREATE = CreateService("c1", "warmth", "temperature", (AREA,), Slo(99.0, 800.0), rate_per_s=5.0)
+
+
+class Rig:
+    def __init__(self, folder):
+        self.now = 100.0
+        self.path = folder / "state.sqlite"
+        self.writer = HeldWriter()
+        self.full = False
+        self.state = State(self.path, lambda: self.now, lambda line: None, self)
+        self.handlers, self.replies, self.done = {}, [], []
+        self.board = Board(lambda: self.now)
+        node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
+        scheduler = SimpleNamespace(handle=self.schedule, resources=lambda _areas: [node])
+        plane = SimpleNamespace(
+            takes=self.handlers.__setitem__,
+            reply=lambda _origin, message: self.replies.append(message),
+        )
+        peers = SimpleNamespace(
+            takes=self.handlers.__setitem__, unreachable=(), connect=lambda *_: None
+        )
+        self.plane = ControlPlane(
+            self.board, parse(TABLE, MasterConfig, "test"), self.state, plane, peers, plane, None,
+            scheduler, scheduler, SimpleNamespace(set_pods=lambda *_: self.done.append("pods")),
+            run="r", say=lambda line: None,
+        )  # fmt: skip
+
+    def schedule(self, event, _now):
+        self.done.append(type(event).__name__)
+        return []
+
+    def submit(self, job, then):
+        self.writer.submit(lambda: "no space left" if self.full else job(), then)
+
+    def drain(self):
+        self.writer.drain()
+
+    def take(self, message):
+        self.handlers[type(message)](BUYER, message, self.now)
+        self.let_pass()
+
+    def let_pass(self, seconds=0.0):
+        self.now += seconds
+        for part in (self.state, self.plane):
+            if part.next_due is not None and part.next_due <= self.now:
+                part.tick(self.now)
+
+    def on_disk(self):
+        file = sqlite3.connect(self.path)
+        rows = file.execute("SELECT key, body FROM document WHERE kind = 'service'").fetchall()
+        file.close()
+        return {key: msgspec.json.decode(body)["service"]["version"] for key, body in rows}
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = Rig(tmp_path)
+    yield rig
+    rig.full = False
+    rig.state.close()
+
+
+@pytest.mark.parametrize("how", ["slow", "full"])
+def test_a_member_replies_after_its_membership_is_on_disk(rig, how):
+    setattr(rig.writer if how == "slow" else rig, how, True)
+    rig.take(join())
+    rig.let_pass(3 * RETRY_S)
+    assert (rig.replies, rig.on_disk()) == ([], {})
+    rig.writer.slow = rig.full = False
+    rig.writer.drain()
+    rig.let_pass(RETRY_S)
+    rig.let_pass(RETRY_S)  # for the links to the members
+    assert rig.on_disk() == {"climate": 1}
+    (joined,) = rig.replies
+    assert isinstance(joined, Joined)
+    assert joined.ok
+
+
+def test_while_the_disk_refuses_nothing_new_is_begun_and_an_operator_is_told(rig):
+    rig.full = True
+    rig.take(join())
+    rig.take(join(service="other"))  # it is sent again
+    rig.take(CREATE)
+    (told,) = rig.replies
+    assert isinstance(told, ServiceReport)
+    assert (told.ok, "disk" in told.message) == (False, True)
+    rig.full = False
+    rig.let_pass(RETRY_S)
+    rig.let_pass(RETRY_S)
+    assert rig.on_disk() == {"climate": 1}
+
+
+def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
+    monkeypatch.setattr(control_plane, "MOST_QUEUED", 10)
+    rig.writer.slow = True
+    for version in range(1, 100):
+        rig.take(join(version))
+    assert len(rig.plane._queue) < 20
+    assert rig.plane.next_due is None
+    rig.writer.slow = False
+    for _ in range(50):
+        rig.writer.drain()
+        rig.let_pass(RETRY_S)
+    # Those that were not taken are sent again; what was, is on disk and told.
+    rig.take(join(100))
+    for _ in range(3):
+        rig.let_pass(RETRY_S)
+    assert rig.on_disk() == {"climate": 100}
+    assert rig.replies[-1].ok
