@@ -108,6 +108,7 @@ class Client(Connection[ClientReply]):
             timeout_ms=timeout_ms,
             service=service,
             label=label,
+            takes_too_large=True,
         )
         try:
             return self._ask(query, timeout_ms, until_cut=True)
@@ -183,6 +184,7 @@ class Client(Connection[ClientReply]):
             service=service,
             label=label,
             after=after,
+            takes_too_large=True,
         )
         rounds = self._watches[watch_id] = Rounds(self, watch, detach, patience_s)
         try:

@@ -36,6 +36,7 @@ GAPS: Final = {
     "no_channel": "no such channel",
     "node_error": "its edge node could not read its history",
     "iad_unreachable": "its IAD's master did not answer",
+    "too_large": "more readings than an answer holds",
 }
 STYLES: Final = {
     "complete": "green",
@@ -306,6 +307,8 @@ def gap_lines(answer: Answer) -> list[str]:
         reason = GAPS.get(gap.reason, gap.reason)
         if gap.channels:
             reason += f"; there are {', '.join(sorted(gap.channels))}"
+        if gap.message:
+            reason += f"; {gap.message}"
         by_reason.setdefault(reason, []).append(gap.area)
     return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
 

@@ -65,7 +65,7 @@ class SensorAlerts:
 
     def tick(self, moment: Moment) -> None:
         """Time has passed, and the sensor may be silent."""
-        # The loop does not wait for a slow disk: a reading is at it, so the sensor is not silent.
+        # Nobody waits for a slow disk twice: a reading is at it, so the sensor is not silent.
         if self._lock.acquire(blocking=False):
             try:
                 now = moment.monotonic_ms / 1000

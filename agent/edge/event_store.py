@@ -27,6 +27,7 @@ FIELDS: Final = (
 FIRST_COLUMNS: Final = (
     "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text"
 )
+COUNTS: Final = "SELECT count(*), min(sequence) FROM events"
 RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
 
 
@@ -97,13 +98,15 @@ class EventStore:
         self._database = opened
         self._counted = False  # or the file could not be opened yet
         self.count = 0  # that wait
+        # The first of them, or one that was before it: nothing below waits, nor ever will.
+        self.oldest: int | None = None
         self.dropped = 0  # given up for want of room since the history began
         self.has_raised = False  # triggers were raised when the file was opened
 
     def opened(self, db: sqlite3.Connection) -> None:
         """Take the counts from a file that was opened."""
         self._counted = True
-        (self.count,) = db.execute("SELECT count(*) FROM events").fetchone()
+        self.count, self.oldest = db.execute(COUNTS).fetchone()
         (self.dropped,) = db.execute(
             "SELECT coalesce(max(value), 0) FROM meta WHERE key = 'events_dropped'"
         ).fetchone()
@@ -158,6 +161,8 @@ class EventStore:
             sequence, excess = self._change(change)
             self.count += 1 - excess
             self.dropped += excess
+            if self.oldest is None:
+                self.oldest = sequence
         return NodeEvent(
             sequence, kind, time_ms, synchronised, sensor, channel, text, trigger, value, areas
         )
@@ -188,10 +193,14 @@ class EventStore:
     def remove(self, sequences: Iterable[int]) -> None:
         """Forget events that the master has; unknown ones are none."""
         found = [(sequence,) for sequence in sequences]
+
+        def change(db: sqlite3.Connection) -> tuple[int, int | None]:
+            db.executemany("DELETE FROM events WHERE sequence = ?", found)
+            counts: tuple[int, int | None] = db.execute(COUNTS).fetchone()
+            return counts
+
         with self._writer:
-            self.count -= self._change(
-                lambda db: db.executemany("DELETE FROM events WHERE sequence = ?", found).rowcount
-            )
+            self.count, self.oldest = self._change(change)
 
     def move(self, db: sqlite3.Connection, correction: Correction) -> None:
         """Move the wall times of this boot's events, in the open transaction."""

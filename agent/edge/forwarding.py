@@ -1,10 +1,15 @@
-"""The shell around the outbox: its store, and the message that goes to the master."""
+"""The shell around the outbox: its store, and the message that goes to the master.
+
+The store is a file, and a worn card may take half a minute for a sync. So all of it is done by the
+disk writer, and the loop goes on meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from agent.disk_writer import DiskWriter
 from agent.edge import outbox as o
 from agent.edge.history_file import HistoryError
 from agent.wire.messages import NodeEvent, NodeEvents
@@ -20,15 +25,22 @@ if TYPE_CHECKING:
         def count(self) -> int: ...
         @property
         def dropped(self) -> int: ...
+        @property
+        def oldest(self) -> int | None: ...
         def waiting(self, after: int, most: int) -> list[NodeEvent]: ...
         def remove(self, sequences: Iterable[int]) -> None: ...
+
+
+T = TypeVar("T")
 
 
 class Forwarding:
     """Carries out what an outbox decides about the events of one history.
 
-    One thread. A store that fails costs a line to `complain`: what could not be read is read later,
-    what could not be removed is sent once more after the next welcome.
+    One thread, beside that of `disk`. A store that fails costs a line to `complain`: what could not
+    be read is read later, what could not be removed is sent once more after the next welcome. At
+    most one read and one removal are under way; what is to be removed meanwhile gathers, which are
+    no more events than the outbox lets be under way.
     """
 
     def __init__(
@@ -40,13 +52,22 @@ class Forwarding:
         backlog_per_s: float,
         send: Callable[[NodeEvents], object],
         complain: Callable[[str], object],
+        disk: DiskWriter,
+        clock: Callable[[], float],
     ) -> None:
+        """`clock` is that of `handle`'s `now`."""
         self._outbox = o.Outbox(backlog_per_s)
         self._store = store
         self._history = history
         self._incarnation = incarnation
         self._send = send
         self._complain = complain
+        self._disk = disk
+        self._clock = clock
+        self._reading: o.Read | None = None
+        self._links = 0  # joined or cut so far: what was read for another one is of no use
+        self._taken: set[int] = set()
+        self._removing = False
 
     @property
     def wake_at(self) -> float:
@@ -55,26 +76,68 @@ class Forwarding:
 
     def handle(self, event: o.Event, now: float) -> None:
         """Do what follows from `event` at monotonic time `now`."""
+        if isinstance(event, o.Joined | o.Cut):
+            self._links += 1
         for instruction in self._outbox.handle(event, now):
-            try:
-                match instruction:
-                    case o.SendEvents(events):
-                        self._send(self._message(events))
-                    case o.Read(after, most):
-                        self.handle(o.Page(tuple(self._store.waiting(after, most))), now)
-                    case o.Remove(sequences):
-                        self._store.remove(sequences)
-            except HistoryError as error:
-                self._complain(str(error))
+            match instruction:
+                case o.SendEvents(events):
+                    self._send(self._message(events))
+                case o.Read():
+                    self._read(instruction)
+                case o.Remove(sequences):
+                    self._taken.update(sequences)
+                    self._remove()
+
+    def _read(self, read: o.Read) -> None:
+        if self._reading is not None:
+            return  # it is asked again with the next batch
+        self._reading, link = read, self._links
+
+        def then(found: list[NodeEvent] | HistoryError) -> None:
+            self._reading = None
+            if isinstance(found, HistoryError):
+                self._complain(str(found))
+            elif link == self._links:
+                self.handle(o.Page(tuple(found), read), self._clock())
+
+        self._disk.submit(_tried(lambda: self._store.waiting(read.after, read.most)), then)
+
+    def _remove(self) -> None:
+        if self._removing or not self._taken:
+            return
+        self._removing = True
+        taken, self._taken = self._taken, set()
+
+        def then(failed: HistoryError | None) -> None:
+            self._removing = False
+            if failed is not None:
+                self._complain(str(failed))
+            self._remove()
+
+        self._disk.submit(_tried(lambda: self._store.remove(taken)), then)
 
     def _message(self, events: tuple[NodeEvent, ...]) -> NodeEvents:
         # What is raised from now on has a higher sequence than any that waits.
-        first = self._store.waiting(o.BEFORE_ALL, 1) or events
+        oldest = [event.sequence for event in events]
+        if (first := self._store.oldest) is not None:
+            oldest.append(first)
         return NodeEvents(
             self._incarnation,
             self._history(),
             events,
             backlog=max(0, self._store.count - len(events)),
             dropped=self._store.dropped,
-            oldest=min([event.sequence for event in (*first, *events)]),
+            oldest=min(oldest),
         )
+
+
+def _tried(job: Callable[[], T]) -> Callable[[], T | HistoryError]:
+    """A job whose failure is its result."""
+
+    def run() -> T | HistoryError:
+        try:
+            return job()
+        except HistoryError as error:
+            return error
+
+    return run

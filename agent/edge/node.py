@@ -2,7 +2,8 @@
 
 One synchronous loop around one DEALER socket. It sleeps until a frame arrives, a pod has finished,
 an event was raised, a signal comes or the link wants to be woken; the samplers and the pods are
-threads of their own.
+threads of their own. So is the disk writer: the loop never waits for a card, and whatever it has to
+write or to look up in the history's file is done there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import random
 import time
 from _queue import SimpleQueue  # all of queue takes 0.1 MiB
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import zmq
 
+from agent.disk_writer import DiskWriterThread
 from agent.edge import link as links
 from agent.edge import outbox
 from agent.edge.clocks import Clocks
@@ -95,6 +98,9 @@ class EdgeNode:
         self._results: dict[int, bytes] = {}  # finished and not sent yet
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
+        self._disk = DiskWriterThread()
+        self._poller.register(self._disk.fileno, zmq.POLLIN)
+        self._following = False  # the disk writer is at the triggers
         self._socket = MasterSocket(settings.master, keys, self._poller, reporter)
         incarnation = uuid4().hex
         self._link = links.Link(
@@ -120,6 +126,8 @@ class EdgeNode:
             backlog_per_s=settings.events.backlog_per_s,
             send=lambda message: self._socket.send(codec.encode(message)),
             complain=lambda line: reporter.complain("history", line),
+            disk=self._disk,
+            clock=time.monotonic,
         )
         self._pods = Pods(
             history,
@@ -171,6 +179,8 @@ class EdgeNode:
             os.read(self._wake_fd, 4096)
             self._collect()
             self._forward_raised()
+        if self._disk.fileno in ready:
+            self._disk.turn()
         if self._socket.ready(ready):
             self._receive_all()
         if self._metrics is not None and self._metrics.fileno in ready:
@@ -189,8 +199,20 @@ class EdgeNode:
         if (now := time.monotonic()) >= self._supervision.wake_at:
             self._supervision.turn(now)
             self._look_at_history()
-            if self._alerts is not None:
-                self._alerts.turn(self._time.moment())
+            self._follow_alerts()
+
+    def _follow_alerts(self) -> None:
+        """Time has passed for the triggers. A change of one is stored, and the clocks may have
+        something to put right in the history first."""
+        alerts = self._alerts
+        if alerts is None or self._following:
+            return
+        self._following = True
+
+        def then(_: None) -> None:
+            self._following = False
+
+        self._disk.submit(lambda: alerts.turn(self._time.moment()), then)
 
     def _receive_all(self) -> None:
         for message in self._socket.messages():
@@ -293,7 +315,7 @@ class EdgeNode:
             events_dropped=self._history.events.dropped,
             alerts=self._alerts.counts if self._alerts is not None else {},
             joined=self._joined,
-            synchronised=self._time.moment().synchronised,
+            synchronised=self._time.synchronised,
             malformed_frames=self._socket.malformed,
             messages_dropped=self._socket.dropped,
             written_bytes=written_bytes(),
@@ -310,10 +332,13 @@ class EdgeNode:
         """What happened to the history, to the operator of this host and to the master's."""
         for line in lines:
             self._reporter.tell(line, priority=WARNING, kind="history")
-            moment = self._time.moment()
-            self._raise(Happening("history_damaged", moment, moment.time_ms, "", "", line))
+            self._disk.submit(partial(self._raise_damaged, line), lambda _: None)
 
-    # --- in the samplers' threads ----------------------------------------------------------------
+    # --- in the threads of the samplers and the disk writer --------------------------------------
+
+    def _raise_damaged(self, line: str) -> None:
+        moment = self._time.moment()
+        self._raise(Happening("history_damaged", moment, moment.time_ms, "", "", line))
 
     def _raise(self, happening: Happening) -> bool:
         """Store an event and hand it on, and whether it could be stored; any thread."""
@@ -359,6 +384,7 @@ class EdgeNode:
                 f"sensor {name} does not return; stopping without its last reading"
             )
         )
+        self._disk.close()
         try:
             self._history.close()
         except HistoryError as error:

@@ -43,6 +43,7 @@ class NodeTime:
         self._failed = failed
         self._lock = threading.Lock()
         self._pending: list[Correction] = []
+        self.synchronised = False  # at the latest moment
 
     def monotonic(self) -> float:
         """Seconds on the monotonic clock."""
@@ -58,6 +59,7 @@ class NodeTime:
                 synchronised=self._clocks.synchronised(),
             )
             moment = Moment(stamp.time_ms, monotonic_ms, stamp.synchronised)
+            self.synchronised = stamp.synchronised
             if stamp.correction is not None:
                 self._pending.append(stamp.correction)
             if self._pending:

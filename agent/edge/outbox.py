@@ -47,9 +47,11 @@ class Raised(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """What the store has after the sequence that a `Read` named: as many as asked for, or all."""
+    """What the store has after the sequence that a `Read` named: as many as asked for, or all.
+    `read` is which one, if anything came between it and this."""
 
     events: tuple[NodeEvent, ...]
+    read: Read | None = None
 
 
 class Taken(Struct, frozen=True):
@@ -167,8 +169,11 @@ class Outbox:
     def _take_page(self, event: Page, now: float) -> Instructions:
         if not self._sending:
             return []
-        self._behind = len(event.events) >= self._asked
-        if event.events:
+        asked = self._asked if event.read is None else event.read.most
+        # There is something to read before this page since it was asked for.
+        back = event.read is not None and self._cursor < event.read.after
+        self._behind = back or len(event.events) >= asked
+        if event.events and not back:
             self._cursor = event.events[-1].sequence
         new = [e for e in event.events if not self._under_way(e.sequence)]
         return self._send(self._old, new, now)

@@ -134,20 +134,28 @@ def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
     return Statistics(len(there), min(there), max(there), sum(there), n - len(there), suspect)
 
 
-def encode(piece: Piece) -> tuple[str, bytes]:
-    """A piece as it is kept: (layout, data), as `agent.row_groups` has them."""
+def layout_of(piece: Piece) -> str:
+    """The columns of a piece, as `agent.row_groups` names them."""
     names = ["t8"]
-    columns = [piece.time_ms]
     if piece.source_time_ms is not None:
         names.append("s8")
-        columns.append(piece.source_time_ms)
     for kind, found in (("v4", piece.values), ("r4", piece.raw), ("q1", piece.quality)):
         names += [f"{kind}:{channel}" for channel in found]
-        columns += found.values()
     if piece.age_ms is not None:
         names.append("a4")
+    return " ".join(names)
+
+
+def encode(piece: Piece) -> tuple[str, bytes]:
+    """A piece as it is kept: (layout, data), as `agent.row_groups` has them."""
+    columns = [piece.time_ms]
+    if piece.source_time_ms is not None:
+        columns.append(piece.source_time_ms)
+    for found in (piece.values, piece.raw, piece.quality):
+        columns += found.values()
+    if piece.age_ms is not None:
         columns.append(piece.age_ms)
-    return " ".join(names), b"".join(columns)
+    return layout_of(piece), b"".join(columns)
 
 
 def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:

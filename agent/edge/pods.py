@@ -16,9 +16,11 @@ from msgspec import Struct
 
 from agent.edge.history import History
 from agent.edge.retrieval import Reader
+from agent.edge.window_size import TooLargeError
 from agent.wire import codec
 from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Subtask, SubtaskResult
+from agent.wire.too_large import bytes_of, in_words, too_large
 
 SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
 
@@ -168,7 +170,26 @@ def execute(
     wait_ms = (started - received.at) * 1000
     try:
         result = _retrieve(reader, received, wait_ms, started, emulated_s, stopping)
+        if result.series is not None:
+            # Groups at the ends of the window may have had more than their share in it.
+            size = bytes_of(result.series)
+            if size > reader.most_bytes:
+                length_s = received.subtask.window.length_s
+                raise TooLargeError(too_large(size, reader.most_bytes, length_s))
         return codec.encode(result)
+    except TooLargeError as error:
+        elapsed_ms = (time.monotonic() - started) * 1000
+        text = in_words(error.found, reader.most_bytes)
+        return codec.encode(
+            SubtaskResult(
+                received.subtask.id,
+                "error",
+                wait_ms,
+                elapsed_ms,
+                message=text,
+                too_large=error.found,
+            )
+        )
     except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
         reader.close()  # a connection that failed once is not trusted again
         text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_TEXT]

@@ -1,7 +1,8 @@
 """Windows of the history: series as they go on the wire, and aggregates.
 
 A series is made by joining byte strings; no number of a group inside the window is looked at. Only
-where groups overlap in time, as those of several sensors do, the readings are sorted.
+where groups overlap in time, as those of several sensors do, the readings are sorted. What would be
+more than a message may hold is known by its groups' rows, before any of it is read.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from agent.edge.pieces import (
     statistics_of,
 )
 from agent.edge.recent import Recent
+from agent.edge.window_size import check
 from agent.row_groups import STATISTICS, channels_of
 from agent.wire.base import RAW
+from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
 from agent.wire.messages import Aggregate, Series
 
 # The plus keeps SQLite from searching by sequence: the index by time is the selective one.
 OVERLAPPING: Final = " FROM groups WHERE last_ms >= ? AND first_ms < ? AND +sequence < ?"
-GROUPS: Final = "SELECT sequence, shift_ms, layout, first_ms, last_ms" + OVERLAPPING
+GROUPS: Final = "SELECT sequence, shift_ms, layout, first_ms, last_ms, count" + OVERLAPPING
 STATISTICS_TOO: Final = (
     "SELECT sequence, shift_ms, layout, first_ms, last_ms, statistics" + OVERLAPPING
 )
@@ -60,7 +63,9 @@ class Reader:
     A group of the file that does not pass its checks is left out, and reported to the history.
     """
 
-    def __init__(self, history: Source) -> None:
+    def __init__(self, history: Source, most_bytes: int = MOST_SUBTASK_SERIES_BYTES) -> None:
+        """`most_bytes` are what a series may take on the wire."""
+        self.most_bytes = most_bytes
         self._history = history
         self._db: sqlite3.Connection | None = None
         self._immutable = False
@@ -70,9 +75,11 @@ class Reader:
 
         `channels` are the columns wanted, () for all but the raw ones. Readings that have none of
         them are left out, as are columns that no reading has; what only some have is NaN elsewhere.
-        None if nothing is left.
+        None if nothing is left; TooLargeError, before anything is read, if no message could hold
+        it.
         """
         rows, found = self._look(GROUPS, start_ms, end_ms, channels)
+        check(rows, [piece for _, piece in found], start_ms, end_ms, channels, self.most_bytes)
         if rows:
             for row, piece in zip(rows, self._pieces(rows), strict=True):
                 if piece is not None and (part := piece.cut(start_ms, end_ms)) is not None:

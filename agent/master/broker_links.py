@@ -106,7 +106,8 @@ class BrokerLinks:
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
             socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
-            link = _Link(neighbour.iad, broker, Session(introduction, _draw), socket)
+            session = Session(introduction, _draw, size=_size)
+            link = _Link(neighbour.iad, broker, session, socket)
             self._by_broker[broker] = self._by_iad[link.iad] = link
             board.listen(socket, partial(self._turn, link))
         public.takes(OverlayHello, self._hello)
@@ -288,6 +289,10 @@ def _draw() -> int:
 def _may_speak_for(sender: Sender, iad: str) -> bool:
     # Without keys loopback is believed, as everywhere.
     return sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+
+
+def _size(message: OverlayMessage) -> int:
+    return len(encode(message))
 
 
 def _is_notification(message: overlay.Message) -> bool:

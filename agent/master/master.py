@@ -278,7 +278,10 @@ class Master:
             | self._pods.counters
             | {
                 "malformed_frames": sum(part.malformed for part in readers if part is not None),
-                "messages_dropped": public.dropped + self._operator.dropped + tasks.dropped,
+                "messages_dropped": public.dropped
+                + self._operator.dropped
+                + tasks.dropped
+                + peers.dropped,
                 "records_lost": self._records.lost,
             },
             registered=self._directory.registered if self._directory else None,

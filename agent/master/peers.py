@@ -13,6 +13,7 @@ from agent.board import Board
 from agent.sockets.allow_list import Party
 from agent.sockets.frames import one_frame
 from agent.sockets.guard import Guard
+from agent.sockets.unsent import LARGE, Unsent
 from agent.voice import Say
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
@@ -24,6 +25,8 @@ from agent.wire.unions import PeerReply
 TURN = 64
 # After a connection was replaced: how long replies may still come on the one before.
 DRAIN_S = 10.0
+# Bytes of large messages that wait for one master; a task has half a megabyte at most.
+MOST_WAITING = 1 << 24
 # Between two looks at connections that are to replace others.
 LOOK_S = 0.1
 
@@ -53,7 +56,9 @@ class Peers:
         self._handlers: dict[type, Handler] = {}
         self._draining: list[tuple[float, zmq.Socket[bytes]]] = []
         self._due_s: float | None = None
+        self._unsent = Unsent(MOST_WAITING)
         self.malformed = 0
+        self.dropped = 0  # messages to masters that do not read what waits for them
         guard.new_key_listeners.append(self._show_new_key)
         board.keeps_time(self)
 
@@ -152,14 +157,22 @@ class Peers:
         self._handlers[kind] = handler
 
     def send(self, iad: str, message: Message) -> bool:
-        """Send; False if there is no link, or nobody at its other end."""
+        """Send; False if there is no link, or nobody at its other end, or one that does not read
+        what waits for it."""
         link = self._links.get(iad)
         if link is None:
             return False
+        frame = encode(message)
+        large = len(frame) >= LARGE
+        if large and not self._unsent.has_room(iad, len(frame)):
+            self.dropped += 1
+            return False
         try:
-            link.socket.send(encode(message), zmq.NOBLOCK)
+            tracker = link.socket.send(frame, zmq.NOBLOCK, copy=not large, track=large)
         except zmq.Again:
             return False
+        if tracker is not None:
+            self._unsent.add(iad, tracker, len(frame))
         return True
 
     @property

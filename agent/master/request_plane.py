@@ -9,10 +9,16 @@ from msgspec import Struct
 
 from agent.board import Board
 from agent.sockets.router import REVOKED, Router
+from agent.sockets.unsent import MOST, MOST_A_PEER
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
-from agent.wire.messages import Refusal
+from agent.wire.messages import Answer, Refusal, TaskResult
 from agent.wire.senders import Sender
+
+UNREAD = (
+    f"there is an answer, and too much waits for you to read it: {MOST_A_PEER >> 20} MiB here, or"
+    f" {MOST >> 20} MiB for all clients"
+)
 
 
 class Origin(Struct, frozen=True):
@@ -56,8 +62,12 @@ class RequestPlane:
         self._handlers[kind] = handler
 
     def reply(self, origin: Origin, message: Message) -> None:
-        """Send `message` back."""
-        self._router.send(origin.identity, encode(message, origin.codec))
+        """Send `message` back. Who does not read what waits for it already is told so in its place,
+        if it is a result that somebody waits for."""
+        sent = self._router.send(origin.identity, encode(message, origin.codec))
+        if not sent and isinstance(message, Answer | TaskResult):
+            refusal = self._refuse(message.id, "overloaded", UNREAD)
+            self._router.send(origin.identity, encode(refusal, origin.codec))
 
     def _turn(self) -> None:
         for _ in range(self._most):

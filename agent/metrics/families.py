@@ -143,7 +143,7 @@ SUBTASKS = Family(
     "counter",
     ("label", "outcome"),
     "subtasks",
-    "Subtasks that returned (ok, no_data, no_channel, node_error) or were given up, and why.",
+    "Subtasks that returned (ok, no_data, no_channel, node_error, too_large) or not, and why.",
 )
 DEADLINE_MISSES = Family(
     "sanderling_subtask_deadline_misses_total",

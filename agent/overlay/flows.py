@@ -71,11 +71,11 @@ class _Turns(Generic[T]):
 
 
 class _Group(Generic[T]):
-    __slots__ = ("flows", "length")
+    __slots__ = ("bytes", "flows", "length")
 
     def __init__(self) -> None:
-        self.flows: _Turns[deque[T]] = _Turns()
-        self.length = 0
+        self.flows: _Turns[deque[tuple[T, int]]] = _Turns()
+        self.length = self.bytes = 0
 
 
 class FairQueue(Generic[T]):
@@ -84,6 +84,7 @@ class FairQueue(Generic[T]):
     def __init__(self) -> None:
         self._groups: _Turns[_Group[T]] = _Turns()
         self._length = 0
+        self.bytes = 0
 
     def __len__(self) -> int:
         return self._length
@@ -93,8 +94,13 @@ class FairQueue(Generic[T]):
         found = self._groups.by_key.get(group)
         return 0 if found is None else found.length
 
-    def put(self, flow: Flow, item: T) -> None:
-        """At the end of its flow. O(1)."""
+    def bytes_waiting(self, group: Hashable) -> int:
+        """Of one group. O(1)."""
+        found = self._groups.by_key.get(group)
+        return 0 if found is None else found.bytes
+
+    def put(self, flow: Flow, item: T, size: int = 0) -> None:
+        """At the end of its flow; `size` is in bytes. O(1)."""
         group = self._groups.by_key.get(flow.group)
         if group is None:
             group = _Group()
@@ -103,18 +109,22 @@ class FairQueue(Generic[T]):
         if items is None:
             items = deque()
             group.flows.add(flow.name, items)
-        items.append(item)
+        items.append((item, size))
         group.length += 1
+        group.bytes += size
         self._length += 1
+        self.bytes += size
 
     def pop(self) -> T:
         """The next one; then it is the turn of another group, and of another flow in this one.
         IndexError if there is none. O(1)."""
         group = self._groups.first()
         items = group.flows.first()
-        item = items.popleft()
+        item, size = items.popleft()
         group.length -= 1
+        group.bytes -= size
         self._length -= 1
+        self.bytes -= size
         group.flows.served(empty=not items)
         self._groups.served(empty=not group.length)
         return item
@@ -122,4 +132,4 @@ class FairQueue(Generic[T]):
     def clear(self) -> None:
         """Nothing waits any more."""
         self._groups = _Turns()
-        self._length = 0
+        self._length = self.bytes = 0

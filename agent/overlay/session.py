@@ -37,6 +37,8 @@ CONFIRMED_EACH = 16
 # Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it: half
 # of the room is as much as that.
 MOST_QUEUED = 20_000
+# Of what they take on the wire: a notification may have some kilobytes.
+MOST_QUEUED_BYTES = 1 << 26
 
 
 class _Struct(Struct, frozen=True, gc=False):
@@ -110,11 +112,12 @@ SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 class Session:
     """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
     gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
-    O(1), and what it sends. Memory: the queue, at most `most_queued` messages; beyond it the link
-    goes down. What may be lost leaves a quarter of it free, so that nobody takes a link down by
-    sending more than it takes, and is passed over if more than twice of its group waits than there
-    is room left: a group alone gets half of the queue, n that go on get 3 / (2 + 4n) each, and
-    there is room for one more (dynamic thresholds, Choudhury and Hahne 1998)."""
+    O(1), and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, of
+    which `size` says how many one has; beyond it the link goes down. What may be lost leaves a
+    quarter of it free, so that nobody takes a link down by sending more than it takes, and is
+    passed over if more than twice of its group waits than there is room left: a group alone gets
+    half of the queue, n that go on get 3 / (2 + 4n) each, and there is room for one more (dynamic
+    thresholds, Choudhury and Hahne 1998). The same holds of bytes."""
 
     def __init__(
         self,
@@ -123,12 +126,17 @@ class Session:
         *,
         window: int = WINDOW,
         most_queued: int = MOST_QUEUED,
+        most_bytes: int = MOST_QUEUED_BYTES,
+        size: Callable[[Message], int] = lambda _: 0,
     ) -> None:
         self._introduction = introduction
         self._draw = draw
         self._window = window
         self._most_queued = most_queued
         self._most_kept = most_queued * 3 // 4
+        self._most_bytes = most_bytes
+        self._most_bytes_kept = most_bytes * 3 // 4
+        self._size = size
         self._confirmed_each = max(1, min(CONFIRMED_EACH, window // 2))
         self._own = draw()
         self.theirs = 0
@@ -254,13 +262,20 @@ class Session:
         if flow.kept and not self._has_room(flow):
             self._out.append(PassedOver(message))
             return
-        self._queue.put(flow, message)
+        # What does not wait need not be measured.
+        waits = self._queue or self._sent - self._confirmed >= self._window
+        self._queue.put(flow, message, self._size(message) if waits else 0)
         self._pump(now)
         if len(self._queue) > self._most_queued:
             self._down(f"more than {self._most_queued:,} messages wait for it", now)
+        elif self._queue.bytes > self._most_bytes:
+            self._down(f"more than {self._most_bytes:,} bytes wait for it", now)
 
     def _has_room(self, flow: Flow) -> bool:
-        return self._queue.waiting(flow.group) < 2 * (self._most_kept - len(self._queue))
+        queue, group = self._queue, flow.group
+        if queue.waiting(group) >= 2 * (self._most_kept - len(queue)):
+            return False
+        return queue.bytes_waiting(group) < 2 * (self._most_bytes_kept - queue.bytes)
 
     def _pump(self, now: float) -> None:
         queue = self._queue

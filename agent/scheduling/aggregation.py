@@ -45,6 +45,8 @@ def merge_missing(
 
 
 def _of_both(first: Missing, second: Missing) -> Missing:
+    if first.longest_s is not None and second.longest_s is not None:
+        return min(first, second, key=lambda gap: gap.longest_s or 0.0)
     if first.reason != "no_channel" or second.reason == "no_node":
         return first
     if second.reason != "no_channel":

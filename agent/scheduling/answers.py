@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.query_entry import QueryEntry, Share
+from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.wire.areas import covers, overlaps
 from agent.wire.messages import (
     Answer,
@@ -41,9 +42,12 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         )
     if entry.firsts is not None:
         results, missing = entry.firsts.results, entry.firsts.unsettled(missing)
+    else:
+        results = without_parts(results, missing)
     merged = merge_results(results)
-    unanswered = merge_missing(
-        [*(Missing(area, "no_node") for area in entry.unmatched), *missing], merged
+    unanswered = as_known(
+        merge_missing([*(Missing(area, "no_node") for area in entry.unmatched), *missing], merged),
+        takes_too_large=entry.query.takes_too_large,
     )
     status: Status = "partial" if unanswered else "complete"
     elapsed_ms = (read(now) - entry.received_s) * 1e3
@@ -56,6 +60,28 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         results=merged,
         missing=unanswered,
         tasks=tuple(reports),
+    )
+
+
+def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
+    """A result without what is more than an answer may hold: that is missing instead."""
+    room, firsts = entry.room, entry.firsts
+    beyond = {
+        each.area
+        for each in result.results
+        if each.series is not None
+        and (firsts is None or each.area not in firsts)
+        and not room.takes(each.area, each.series)
+    }
+    if not beyond:
+        return result
+    come = len(entry.shares) - entry.pending + 1
+    found = room.told(entry.query.window.length_s, len(entry.shares), come)
+    return replace(
+        result,
+        status="partial",
+        results=tuple(each for each in result.results if each.area not in beyond),
+        missing=(*result.missing, *(gap_of(area, found, room.most) for area in sorted(beyond))),
     )
 
 

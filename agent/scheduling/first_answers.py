@@ -26,6 +26,10 @@ class FirstAnswers:
         """The first result of each area."""
         return list(self._by_area.values())
 
+    def __contains__(self, area: object) -> bool:
+        """Whether that area has its first result."""
+        return area in self._by_area
+
     def take(self, share: Share, result: TaskResult) -> None:
         """An IAD's result has come. O(results + areas)."""
         for area_result in result.results:

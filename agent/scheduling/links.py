@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Protocol
 
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.dispatch import Dispatcher
@@ -37,8 +37,23 @@ MOST_NODES = 10_000
 # Between two lines for the operator on the same name.
 QUIET_S = 3_600.0
 
-# (subtask, why, now, instructions): settle what its node will not answer any more.
-GiveUp = Callable[[SubtaskEntry, Gap, float, list[Instruction]], None]
+# A subtask is lost on the way with a connection that is cut. What it asks may be what cuts it.
+MOST_DISPATCHES = 3
+LOST = f"the connection was lost {MOST_DISPATCHES} times while this was served"
+
+
+class GiveUp(Protocol):
+    """Settles what a node will not answer any more."""
+
+    def __call__(
+        self,
+        subtask: SubtaskEntry,
+        reason: Gap,
+        now: float,
+        instructions: list[Instruction],
+        message: str = "",
+    ) -> None:
+        """For that reason; `message` says it in words."""
 
 
 class Links:
@@ -118,7 +133,7 @@ class Links:
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
         node.become("live")
-        self._reconcile(node, set(hello.running), before_s=math.inf)
+        self._reconcile(node, set(hello.running), math.inf, now, instructions)
         for subtask in node.busy.values():
             # Its response time will hold the cut: not an unloaded one.
             subtask.unbroken = False
@@ -177,7 +192,7 @@ class Links:
         self.heard(node, now, instructions)
         if event.running is not None:
             # What was dispatched since the last heartbeat may not have reached the node yet.
-            self._reconcile(node, set(event.running), before_s=node.beat_s)
+            self._reconcile(node, set(event.running), node.beat_s, now, instructions)
             node.beat_s = now
         self._dispatcher.serve(node, now, instructions)
         return instructions
@@ -196,7 +211,7 @@ class Links:
             node.become("left")
             self.nodes.unbind(node)
             self._give_up_all(node, now, instructions)
-            self._reconcile(node, set(), before_s=math.inf)
+            self._reconcile(node, set(), math.inf, now, instructions)
         return instructions
 
     def pods(self, event: NodePods, now: float) -> list[Instruction]:
@@ -254,15 +269,27 @@ class Links:
 
     # --- what they run -----------------------------------------------------------------------
 
-    def _reconcile(self, node: Node, running: set[int], before_s: float) -> None:
+    def _reconcile(
+        self,
+        node: Node,
+        running: set[int],
+        before_s: float,
+        now: float,
+        instructions: list[Instruction],
+    ) -> None:
         """Compare with what the node says that its pods run. What it was sent before `before_s` and
-        does not run was lost on the way: it goes back to its queue, in its place."""
+        does not run was lost on the way: it goes back to its queue, in its place, unless it was
+        lost too often."""
         for subtask_id, subtask in list(node.busy.items()):
             assert subtask.dispatched_s is not None
             if subtask_id in running or subtask.dispatched_s >= before_s:
                 continue
             del node.busy[subtask_id]
             if subtask.state == "abandoned":
+                subtask.become("forgotten")
+                continue
+            if subtask.dispatches >= MOST_DISPATCHES:
+                self._give_up(subtask, "node_error", now, instructions, LOST)
                 subtask.become("forgotten")
                 continue
             self.redispatched += 1

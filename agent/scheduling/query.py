@@ -15,7 +15,7 @@ from agent.scheduling.admission import (
     may_query,
     refusal_counters,
 )
-from agent.scheduling.answers import gather, refusal, within
+from agent.scheduling.answers import fitting, gather, refusal, within
 from agent.scheduling.classes import QueryClasses
 from agent.scheduling.events import (
     Instruction,
@@ -188,6 +188,7 @@ class QueryScheduler:
                 emulation_seed=query.emulation_seed,
                 origin=self._iad,
                 advance_ms=advance_ms,
+                takes_too_large=True,
             )
             share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
@@ -236,7 +237,8 @@ class QueryScheduler:
             share.refusal = result
             entry.refused.append(share)
         else:
-            share.result = result if iad == self._iad else within(result, share.asked)
+            result = result if iad == self._iad else within(result, share.asked)
+            share.result = fitting(entry, result)
             if entry.firsts is not None:
                 entry.firsts.take(share, share.result)
         return self._settled(entry, share, now)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
+from agent.scheduling.result_budget import ResultBudget
 from agent.wire.messages import Gap, Query, Task, TaskResult
 from agent.wire.senders import Sender
 
@@ -36,8 +37,8 @@ class QueryEntry:
     """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
-        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "sender",
-        "shares", "state", "task_percentile", "timer", "unmatched",
+        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "room",
+        "sender", "shares", "state", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
     def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
@@ -48,6 +49,8 @@ class QueryEntry:
         self.evaluated_s: float | None = None
         self.state = "new"
         self.shares: list[Share] = []
+        # Of bytes that its answer may hold.
+        self.room = ResultBudget()
         self.firsts: FirstAnswers | None = None
         self.refused: list[Share] = []
         self.pending = 0

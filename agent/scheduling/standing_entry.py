@@ -237,6 +237,7 @@ class WatchEntry:
             timeout_ms=watch.timeout_ms,
             service=watch.service,
             label=watch.label,
+            takes_too_large=watch.takes_too_large,
         )
 
     def check_invariants(self) -> None:

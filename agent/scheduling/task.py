@@ -36,9 +36,11 @@ from agent.scheduling.events import (
 from agent.scheduling.links import Links
 from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
+from agent.scheduling.result_budget import as_known, without_parts
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
 from agent.wire.base import RAW, Policy
+from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
@@ -47,6 +49,7 @@ from agent.wire.messages import (
     Status,
     SubtaskResult,
     TaskResult,
+    TooLarge,
 )
 from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskOutcome
@@ -242,15 +245,32 @@ class TaskScheduler:
         if late:
             self._counters["late_results"] += 1
             return instructions
-        self._settle(subtask, _collect(subtask, result), now, result, instructions)
+        outcome = _collect(subtask, result)
+        if outcome == "too_large" and subtask.parent.room.refused:
+            self._ask_no_more(subtask, now, instructions)
+        self._settle(subtask, outcome, now, result, instructions)
         return instructions
 
+    def _ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
+        """The result of a task has no room left: what waits in queues would be read for nothing."""
+        for subtask in _by_node(full.parent):
+            if subtask is not full and subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+                subtask.become("expired")
+                subtask.lose_too_large(_beyond(full.parent), full.parent.room.most)
+                self._settle(subtask, "too_large", now, None, instructions)
+
     def _give_up(
-        self, subtask: SubtaskEntry, reason: Gap, now: float, instructions: list[Instruction]
+        self,
+        subtask: SubtaskEntry,
+        reason: Gap,
+        now: float,
+        instructions: list[Instruction],
+        message: str = "",
     ) -> None:
         """Settle a subtask without a result; it is in no queue any more."""
         subtask.become("expired" if subtask.state == "queued" else "abandoned")
-        subtask.lose(reason)
+        subtask.lose(reason, message=message)
         self._settle(subtask, reason, now, None, instructions)
 
     def _settle(
@@ -279,8 +299,10 @@ class TaskScheduler:
         self._open.pop((entry.origin, entry.task.id), None)
         if entry.state == "cancelled":
             return self._end(entry, None, self._read(now))
-        results = merge_results(entry.results)
-        missing = merge_missing(entry.missing, results)
+        results = merge_results(without_parts(entry.results, entry.missing))
+        missing = as_known(
+            merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
+        )
         status: Status = "partial" if missing else "complete"
         entry.become(status)
         ended_s = self._read(now)
@@ -399,16 +421,29 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     as_series = subtask.parent.task.form == "series"
     series = result.series if as_series else None
     aggregate = None if as_series else result.aggregate
+    entry = subtask.parent
     if result.outcome == "ok" and (series is not None or aggregate is not None):
         for area in subtask.areas:
-            subtask.parent.results.append(AreaResult(area, series, aggregate))
+            if series is not None and not entry.room.takes(area, series):
+                subtask.lose_too_large(_beyond(entry), entry.room.most)
+                return "too_large"
+            entry.results.append(AreaResult(area, series, aggregate))
         return "ok"
+    if result.outcome == "error" and result.too_large is not None:
+        subtask.lose_too_large(result.too_large, MOST_SUBTASK_SERIES_BYTES)
+        return "too_large"
     if result.outcome == "no_data" and _lacks_channels(subtask):
         subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
         return "no_channel"
     reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)
     return reason
+
+
+def _beyond(entry: TaskEntry) -> TooLarge:
+    """How large the result of a task would have become, as far as can be told by now."""
+    come = entry.fanout - len(entry.pending) + 1
+    return entry.room.told(entry.task.window.length_s, entry.fanout, come)
 
 
 def _lacks_channels(subtask: SubtaskEntry) -> bool:

@@ -12,8 +12,9 @@ from agent.scheduling.lifecycle import (
     TASK_TRANSITIONS,
     InvalidTransition,
 )
+from agent.scheduling.result_budget import ResultBudget, gap_of
 from agent.wire.base import Policy
-from agent.wire.messages import AreaResult, Gap, Missing, Task
+from agent.wire.messages import AreaResult, Gap, Missing, Task, TooLarge
 
 if TYPE_CHECKING:
     from agent.scheduling.nodes import Node
@@ -28,14 +29,15 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 
 class TaskEntry:
-    """A task being served: what is still pending and what has come back. `origin` is where its
-    result goes, `iad` who that is; `channels` are those that its service gives, `limited`: it gives
-    no others. Its budget ends `budget_s` after its subtasks were enqueued."""
+    """A task being served: what is still pending and what has come back, as far as it has `room`
+    for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
+    service gives, `limited`: it gives no others. Its budget ends `budget_s` after its subtasks were
+    enqueued."""
 
     __slots__ = (
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "evaluated_s", "fanout",
         "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
-        "received_s", "results", "size", "state", "task", "timer",
+        "received_s", "results", "room", "size", "state", "task", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +65,7 @@ class TaskEntry:
         self.heading: SubtaskHeading
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
+        self.room = ResultBudget()
         self.missing: list[Missing] = []
         self.timer = -1
 
@@ -110,6 +113,11 @@ class SubtaskEntry:
             raise InvalidTransition(self.state, state, self)
         self.state = state
 
-    def lose(self, reason: Gap, channels: tuple[str, ...] = ()) -> None:
-        """Record that this node's areas stay without an answer; `channels` as in `Missing`."""
-        self.parent.missing.extend(Missing(area, reason, channels) for area in self.areas)
+    def lose(self, reason: Gap, channels: tuple[str, ...] = (), message: str = "") -> None:
+        """Record that this node's areas stay without an answer; the rest is as in `Missing`."""
+        missing = self.parent.missing
+        missing.extend(Missing(area, reason, channels, message) for area in self.areas)
+
+    def lose_too_large(self, found: TooLarge, most: int) -> None:
+        """Record that its readings are more than the `most` bytes that fit."""
+        self.parent.missing.extend(gap_of(area, found, most) for area in self.areas)

@@ -12,6 +12,7 @@ import zmq
 from agent.sockets.keys import Pair
 from agent.sockets.listener import TcpListener
 from agent.sockets.options import prepare
+from agent.sockets.unsent import LARGE, Unsent
 from agent.wire.senders import Sender
 
 SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
@@ -91,7 +92,7 @@ class Router:
 
     __slots__ = (
         "_discarding", "_find", "_frame", "_listener", "_recv", "_send", "_sender", "dropped",
-        "refuse", "refused", "socket",
+        "refuse", "refused", "socket", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +109,7 @@ class Router:
         self._sender = Sender("anyone", "")
         self._frame: zmq.Frame | None = None
         self._discarding = False
+        self.unsent = Unsent()
         self.dropped = 0
         # Messages on connections whose key is not allowed any more, and who tells their senders.
         self.refused = 0
@@ -186,15 +188,25 @@ class Router:
                 return True
         return False
 
-    def send(self, identity: bytes, payload: bytes) -> None:
+    def send(self, identity: bytes, payload: bytes) -> bool:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
-        the message, and `dropped` counts it."""
-        send = self._send
+        the message, and `dropped` counts it. False: so does one for which too many bytes wait; it
+        may be told so, in a message that is not large."""
+        send, large = self._send, len(payload) >= LARGE
+        if large and not self.unsent.has_room(identity, len(payload)):
+            self.dropped += 1
+            return False
         try:
             send(identity, SEND_FIRST)
         except zmq.ZMQError:
             self.dropped += 1
-            return
+            return True
         if type(identity) is DelimitedIdentity:
             send(b"", zmq.SNDMORE)
-        send(payload)
+        if large:
+            tracker = send(payload, copy=False, track=True)
+            assert tracker is not None
+            self.unsent.add(identity, tracker, len(payload))
+        else:
+            send(payload)
+        return True

@@ -25,6 +25,10 @@ JSON: Final = b"J"
 MAX_REQUEST_BYTES: Final = 1 << 20
 MAX_SUBTASK_RESULT_BYTES: Final = 1 << 24
 MAX_RESULT_BYTES: Final = 1 << 28
+# What the readings of one may take, packed: what stands around them fits into the rest. Of a task
+# and of an answer it is half, since in JSON they take up more.
+MOST_SUBTASK_SERIES_BYTES: Final = MAX_SUBTASK_RESULT_BYTES - (1 << 16)
+MOST_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
 
 T = TypeVar("T")
 

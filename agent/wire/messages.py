@@ -51,7 +51,14 @@ Refusal = Literal[
     "malformed", "infeasible", "unknown_service", "overloaded", "over_rate", "not_authorised"
 ]
 Gap = Literal[
-    "no_node", "node_down", "timeout", "no_data", "no_channel", "node_error", "iad_unreachable"
+    "no_node",
+    "node_down",
+    "timeout",
+    "no_data",
+    "no_channel",
+    "node_error",
+    "iad_unreachable",
+    "too_large",
 ]
 
 
@@ -187,11 +194,14 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
 
 class Missing(Part, frozen=True, omit_defaults=True):
     """An area that did not answer, and why. With `no_channel`, `channels` are those that there are,
-    unless the service gives one only."""
+    unless the service gives one only. `message` is a line for people; of readings that are more
+    than an answer may hold, `longest_s` is how long a window would fit."""
 
     area: Area
     reason: Gap
     channels: Channels = ()
+    message: Text = ""
+    longest_s: Finite | None = None
 
 
 class Coverage(Part, frozen=True):
@@ -216,7 +226,8 @@ class TaskReport(Part, frozen=True):
 
 class Query(Message, frozen=True, tag="query", omit_defaults=True):
     """A sensing query. `timeout_ms` gives up (default 4 × SLO latency); `label` goes to the log
-    records; `emulation_seed` lets a lab repeat the service times of emulated hardware."""
+    records; `emulation_seed` lets a lab repeat the service times of emulated hardware.
+    `takes_too_large`: its sender knows that reason of a gap, and is told `node_error` without."""
 
     id: Identifier
     areas: Areas
@@ -228,6 +239,7 @@ class Query(Message, frozen=True, tag="query", omit_defaults=True):
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+    takes_too_large: bool = False
 
 
 class Answer(Message, frozen=True, tag="answer"):
@@ -267,6 +279,8 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     # By how much its class of queries is served earlier, or later, than its budget says
     # (docs/policy.md); the policy `sanderling` alone reads it.
     advance_ms: Finite = 0.0
+    # As in `Query`: a master of an earlier version could not read the result.
+    takes_too_large: bool = False
 
 
 class CancelTask(Message, frozen=True, tag="cancel_task"):
@@ -331,9 +345,18 @@ class PodsSet(Message, frozen=True, tag="pods_set"):
     count: Annotated[int, Meta(ge=1, le=256)]
 
 
+class TooLarge(Part, frozen=True):
+    """A series of about so many bytes, which no frame may hold; one over a window of `longest_s`
+    seconds would fit."""
+
+    bytes: Count
+    longest_s: Finite
+
+
 class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=True):
     """What a pod found. `wait_ms` is from received to started, `execution_ms` from started to
-    finished, both on the node's clock."""
+    finished, both on the node's clock. `too_large` tells why there is an `error`: a master of an
+    earlier version reads the `message` alone."""
 
     id: SubtaskId
     outcome: Literal["ok", "no_data", "error"]
@@ -342,6 +365,7 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
     series: Series | None = None
     aggregate: Aggregate | None = None
     message: Text = ""
+    too_large: TooLarge | None = None
 
 
 class NodeEvent(Part, frozen=True, omit_defaults=True):

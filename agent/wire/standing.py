@@ -57,6 +57,8 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     service: Name = "default"
     label: Label = ""
     after: Count | None = None
+    # As in `Query`, of its rounds.
+    takes_too_large: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.trigger) + bool(self.on) != (self.style == "event"):

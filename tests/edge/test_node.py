@@ -17,7 +17,17 @@ from agent.edge.report import Reporter
 from agent.edge.sensor import open_sensors
 from agent.wire import codec
 from agent.wire.edge_config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
-from agent.wire.messages import Subtask, Welcome, Window
+from agent.wire.messages import (
+    EventsTaken,
+    Heartbeat,
+    NodeMessage,
+    Subtask,
+    SubtaskResult,
+    Welcome,
+    Window,
+)
+
+DECODER: codec.Decoder[NodeMessage] = codec.Decoder(NodeMessage, codec.MAX_SUBTASK_RESULT_BYTES)
 
 
 class Full:
@@ -36,6 +46,25 @@ class Full:
 
     def recv(self, _: int) -> bytes:
         return self.frames.pop()
+
+
+class Open(Full):
+    """A socket whose other end takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Any] = []
+
+    def send(self, *frame: Any) -> None:
+        self.sent.append(DECODER.decode(frame[0])[0])
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+class NeverStop:
+    filenos = ()
+    requested = False
 
 
 class Bench:
@@ -72,10 +101,24 @@ class Bench:
         self.node._socket._socket = full
         return full
 
+    def open(self) -> Open:
+        opened: Any = Open()
+        self.node._socket._socket = opened
+        return opened
+
+    def turn(self) -> None:
+        """One turn of the loop, with everything due."""
+        never: Any = NeverStop()
+        self.node._link._beat_at = self.node._link.wake_at = 0.0
+        self.node._supervision._watchdog.wake_at = 0.0
+        self.node._forwarding._outbox.wake_at = 0.0
+        self.node._wait_once(never)
+
     def close(self) -> None:
         self.node._socket._socket = self.socket
         self.node._socket.close(0.0)
         self.node._pods.stop()
+        self.node._disk.close()
         self.node._socket.end()
         self.history.close()
 
@@ -126,6 +169,45 @@ def test_a_subtask_in_an_unreadable_frame_is_not_claimed(bench: Bench) -> None:
     assert full.refused == 0
     assert nothing_is_claimed(bench.node)
     assert sum("ignored a frame from the master" in line for line in bench.lines) == 1
+
+
+def test_the_loop_does_not_wait_for_a_disk_that_hangs(bench: Bench) -> None:
+    """A commit holds the history's file, as that of a worn card does for half a minute."""
+    history, node = bench.history, bench.node
+    events = [
+        history.events.add(monotonic_ms=number, kind="test", time_ms=number, synchronised=True)
+        for number in range(3)
+    ]
+    alerts: Any = Follow(history)
+    node._alerts = alerts
+    opened = bench.open()
+    node._handle(Welcome(node._link._hello.incarnation, 1.0, takes_events=True))
+    incarnation = node._link._hello.incarnation
+    with history._writer:
+        for turn, event in enumerate(events, 1):
+            node._forwarding._outbox._batch_at = 0.0
+            node._handle(EventsTaken(incarnation, history.id, (event.sequence,)))
+            node._handle(Subtask(turn, Window(last_s=60.0)))
+            bench.turn()
+            assert len(opened.of(Heartbeat)) == turn
+            assert [result.outcome for result in opened.of(SubtaskResult)] == ["ok"] * turn
+        assert history.events.count == 3
+        assert node._disk.under_way <= 3
+    node._disk.drain()
+    assert history.events.count == 0
+    assert alerts.turns > 0
+
+
+class Follow:
+    """Triggers that need the history's file in each turn."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.turns = 0
+
+    def turn(self, _moment: object) -> None:
+        self.history.events.raised()
+        self.turns += 1
 
 
 def test_its_hello_names_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

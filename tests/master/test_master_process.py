@@ -11,8 +11,11 @@ import zmq
 from msgspec.structs import replace
 
 from agent.client import Client
+from agent.scheduling.links import LOST, MOST_DISPATCHES
+from agent.sockets.router import HARD_LIMIT_BYTES
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
+from agent.wire.packed import Int64Column
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.lab.ports import free_address
 from tests.master.rig import COMMAND, PATIENCE_MS
@@ -51,6 +54,27 @@ def test_a_query_written_by_hand_in_json_over_req(master, join, context):
             },
         }
     ]
+
+
+def test_a_node_that_sends_what_cuts_its_connection_is_not_asked_for_ever(master, join):
+    """One of an earlier version: the frame is above what the socket takes."""
+    node = join(master)
+    with Client(master.public) as client:
+        ask(client, "b1", form="series", timeout_ms=60_000.0)
+        for _ in range(MOST_DISPATCHES):
+            subtask = node.receive()
+            assert isinstance(subtask, m.Subtask)
+            series = m.Series(Int64Column(bytes(HARD_LIMIT_BYTES)), {})
+            node.send(m.SubtaskResult(subtask.id, "ok", 0.0, 0.0, series))
+            # It leaves when the socket has connected again.
+            node.send(node.hello)
+            assert isinstance(node.receive(), m.Welcome)
+        answer = client.receive(PATIENCE_MS)
+        [gap] = answer.missing
+        assert (answer.status, gap.reason, gap.message) == ("partial", "node_error", LOST)
+        ask(client, "b1")
+        node.serve()
+        assert client.receive(PATIENCE_MS).status == "complete"
 
 
 def test_what_happened_is_in_the_records(master, join):

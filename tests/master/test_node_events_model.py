@@ -71,6 +71,10 @@ class Store:
     def count(self) -> int:
         return len(self.events)
 
+    @property
+    def oldest(self) -> int | None:
+        return min(self.events, default=None)
+
     def open(self) -> None:
         self.openings += 1
         self.next = self.openings << 32
@@ -98,6 +102,27 @@ class Store:
     def _fail(self) -> None:
         if self.broken:
             raise HistoryError("the card does not answer")
+
+
+class Card:
+    """The node's disk writer: while the card hangs its jobs wait, in order."""
+
+    def __init__(self) -> None:
+        self.hangs = False
+        self.jobs: deque[tuple[Callable[[], Any], Callable[[Any], object]]] = deque()
+
+    def submit(self, job: Callable[[], Any], then: Callable[[Any], object]) -> None:
+        self.jobs.append((job, then))
+        if not self.hangs:
+            self.drain()
+
+    def drain(self) -> None:
+        while self.jobs:
+            self.do_one()
+
+    def do_one(self) -> None:
+        job, then = self.jobs.popleft()
+        then(job())
 
 
 class Disk:
@@ -213,6 +238,7 @@ MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
     "the node is killed": lambda self: self.start_node(),
     "its history is put aside": lambda self: self.put_the_history_aside(),
     "its card does not answer": lambda self: setattr(self.store, "broken", True),
+    "its card hangs": lambda self: setattr(self.card, "hangs", True),
     "the master is killed": lambda self: self.start_master(),
     "the master's disk is full": lambda self: setattr(self.disk, "full", True),
     "the master's disk is slow": lambda self: setattr(self.disk.writer, "slow", True),
@@ -236,6 +262,7 @@ class StoreAndForward(RuleBasedStateMachine):
         self.gone: set[tuple[str, int]] = set()  # with a history that was put aside
         self.backlog_sent: list[tuple[float, int]] = []
         self.store = Store("h0")
+        self.card = Card()
         self.disk = Disk()
         self.start_master()
         self.start_node()
@@ -275,6 +302,8 @@ class StoreAndForward(RuleBasedStateMachine):
 
     def start_node(self) -> None:
         self.store.open()
+        # What the process before had under way is gone with it.
+        self.card = Card()
         self.incarnation += 1
         self.socket_open = False
         name = f"start {self.incarnation}"
@@ -287,6 +316,8 @@ class StoreAndForward(RuleBasedStateMachine):
             backlog_per_s=RATE_PER_S,
             send=self.send_events,
             complain=lambda _: None,
+            disk=self.card,
+            clock=lambda: self.now,
         )
         self.node(links.Start())
 
@@ -437,9 +468,15 @@ class StoreAndForward(RuleBasedStateMachine):
             self.start_master()
 
     @rule()
+    @precondition(lambda self: self.card.jobs)
+    def the_card_does_one_thing(self) -> None:
+        self.card.do_one()
+
+    @rule()
     def all_is_well_again(self) -> None:
-        self.up, self.disk.full, self.store.broken = True, False, False
+        self.up, self.disk.full, self.store.broken, self.card.hangs = True, False, False, False
         self.disk.writer.slow = False
+        self.card.drain()
         try:
             self.disk.writer.drain()
             self.state.try_again()

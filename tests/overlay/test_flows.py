@@ -31,7 +31,7 @@ def test_first_in_first_out_within_a_flow_and_turns_between_them(taken):
     served_beside = {}
     for number, step in enumerate(taken):
         if step is not None:
-            queue.put(Flow(*step, kept=True), number)
+            queue.put(Flow(*step, kept=True), number, number)
             for key in (step[:1], step):
                 if not any(waiting.get(each) for each in waiting if each[: len(key)] == key):
                     served_beside[key] = []
@@ -56,6 +56,9 @@ def test_first_in_first_out_within_a_flow_and_turns_between_them(taken):
         for group in range(3):
             of_group = [items for flow, items in waiting.items() if flow[0] == group]
             assert queue.waiting(group) == sum(map(len, of_group))
+            # Each is as large as its number.
+            assert queue.bytes_waiting(group) == sum(map(sum, of_group))
+        assert queue.bytes == sum(map(sum, waiting.values()))
 
 
 def test_nothing_waits_in_a_queue_that_was_cleared():

@@ -207,7 +207,7 @@ Links.TestCase.settings = settings(max_examples=200, stateful_step_count=40, dea
 TestLinks = Links.TestCase
 
 
-def up(*, window=WINDOW, most_queued=MOST):
+def up(*, window=WINDOW, most_queued=MOST, **options):
     """A session that is up, of number 11, with one of number 7 at the other end."""
     numbers = iter(range(11, 1_000))
     hello = OverlayHello("a", "v", 0, "overlay", 1, 0, False)
@@ -216,6 +216,7 @@ def up(*, window=WINDOW, most_queued=MOST):
         lambda: next(numbers),
         window=window,
         most_queued=most_queued,
+        **options,
     )
     assert session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 7, 11, True)), 5.0) == [Up()]
     return session
@@ -382,6 +383,23 @@ def test_too_much_that_is_kept_elsewhere_takes_no_link_down() -> None:
     assert (len(session), session.up) == (12, True)
     assert flooded(session, 1, 1) == flooded(session, 3, 1) == 1
     assert isinstance(session.handle(Put("a4", FLOWS[0]), 5.0)[0], Down)
+
+
+def test_few_messages_may_be_too_much_as_well() -> None:
+    """Of 1,200 bytes 900 are for what may be lost, and a group alone has 600 of them."""
+    session = up(window=1, most_queued=1_000, most_bytes=1_200, size=lambda _: 100)
+    # The first one does not wait.
+    assert flooded(session, 1, 30) == 30 - 1 - 6
+    assert flooded(session, 3, 30) == 30 - 2
+    assert (len(session), session.up) == (8, True)
+    assert frames(session.handle(Heard(OverlayBeat(7, 0, 1)), 5.0)) == ["1 1"]
+    assert flooded(session, 3, 2) == 1
+    for number in range(4):
+        assert session.handle(Put(f"a{number}", FLOWS[0]), 5.0) == []
+    assert (len(session), session.up) == (12, True)
+    down = session.handle(Put("a4", FLOWS[0]), 5.0)[0]
+    assert down == Down("more than 1,200 bytes wait for it")
+    assert len(session) == session._queue.bytes == 0
 
 
 def test_a_group_that_is_alone_has_room_for_all_that_custody_holds() -> None:

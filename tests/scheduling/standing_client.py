@@ -47,6 +47,8 @@ class StandingClient(RuleBasedStateMachine):
     @rule()
     def ask_again(self):
         if self.state != "finished":
-            fields = {f: getattr(self.watch, f) for f in self.watch.__struct_fields__[:-1]}
+            fields = {
+                f: getattr(self.watch, f) for f in self.watch.__struct_fields__ if f != "after"
+            }
             after = self.last if self.state else None
             self.to_master.append(Watch(**fields, after=after))

@@ -118,6 +118,36 @@ SAMPLES: dict[str, Message] = {
         total_ms=1.5,
         missing=(m.Missing("b1/f4/r415", "no_channel", ("humidity", "temperature")),),
     ),
+    "task_too_large": m.TaskResult(
+        id="0123456789ab-4",
+        status="partial",
+        total_ms=1.5,
+        missing=(
+            m.Missing(
+                "b1/f4/r415",
+                "too_large",
+                message="25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, fewer"
+                " channels or areas, or aggregates",
+                longest_s=172_800.0,
+            ),
+        ),
+    ),
+    "query_takes_too_large": m.Query(
+        id="q7",
+        areas=("b1/f4",),
+        window=m.Window(last_s=259_200.0),
+        slo=m.Slo(99.0, 500.0),
+        takes_too_large=True,
+    ),
+    "subtask_too_large": m.SubtaskResult(
+        14,
+        "error",
+        0.25,
+        1.5,
+        message="25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, fewer"
+        " channels or areas, or aggregates",
+        too_large=m.TooLarge(24_883_200, 172_800.0),
+    ),
     "subtask_error": m.SubtaskResult(
         id=13, outcome="error", wait_ms=0.0, execution_ms=0.0, message="all pods are busy"
     ),

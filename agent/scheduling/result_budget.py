@@ -1,0 +1,95 @@
+"""What the results of a task, or of a query, may take together, and what is told of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from agent.wire.base import MOST_COUNTED
+from agent.wire.codec import MOST_SERIES_BYTES
+from agent.wire.messages import AreaResult, Missing, Series, TooLarge
+from agent.wire.too_large import in_words, too_large
+
+
+class _Area(NamedTuple):
+    """What the merged series of one area takes."""
+
+    readings: int = 0
+    channels: frozenset[str] = frozenset()
+    flagged: frozenset[str] = frozenset()
+    aged: bool = False
+    replayed: bool = False
+
+    def plus(self, series: Series) -> _Area:
+        return _Area(
+            self.readings + len(series.time_ms),
+            self.channels.union(series.values),
+            self.flagged.union(series.quality),
+            self.aged or series.age_ms is not None,
+            self.replayed or series.source_time_ms is not None,
+        )
+
+    @property
+    def bytes(self) -> int:
+        width = 8 + 8 * self.replayed + 4 * self.aged + 4 * len(self.channels) + len(self.flagged)
+        return self.readings * width
+
+
+NOTHING: Final = _Area()
+
+
+class ResultBudget:
+    """Counts the bytes of series as they come, as large as they will be when they are merged: what
+    one sensor has, the readings of all others of its area get a place for."""
+
+    __slots__ = ("_areas", "most", "refused", "taken")
+
+    def __init__(self, most: int = MOST_SERIES_BYTES) -> None:
+        self.most = most
+        self._areas: dict[str, _Area] = {}
+        self.taken = 0
+        # Bytes of what did not fit.
+        self.refused = 0
+
+    def takes(self, area: str, series: Series) -> bool:
+        """Whether that fits too; then it is counted. O(columns)."""
+        before = self._areas.get(area, NOTHING)
+        after = before.plus(series)
+        grown = after.bytes - before.bytes
+        if self.taken + grown > self.most:
+            self.refused += grown
+            return False
+        self._areas[area] = after
+        self.taken += grown
+        return True
+
+    def told(self, length_s: float, parts: int, come: int) -> TooLarge:
+        """Of a window of that length, when `come` of `parts` like those seen have come."""
+        size = round((self.taken + self.refused) * max(1.0, parts / max(1, come)))
+        return too_large(min(size, MOST_COUNTED), self.most, length_s)
+
+    def gap(self, area: str, found: TooLarge) -> Missing:
+        """An area that does not fit."""
+        return gap_of(area, found, self.most)
+
+
+def gap_of(area: str, found: TooLarge, most: int) -> Missing:
+    """An area whose readings are more than the `most` bytes that fit."""
+    return Missing(area, "too_large", message=in_words(found, most), longest_s=found.longest_s)
+
+
+def without_parts(results: Iterable[AreaResult], missing: Iterable[Missing]) -> list[AreaResult]:
+    """Results but for areas of which a part was too large: the rest would pass for all of it."""
+    parts = {gap.area for gap in missing if gap.reason == "too_large"}
+    return [result for result in results if result.area not in parts]
+
+
+def as_known(missing: Sequence[Missing], *, takes_too_large: bool) -> tuple[Missing, ...]:
+    """Gaps for an asker, who may be of an earlier version and not know that reason."""
+    if takes_too_large:
+        return tuple(missing)
+    return tuple(
+        replace(gap, reason="node_error") if gap.reason == "too_large" else gap for gap in missing
+    )

@@ -1,0 +1,53 @@
+"""Series that are more than a message may hold: how large they are, and what would fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from agent.wire.messages import Series, TooLarge
+
+MEGABYTE: Final = 1_000_000
+# Of lengths of windows, the longest first: in seconds, and from how many of them on it is used.
+UNITS: Final = (("days", 86_400, 10), ("h", 3_600, 2), ("minutes", 60, 2), ("s", 1, 1))
+
+
+def bytes_of(series: Series) -> int:
+    """What a series takes on the wire, packed; its names and lengths are next to nothing."""
+    columns = [series.time_ms, *series.values.values(), *series.quality.values()]
+    size = sum([len(column.data) for column in columns])
+    for more in (series.source_time_ms, series.age_ms):
+        if more is not None:
+            size += len(more.data)
+    return size
+
+
+def too_large(size: int, most: int, length_s: float) -> TooLarge:
+    """Of readings over `length_s` seconds that take `size` bytes where `most` fit."""
+    return TooLarge(size, _rounded(length_s * most / size))
+
+
+def in_words(found: TooLarge, most: int) -> str:
+    """For people: ``25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, …``."""
+    size = f"{_megabytes(found.bytes)} of readings, at most {_megabytes(most)} fit"
+    window = f"at most {_length(found.longest_s)} of it, " if found.longest_s else ""
+    return f"{size}: ask for {window}fewer channels or areas, or aggregates"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / MEGABYTE:.{1 if size < 10 * MEGABYTE else 0}f} MB"
+
+
+def _rounded(seconds: float) -> float:
+    """Down to what can be said in one unit."""
+    for _, unit_s, least in UNITS:
+        if seconds >= least * unit_s:
+            return float(math.floor(seconds / unit_s) * unit_s)
+    return 0.0
+
+
+def _length(seconds: float) -> str:
+    for unit, unit_s, least in UNITS:
+        if seconds >= least * unit_s and seconds % unit_s == 0:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds:g} s"
