@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bench import (
+    areas,
     deadline,
     directory,
     dispatch,
@@ -23,6 +24,7 @@ from bench.report import Result, report
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "edf": edf.run,
     "deadline": deadline.run,
+    "areas": areas.run,
     "query": query.run,
     "dispatch": dispatch.run,
     "edge": edge.run,

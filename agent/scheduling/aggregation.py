@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 
-from agent.wire.areas import overlaps, with_parents
+from agent.wire.areas import AreaSet, overlaps, with_parents
 from agent.wire.base import MAX_CHANNELS, MOST_COUNTED
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Missing, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
@@ -58,12 +58,11 @@ def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:
 
     O(depth) for each area; a single expected area mostly finds its match in the first known one.
     """
-    known = set(known)
     if len(expected) == 1:
         [area] = expected
         return [] if any(overlaps(area, k) for k in known) else [area]
-    parents = {parent for area in known for parent in with_parents(area)}
-    return [e for e in expected if e not in parents and known.isdisjoint(with_parents(e))]
+    there = AreaSet(known)
+    return [area for area in expected if not there.overlaps(area)]
 
 
 def _merge(a: AreaResult, b: AreaResult) -> AreaResult:

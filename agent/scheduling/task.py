@@ -164,7 +164,6 @@ class TaskScheduler:
 
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
-        asked = tuple(areas)
         return [
             NodeResource(
                 node=node.name,
@@ -174,8 +173,8 @@ class TaskScheduler:
                 samples=self._estimator.samples(node.column),
                 live=node.state == "live",
             )
-            for node in self._nodes
-            if node.state != "left" and (own := node.areas_within(asked))
+            for node, own in self._nodes.covering(tuple(areas)).nodes
+            if node.state != "left"
         ]
 
     def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
