@@ -12,6 +12,7 @@ from msgspec import Struct
 from _core.edf import EdfQueue
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.response_times import ResponseTimes
 from agent.scheduling.task_entry import SubtaskEntry
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Hello
@@ -40,8 +41,8 @@ class Node:
 
     __slots__ = (
         "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
-        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "seen_s", "state", "strangers",
-        "told_pods", "watched",
+        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
+        "state", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -49,6 +50,7 @@ class Node:
         self.column = column
         self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
+        self.response_times = ResponseTimes()
         self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
