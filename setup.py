@@ -39,6 +39,7 @@ MODULES = (
     "span_changes",
     "matching_groups",
     "matching",
+    "json_numbers",
     "service_times",
     "simulation_run",
     "simulation_queries",

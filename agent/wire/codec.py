@@ -44,9 +44,9 @@ def _pack_for_messagepack(value: Any) -> bytes:
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
-def _pack_for_json(value: Any) -> list[Any]:
+def _pack_for_json(value: Any) -> msgspec.Raw:
     if isinstance(value, PackedColumn):
-        return value.json_numbers()
+        return msgspec.Raw(value.json())
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
