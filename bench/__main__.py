@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from bench import (
     areas,
+    big_json,
     deadline,
     directory,
     dispatch,
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "edf": edf.run,
     "deadline": deadline.run,
     "areas": areas.run,
+    "loop-big-json": big_json.run,
     "query": query.run,
     "dispatch": dispatch.run,
     "edge": edge.run,

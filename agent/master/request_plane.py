@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from agent.board import Board
+from agent.master.reply_writer import ReplyWriter
 from agent.sockets.router import REVOKED, Router
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
@@ -31,6 +32,9 @@ Refuse = Callable[[str, Refusal, str], Message]
 class RequestPlane:
     """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
     before the board serves."""
+
+    # Who writes large replies, if not the loop itself.
+    writer: ReplyWriter | None = None
 
     def __init__(
         self, board: Board, router: Router, union: object, refuse: Refuse, *, most: int = 1
@@ -57,6 +61,8 @@ class RequestPlane:
 
     def reply(self, origin: Origin, message: Message) -> None:
         """Send `message` back."""
+        if self.writer is not None and self.writer.takes(origin.identity, origin.codec, message):
+            return
         self._router.send(origin.identity, encode(message, origin.codec))
 
     def _turn(self) -> None:

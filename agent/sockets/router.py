@@ -186,7 +186,7 @@ class Router:
                 return True
         return False
 
-    def send(self, identity: bytes, payload: bytes) -> None:
+    def send(self, identity: bytes, payload: bytes | bytearray) -> None:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
         the message, and `dropped` counts it."""
         send = self._send
@@ -197,4 +197,5 @@ class Router:
             return
         if type(identity) is DelimitedIdentity:
             send(b"", zmq.SNDMORE)
-        send(payload)
+        # A large frame that somebody wrote is not copied.
+        send(payload, 0, copy=type(payload) is bytes)
