@@ -40,6 +40,7 @@ MODULES = (
     "matching_groups",
     "matching",
     "json_numbers",
+    "series",
     "service_times",
     "simulation_run",
     "simulation_queries",

@@ -11,8 +11,8 @@ cdef enum:
     # The longest are -1234567000000000.0 and -9223372036854775808, and a comma.
     MOST_CHARACTERS = 24
 
-# Each writes `count` little-endian numbers, separated by commas, to `to`, which has room for
-# MOST_CHARACTERS a number, and returns how many characters these were. O(count).
+# Each writes `count` numbers of this machine's byte order, separated by commas, to `to`, which has
+# room for MOST_CHARACTERS a number, and returns how many characters these were. O(count).
 cdef size_t write_float32(const char *numbers, size_t count, char *to) noexcept nogil
 cdef size_t write_int64(const char *numbers, size_t count, char *to) noexcept nogil
 cdef size_t write_uint32(const char *numbers, size_t count, char *to) noexcept nogil

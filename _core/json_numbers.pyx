@@ -214,17 +214,17 @@ cdef bytes _array(bytes data, size_t item_bytes, Writer write):
 
 
 def float32_array(bytes data not None) -> bytes:
-    """The JSON array of little-endian 32-bit floats. O(n), without the interpreter's lock."""
+    """The JSON array of 32-bit floats. O(n), without the interpreter's lock."""
     return _array(data, 4, write_float32)
 
 
 def int64_array(bytes data not None) -> bytes:
-    """The JSON array of little-endian signed 64-bit integers. O(n), as the former."""
+    """The JSON array of signed 64-bit integers. O(n), as the former."""
     return _array(data, 8, write_int64)
 
 
 def uint32_array(bytes data not None) -> bytes:
-    """The JSON array of little-endian unsigned 32-bit integers. O(n), as the former."""
+    """The JSON array of unsigned 32-bit integers. O(n), as the former."""
     return _array(data, 4, write_uint32)
 
 

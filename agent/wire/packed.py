@@ -43,7 +43,8 @@ class PackedColumn:
 
     def json(self) -> bytes:
         """The column as an array in JSON; O(n), most of it without the interpreter's lock."""
-        return _JSON_ARRAYS[self.TYPECODE](self.data)
+        data = self.data if sys.byteorder == "little" else self.numbers().tobytes()
+        return _JSON_ARRAYS[self.TYPECODE](data)
 
     @classmethod
     def from_json(cls, numbers: list[Any]) -> Self:
