@@ -50,6 +50,30 @@ cdef void gather(
             to[i] = items[order[i]]
 
 
+cdef Summary summarize(
+    const float *values, const uint8_t *flags, uint8_t bad, size_t count
+) noexcept nogil:
+    cdef Summary found
+    cdef float value
+    cdef size_t i
+    found.count = found.first = found.last = 0
+    found.low = found.high = 0.0
+    for i in range(count):
+        value = values[i]
+        if value != value or (flags != NULL and flags[i] & bad):
+            continue
+        if found.count == 0:
+            found.first = i
+            found.low = found.high = value
+        elif value < found.low:
+            found.low = value
+        elif value > found.high:
+            found.high = value
+        found.last = i
+        found.count += 1
+    return found
+
+
 def merged_order(bytes a not None, bytes b not None) -> bytes | None:
     """The places of both columns of times (64-bit, in this machine's byte order) in order of time,
     a's first where equal, 32 bits each; None if one of them goes back in time. O(n)."""
@@ -97,4 +121,41 @@ def in_order(bytes column not None, size_t item_bytes, bytes order not None) -> 
             gather(items, item_bytes, places, count, to)
     if not inside:
         raise ValueError("a place beyond the column")
+    return found
+
+
+def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, int, float, float]:
+    """Of a column of 32-bit floats in this machine's byte order: how many are there, neither NaN nor
+    bad; the places of the first and the last of them; the least and the greatest. All 0 if there is
+    none. `flags` of each value, None if all are good: one of `bad` makes it bad. ValueError if they
+    are not as many as the values. O(n)."""
+    cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
+    cdef const float *items = <const float *>PyBytes_AS_STRING(values)
+    cdef const uint8_t *marks = NULL
+    cdef Summary found
+    if flags is not None:
+        if <size_t>PyBytes_GET_SIZE(flags) != count:
+            raise ValueError("not as many flags as values")
+        marks = <const uint8_t *>PyBytes_AS_STRING(flags)
+    with nogil:
+        found = summarize(items, marks, bad, count)
+    return found.count, found.first, found.last, found.low, found.high
+
+
+def those_there(bytes values not None, bytes flags, uint8_t bad) -> bytes:
+    """The values that `summary` counts, in their order. O(n)."""
+    cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
+    cdef const float *items = <const float *>PyBytes_AS_STRING(values)
+    cdef const uint8_t *marks = NULL
+    cdef size_t left = <size_t>summary(values, flags, bad)[0]
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, 4 * left)
+    cdef float *to = <float *>PyBytes_AS_STRING(found)
+    cdef size_t i
+    if flags is not None:
+        marks = <const uint8_t *>PyBytes_AS_STRING(flags)
+    with nogil:
+        for i in range(count):
+            if items[i] == items[i] and (marks == NULL or not marks[i] & bad):
+                to[0] = items[i]
+                to += 1
     return found

@@ -41,10 +41,14 @@ class PackedColumn:
         numbers.frombytes(self.data)
         return _little_endian(numbers)
 
+    @property
+    def native(self) -> bytes:
+        """The column's bytes in this machine's byte order, as compiled code takes them."""
+        return self.data if sys.byteorder == "little" else self.numbers().tobytes()
+
     def json(self) -> bytes:
         """The column as an array in JSON; O(n), most of it without the interpreter's lock."""
-        data = self.data if sys.byteorder == "little" else self.numbers().tobytes()
-        return _JSON_ARRAYS[self.TYPECODE](data)
+        return _JSON_ARRAYS[self.TYPECODE](self.native)
 
     @classmethod
     def from_json(cls, numbers: list[Any]) -> Self:
