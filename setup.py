@@ -39,6 +39,8 @@ MODULES = (
     "span_changes",
     "matching_groups",
     "matching",
+    "json_numbers",
+    "series",
     "service_times",
     "simulation_run",
     "simulation_queries",

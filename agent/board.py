@@ -11,6 +11,8 @@ import zmq
 
 from agent.process import StopSignal
 
+# A poll that took longer has waited: nothing could be read before it returned.
+WAITED_S = 1e-3
 # More than 24 days overflow what poll takes.
 LONGEST_POLL_MS = 60_000
 
@@ -35,6 +37,9 @@ class Board:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
+        # When each source that can be read was seen empty last, and when the last poll returned.
+        self._empty_s: dict[Any, float] = {}
+        self._woken_s = clock()
 
     def listen(self, source: Any, turn: Callable[[], None]) -> None:
         """Call `turn` whenever `source`, a socket or a file descriptor, can be read."""
@@ -60,13 +65,21 @@ class Board:
         for instruction in instructions:
             performers[type(instruction)](instruction)
 
+    def late_s(self, source: Any, now: float) -> float:
+        """How long what is read from `source` at `now` may have waited for its turn, at most."""
+        return now - self._empty_s.get(source, now)
+
+    def drained(self, source: Any) -> None:
+        """Nothing more can be read from `source` now: whoever reads it says so."""
+        self._empty_s[source] = self.clock()
+
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
         for fileno in stop.filenos:
             self.listen(fileno, partial(stop.woken, fileno))
         while not stop.requested:
             due = self._next_due()
-            for source, _ in self._poller.poll(self._milliseconds_until(due)):
+            for source in self._readable(due):
                 # A turn before this one may have closed the source.
                 if (turn := self._turns.get(source)) is not None:
                     turn()
@@ -74,6 +87,20 @@ class Board:
                 for part in self._timekeepers:
                     if (at := part.next_due) is not None and at <= now:
                         part.tick(now)
+
+    def _readable(self, due: float) -> list[Any]:
+        """Wait for sources, until `due` at most."""
+        began_s = self.clock()
+        found = [source for source, _ in self._poller.poll(self._milliseconds_until(due))]
+        woken_s = self.clock()
+        # What was not found last time was empty then.
+        known, before_s = self._empty_s, self._woken_s
+        if woken_s - began_s > WAITED_S:
+            self._empty_s = dict.fromkeys(found, woken_s)
+        else:
+            self._empty_s = {source: known.get(source, before_s) for source in found}
+        self._woken_s = woken_s
+        return found
 
     def _next_due(self) -> float:
         return min(

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bench import (
+    areas,
+    big_json,
     deadline,
     directory,
     dispatch,
@@ -24,6 +26,8 @@ from bench.report import Result, report
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "edf": edf.run,
     "deadline": deadline.run,
+    "areas": areas.run,
+    "loop-big-json": big_json.run,
     "query": query.run,
     "dispatch": dispatch.run,
     "edge": edge.run,

@@ -26,7 +26,7 @@ from agent.market.delivery import Contact, Owned, Pools, numbered
 from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted
 from agent.market.pools import Instruction, Origin, Tick, common_areas
 from agent.market.wording import counted, pool_in_words, taken_as
-from agent.wire.areas import covers
+from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate, Found
 from agent.wire.market import MOST_MEMBERS, Joined, Member, Offer, Service
 from agent.wire.operator import (
@@ -242,10 +242,10 @@ class Buyer:
         change.steps.append(Step("discover", "", offering))
         if missing := sorted(set(request.only) - {s.iad for s in sellers}):
             change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
-        covered = [area for seller in sellers for area in seller.areas]
+        covered = AreaSet(area for seller in sellers for area in seller.areas)
         offered = {a for c in found.candidates for a in common_areas(request.areas, c.areas)}
         change.uncovered += found.uncovered
-        change.uncovered += [a for a in offered if not any(covers(c, a) for c in covered)]
+        change.uncovered += [a for a in offered if not covered.covers(a)]
         if len(sellers) < request.fewest:
             return self._fail(change, f"{offering}, of {request.fewest} wanted", now)
         if len(sellers) + len(schedulers) >= MOST_MEMBERS:

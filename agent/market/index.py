@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from agent.wire.areas import with_parents
+from agent.wire.areas import above, with_parents
 from agent.wire.directory import Candidate, DirectoryEntry
 
 Bucket = dict[str, Candidate]
@@ -34,12 +34,12 @@ class AreaIndex:
         account, address = entry.account, entry.address
         for capability, areas in _offered(entry).items():
             places = self._capabilities.setdefault(capability, {})
-            for above, registered in _by_place(areas).items():
-                place = places.setdefault(above, _Place())
+            for parent, registered in _by_place(areas).items():
+                place = places.setdefault(parent, _Place())
                 candidate = Candidate(account.name, address, account.keys, tuple(registered))
                 place.below[account.name] = candidate
-                if above in areas:
-                    here = Candidate(account.name, address, account.keys, (above,))
+                if parent in areas:
+                    here = Candidate(account.name, address, account.keys, (parent,))
                     place.here[account.name] = here
 
     def remove(self, entry: DirectoryEntry) -> None:
@@ -47,12 +47,12 @@ class AreaIndex:
         name = entry.account.name
         for capability, areas in _offered(entry).items():
             places = self._capabilities[capability]
-            for above in _by_place(areas):
-                place = places[above]
+            for parent in _by_place(areas):
+                place = places[parent]
                 del place.below[name]
                 place.here.pop(name, None)
                 if not place.below:
-                    del places[above]
+                    del places[parent]
             if not places:
                 del self._capabilities[capability]
 
@@ -72,10 +72,10 @@ class AreaIndex:
         buckets = [
             places[area].below
             for area in asked
-            if area in places and not any(above in asked for above in _above(area))
+            if area in places and not any(parent in asked for parent in above(area))
         ]
-        over = {above for area in asked for above in _above(area) if above not in asked}
-        over = {area for area in over if not any(above in asked for above in _above(area))}
+        over = {parent for area in asked for parent in above(area) if parent not in asked}
+        over = {area for area in over if not any(parent in asked for parent in above(area))}
         buckets += [places[area].here for area in over if area in places]
         return _merged(buckets), uncovered
 
@@ -92,23 +92,17 @@ def _by_place(areas: Iterable[str]) -> dict[str, list[str]]:
     """Every area and all above it, each with the areas at or below it, in their order."""
     places: dict[str, list[str]] = {}
     for area in areas:
-        for above in with_parents(area):
-            places.setdefault(above, []).append(area)
+        for parent in with_parents(area):
+            places.setdefault(parent, []).append(area)
     return places
-
-
-def _above(area: str) -> Iterator[str]:
-    above = with_parents(area)
-    next(above)
-    return above
 
 
 def _buckets(places: dict[str, _Place], area: str) -> Iterator[Bucket]:
     """All that overlap `area`."""
     if (place := places.get(area)) is not None:
         yield place.below
-    for above in _above(area):
-        if (place := places.get(above)) is not None:
+    for parent in above(area):
+        if (place := places.get(parent)) is not None:
             yield place.here
 
 

@@ -18,7 +18,7 @@ from _core.orderstats import task_percentile
 from agent.market.advice import advice
 from agent.market.delivery import Retry, Send
 from agent.market.pools import in_words
-from agent.wire.areas import covers
+from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Offer, Propose, Release, Terms
 from agent.wire.operator import Step
 
@@ -118,9 +118,9 @@ class Negotiation:
     @property
     def uncovered(self) -> list[str]:
         """Areas of those left out that nobody left covers."""
-        kept = [area for c in self._candidates.values() for area in c.member.areas]
+        kept = AreaSet(area for c in self._candidates.values() for area in c.member.areas)
         lost = {area for c in self._out.values() for area in c.member.areas}
-        return sorted(a for a in lost if not any(covers(k, a) for k in kept))
+        return sorted(area for area in lost if not kept.covers(area))
 
     @property
     def advice(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.wire.areas import covers
+from agent.wire.areas import AreaSet
 from agent.wire.market import Service, Terms
 from agent.wire.senders import Sender
 
@@ -30,16 +30,12 @@ class Tick(Event, frozen=True):
 def common_areas(asked: Iterable[str], offered: Iterable[str]) -> tuple[str, ...]:
     """What both cover: of each pair that overlaps the finer area, each once, nothing that another
     one covers already."""
-    offered = tuple(offered)
-    both = {
-        area if covers(other, area) else other
-        for area in asked
-        for other in offered
-        if covers(area, other) or covers(other, area)
-    }
-    return tuple(
-        sorted(area for area in both if not any(o != area and covers(o, area) for o in both))
+    left, right = AreaSet(asked), AreaSet(offered)
+    both = AreaSet(
+        {area for area in left if right.covers(area)}
+        | {area for area in right if left.covers(area)}
     )
+    return tuple(sorted(area for area in both if not both.covers_below(area)))
 
 
 def no_harder(terms: Terms, than: Terms) -> bool:

@@ -39,7 +39,7 @@ from agent.market.selling_events import (
     SetPods,
 )
 from agent.market.shortage import cannot_keep, shortage
-from agent.wire.areas import covers
+from agent.wire.areas import AreaSet
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
 from agent.wire.senders import Sender
 
@@ -315,8 +315,8 @@ class Seller:
     # --- resources ---------------------------------------------------------------------------
 
     def _has(self, capability: str, areas: Sequence[str]) -> bool:
-        offered = self._offers.get(capability, ())
-        return all(any(covers(o, area) for o in offered) for area in areas)
+        offered = AreaSet(self._offers.get(capability, ()))
+        return all(offered.covers(area) for area in areas)
 
     def _look(self, areas: Sequence[str]) -> dict[str, float]:
         found = self._resources(areas)

@@ -29,6 +29,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
+from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
@@ -117,7 +118,9 @@ class Master:
         board, sockets = self._board, config.sockets
         guard = self._guard
         guard.attend(board)
-        self._public = PublicPlane(board, guard.router("public", sockets.public))
+        public = guard.router("public", sockets.public)
+        self._public = PublicPlane(board, public)
+        self._replies = self._public.writer = ReplyWriter(board, self._public.send)
         self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
         nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
         self._peers = Peers(board, guard, self._say)
@@ -233,6 +236,7 @@ class Master:
         self._records.close()
         if self._webhooks is not None:
             self._webhooks.close()
+        self._replies.close()
         self._push.close()
         self._state.close()
         self._writer.close()

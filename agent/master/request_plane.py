@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from agent.board import Board
+from agent.master.reply_writer import ReplyWriter
 from agent.sockets.router import REVOKED, Router
 from agent.sockets.unsent import MOST, MOST_A_PEER
 from agent.wire.base import Message
@@ -38,6 +39,9 @@ class RequestPlane:
     """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
     before the board serves."""
 
+    # Who writes large replies, if not the loop itself.
+    writer: ReplyWriter | None = None
+
     def __init__(
         self, board: Board, router: Router, union: object, refuse: Refuse, *, most: int = 1
     ) -> None:
@@ -62,12 +66,19 @@ class RequestPlane:
         self._handlers[kind] = handler
 
     def reply(self, origin: Origin, message: Message) -> None:
-        """Send `message` back. Who does not read what waits for it already is told so in its place,
-        if it is a result that somebody waits for."""
-        sent = self._router.send(origin.identity, encode(message, origin.codec))
-        if not sent and isinstance(message, Answer | TaskResult):
+        """Send `message` back."""
+        if self.writer is not None and self.writer.takes(origin.identity, origin.codec, message):
+            return
+        self.send(origin.identity, origin.codec, message, encode(message, origin.codec))
+
+    def send(
+        self, identity: bytes, codec: bytes, message: Message, frame: bytes | bytearray
+    ) -> None:
+        """Send the frame of `message`. A client that leaves too much unread is told so in its
+        place, if it is a result that it waits for."""
+        if not self._router.send(identity, frame) and isinstance(message, Answer | TaskResult):
             refusal = self._refuse(message.id, "overloaded", UNREAD)
-            self._router.send(origin.identity, encode(refusal, origin.codec))
+            self._router.send(identity, encode(refusal, codec))
 
     def _turn(self) -> None:
         for _ in range(self._most):

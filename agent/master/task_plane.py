@@ -34,12 +34,15 @@ from agent.wire.messages import (
     NodeMessage,
     PodsSet,
     Rejected,
+    Subtask,
     SubtaskResult,
     Task,
 )
 
 # Messages taken from one socket before the others get their turn.
 TURN = 64
+# When subtasks were sent is kept for so many; some never return.
+MOST_SENT = 100_000
 
 
 class TaskPlane:
@@ -61,6 +64,7 @@ class TaskPlane:
         self._public = public
         self._nodes = nodes
         self._decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
+        self._sent_s: dict[int, float] = {}
         self.malformed = 0
         public.takes(Task, self._task)
         public.takes(CancelTask, self._cancel)
@@ -106,6 +110,7 @@ class TaskPlane:
         for _ in range(TURN):
             received = receive()
             if received is None:
+                self._board.drained(self._nodes.socket)
                 return
             identity, frame = received
             now = self._board.clock()
@@ -115,7 +120,8 @@ class TaskPlane:
                 self.malformed += 1
                 self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
                 continue
-            self._board.perform(scheduler.handle(self._node_event(identity, message), now))
+            event = self._node_event(identity, message, now)
+            self._board.perform(scheduler.handle(event, now))
             if not scheduler.open_tasks:
                 # No further result is due: the poll looks at the socket for less than a failed
                 # receive would.
@@ -129,14 +135,23 @@ class TaskPlane:
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         assert self._nodes is not None
-        self._nodes.send(instruction.peer, encode(instruction.message, MESSAGEPACK))
+        message = instruction.message
+        self._nodes.send(instruction.peer, encode(message, MESSAGEPACK))
+        if type(message) is Subtask:
+            self._sent_s[message.id] = self._board.clock()
+            if len(self._sent_s) > MOST_SENT:
+                del self._sent_s[next(iter(self._sent_s))]
 
     def _node_event(
-        self, identity: bytes, message: NodeMessage
+        self, identity: bytes, message: NodeMessage, now: float
     ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | EventsArrived | SubtaskReturned:
         match message:
             case SubtaskResult():
-                return SubtaskReturned(identity, message)
+                assert self._nodes is not None
+                late_s = self._board.late_s(self._nodes.socket, now)
+                return SubtaskReturned(
+                    identity, message, self._sent_s.pop(message.id, None), late_s
+                )
             case Heartbeat():
                 return NodeAlive(identity, message.incarnation, message.running)
             case Hello():

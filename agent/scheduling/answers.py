@@ -10,7 +10,7 @@ from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
-from agent.wire.areas import covers, overlaps
+from agent.wire.areas import AreaSet
 from agent.wire.messages import (
     Answer,
     AreaResult,
@@ -100,10 +100,11 @@ def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
 
 def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
     """A result without what nobody asked that IAD: it speaks for no other."""
+    areas = AreaSet(asked)
     return replace(
         result,
-        results=tuple(r for r in result.results if any(covers(a, r.area) for a in asked)),
-        missing=tuple(g for g in result.missing if any(overlaps(a, g.area) for a in asked)),
+        results=tuple([r for r in result.results if areas.covers(r.area)]),
+        missing=tuple([gap for gap in result.missing if areas.overlaps(gap.area)]),
     )
 
 

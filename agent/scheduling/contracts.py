@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from agent.scheduling.admission import AgreedRate, Refused, may_send
 from agent.scheduling.pools import DEFAULT, LONGEST_REMEMBERED, REMEMBERED_MATCHES
-from agent.wire.areas import covers, matching
+from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Service
 from agent.wire.messages import Task
 from agent.wire.senders import Sender
@@ -44,6 +44,7 @@ class Contract:
         self.offered = offered
         self.capability = capability
         self.rate = rate
+        self._offered = AreaSet(offered or ())
         self._known: dict[tuple[str, ...], Within] = {}
 
     def refused(self, sender: Sender, task: Task, now: float) -> Refused | None:
@@ -63,27 +64,28 @@ class Contract:
         return (self.capability,) if self.capability else task.channels
 
     def within(self, asked: tuple[str, ...]) -> Within:
-        """O(asked · offered) once per set of areas, then a look-up."""
-        offered = self.offered
-        if offered is None:
+        """O(asked + found) once per set of areas, then a look-up."""
+        if self.offered is None:
             return Within(asked, ())
         found = self._known.get(asked)
         if found is None:
-            areas: list[str] = []
-            outside: list[str] = []
-            for area in asked:
-                if any(covers(o, area) for o in offered):
-                    areas.append(area)
-                elif below := matching([area], offered):
-                    areas += below
-                else:
-                    outside.append(area)
-            found = Within(tuple(dict.fromkeys(areas)), tuple(outside))
+            found = self._within(asked)
             if len(asked) <= LONGEST_REMEMBERED:
                 if len(self._known) >= REMEMBERED_MATCHES:
                     self._known.clear()
                 self._known[asked] = found
         return found
+
+    def _within(self, asked: tuple[str, ...]) -> Within:
+        offered = self._offered
+        areas: dict[str, None] = {}
+        for area in dict.fromkeys(asked):
+            if offered.covers(area):
+                areas[area] = None
+            else:
+                areas |= dict.fromkeys(offered.within((area,)))
+        outside = [area for area in offered.without(asked) if not offered.covers(area)]
+        return Within(tuple(areas), tuple(outside))
 
 
 class Contracts:

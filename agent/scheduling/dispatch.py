@@ -36,7 +36,7 @@ class Dispatcher:
     def key(self, entry: TaskEntry) -> float:
         """Where the subtasks of a task stand in a queue: the least comes first."""
         return policy_key(
-            self._code, entry.evaluated_s, entry.budget_s, entry.deadline_s, entry.advance_s
+            self._code, entry.enqueued_s, entry.budget_s, entry.deadline_s, entry.advance_s
         )
 
     def put_back(self, subtask: SubtaskEntry) -> None:
@@ -76,7 +76,7 @@ class Dispatcher:
             entry = subtask.parent
             if not entry.hopeless:
                 expected_s = self._expected_s(node.column, entry.size)
-                if not hopeless(now, expected_s, entry.evaluated_s + entry.budget_s):
+                if not hopeless(now, expected_s, entry.enqueued_s + entry.budget_s):
                     return
                 entry.hopeless = True
             subtask.demoted = True

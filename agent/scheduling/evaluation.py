@@ -39,8 +39,9 @@ class Evaluator:
 
     def evaluate(self, entry: TaskEntry, sender: Sender, now: float) -> Asked | Refused:
         """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
-        task is refused. What costs least is looked at first; only an accepted task uses up some of
-        its service's rate."""
+        task is refused. t_0 is when the task came, so that its evaluation counts as waiting. What
+        costs least is looked at first; only an accepted task uses up some of its service's
+        rate."""
         task = entry.task
         contract = self._contracts.of(task.service, now)
         if contract is None:
@@ -59,10 +60,9 @@ class Evaluator:
             deadline = self._estimator.deadline(
                 [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
             )
-            t_0 = self._read(now)
             entry.deadline = deadline
-            entry.deadline_s = t_0 + deadline.queueing_budget_s
-            entry.evaluated_s = t_0
+            entry.deadline_s = entry.enqueued_s + deadline.queueing_budget_s
+            entry.evaluated_s = self._read(now)
             entry.fanout = len(asked)
             if deadline.infeasible and not self._is_probe():
                 return Refused("infeasible", INFEASIBLE)

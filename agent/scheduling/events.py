@@ -144,8 +144,13 @@ class EventsArrived(_Struct, frozen=True):
 
 
 class SubtaskReturned(_Struct, frozen=True):
+    """The subtask was sent at `sent_s` (None: when it was dispatched), and its result may have
+    waited here for `late_s` before it was taken, since the shell was busy with other things."""
+
     peer: Peer
     result: SubtaskResult
+    sent_s: float | None = None
+    late_s: float = 0.0
 
 
 class PolicyChanged(_Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.scheduling.query_entry import Share
-from agent.wire.areas import overlaps, with_parents
+from agent.wire.areas import AreaSet
 from agent.wire.messages import AreaResult, Missing, TaskResult
 
 
@@ -34,26 +34,16 @@ class FirstAnswers:
         """An IAD's result has come. O(results + areas)."""
         for area_result in result.results:
             self._by_area.setdefault(area_result.area, area_result)
-        answered = _Tree(r.area for r in result.results)
-        gaps = _Tree(gap.area for gap in result.missing)
+        answered = AreaSet(r.area for r in result.results)
+        gaps = AreaSet(gap.area for gap in result.missing)
         self.open -= {a for a in share.areas if answered.overlaps(a) and not gaps.overlaps(a)}
 
     def unsettled(self, gaps: Iterable[Missing]) -> list[Missing]:
         """The gaps that no other IAD's answer has filled."""
-        return [gap for gap in gaps if any(overlaps(gap.area, area) for area in self.open)]
+        still_open = AreaSet(self.open)
+        return [gap for gap in gaps if still_open.overlaps(gap.area)]
 
     def beyond(self, refused: Share, others: Iterable[Share]) -> bool:
         """Whether an area of an IAD that refused cannot be answered by any of the others."""
         coming = {area for share in others for area in share.areas}
         return any(area in self.open and area not in coming for area in refused.areas)
-
-
-class _Tree:
-    """A set of areas that can tell whether one lies above, below or among them. O(depth)."""
-
-    def __init__(self, areas: Iterable[str]) -> None:
-        self._areas = frozenset(areas)
-        self._above = {parent for area in self._areas for parent in with_parents(area)}
-
-    def overlaps(self, area: str) -> bool:
-        return area in self._above or not self._areas.isdisjoint(with_parents(area))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -12,14 +12,15 @@ from msgspec import Struct
 from _core.edf import EdfQueue
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.response_times import ResponseTimes
 from agent.scheduling.task_entry import SubtaskEntry
-from agent.wire.areas import covers, matching
+from agent.wire.areas import AreaSet
 from agent.wire.messages import Hello
 from agent.wire.operator import NodeStatus
 
 # Applications repeat their areas; the table forgets all when it has seen this many sets.
 REMEMBERED_COVERINGS = 1_024
-# Sets of more areas are matched each time: they would take too much memory.
+# Sets of more areas are looked up each time: they would take too much memory.
 LONGEST_REMEMBERED = 32
 
 
@@ -40,8 +41,8 @@ class Node:
 
     __slots__ = (
         "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
-        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "seen_s", "state", "strangers",
-        "told_pods", "watched",
+        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
+        "state", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -49,6 +50,7 @@ class Node:
         self.column = column
         self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
+        self.response_times = ResponseTimes()
         self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
@@ -87,10 +89,6 @@ class Node:
         pods = self.pods if self.told_pods is None else min(self.pods, self.told_pods)
         return pods - len(self.busy) - len(self.strangers)
 
-    def areas_within(self, asked: Iterable[str]) -> list[str]:
-        """This node's areas that some asked area covers, each once."""
-        return matching(asked, self.hello.areas)
-
     def status(self, unloaded_samples: int) -> NodeStatus:
         """For the operator."""
         assert self.state in ("live", "lost", "left")
@@ -122,8 +120,11 @@ class NodeTable:
     def __init__(self) -> None:
         self._by_name: dict[str, Node] = {}
         self._by_peer: dict[Peer, Node] = {}
+        # The areas of all nodes, in the order of the table; the same again, each with its node.
+        self._areas = AreaSet()
+        self._declared: list[tuple[Node, str]] = []
         self._coverings: dict[tuple[str, ...], Covering] = {}
-        self._counts: dict[tuple[str, ...] | None, int] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -143,6 +144,7 @@ class NodeTable:
         """From now on `node` is what `hello` says and speaks on `peer`; its former link is
         forgotten."""
         self.unbind(node)
+        known = node.hello.areas if node.name in self._by_name else None
         node.hello = hello
         node.pods = hello.pods
         node.told_pods = None
@@ -150,8 +152,19 @@ class NodeTable:
         node.address = address
         self._by_name[node.name] = node
         self._by_peer[peer] = node
+        if known != hello.areas:
+            self._areas_changed(node, is_new=known is None)
+
+    def _areas_changed(self, node: Node, *, is_new: bool) -> None:
         self._coverings.clear()
         self._counts.clear()
+        if not is_new:
+            self._areas = AreaSet()
+            self._declared = []
+        for each in (node,) if is_new else self:
+            for area in dict.fromkeys(each.hello.areas):
+                self._areas.add(area)
+                self._declared.append((each, area))
 
     def unbind(self, node: Node) -> None:
         """Forget the node's link."""
@@ -162,28 +175,41 @@ class NodeTable:
     def count_within(self, offered: tuple[str, ...] | None) -> int:
         """How many nodes cover these areas, whatever their state; None: any.
 
-        O(nodes · areas) once per set, of which there is one a service, then a look-up until a node
-        says hello.
+        As `covering` once per set, of which there is one a service, then a look-up until a node
+        comes or changes its areas.
         """
+        if offered is None:
+            return len(self)
         found = self._counts.get(offered)
         if found is None:
-            found = sum(offered is None or bool(node.areas_within(offered)) for node in self)
-            self._counts[offered] = found
+            found = self._counts[offered] = len(self.covering(offered).nodes)
         return found
 
     def covering(self, asked: tuple[str, ...]) -> Covering:
-        """The nodes that cover the asked areas, whatever their state.
+        """The nodes that cover the asked areas, whatever their state, in the order of the table.
 
-        O(nodes · areas) once per set of areas, then a look-up until a node says hello.
+        O(asked + areas found) once per set of areas, then a look-up until a node comes or changes
+        its areas.
         """
         found = self._coverings.get(asked)
         if found is None:
-            nodes = [(node, areas) for node in self if (areas := node.areas_within(asked))]
-            own = [area for node in self for area in node.hello.areas]
-            unmatched = [a for a in asked if not any(covers(a, area) for area in own)]
-            found = Covering(nodes, unmatched)
+            found = Covering(self._covering(asked), self._areas.without(asked))
             if len(asked) <= LONGEST_REMEMBERED:
                 if len(self._coverings) >= REMEMBERED_COVERINGS:
                     self._coverings.clear()
                 self._coverings[asked] = found
         return found
+
+    def _covering(self, asked: tuple[str, ...]) -> list[tuple[Node, list[str]]]:
+        nodes: list[tuple[Node, list[str]]] = []
+        last: Node | None = None
+        own: list[str] = []
+        # A node's areas are neighbours.
+        for node, area in map(self._declared.__getitem__, self._areas.places_within(asked)):
+            if node is last:
+                own.append(area)
+            else:
+                own = [area]
+                nodes.append((node, own))
+                last = node
+        return nodes

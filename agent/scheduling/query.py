@@ -55,10 +55,10 @@ class QueryScheduler:
     with events. A query keeps the pool that it started with.
 
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
-    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation, and
-    decides nothing; without one they take no time. `run` is a secret of this start, from which the
-    task ids are made. A client without a rate of its own may ask `client_rate_per_s`, and
-    `client_burst_s` seconds of it at once.
+    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
+    answers and records, and decides nothing; without one they take no time. `run` is a secret of
+    this start, from which the task ids are made. A client without a rate of its own may ask
+    `client_rate_per_s`, and `client_burst_s` seconds of it at once.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class QueryScheduler:
         answer = gather(entry, now, self._read)
         entry.become(answer.status)
         if entry.shares:
-            self._classes.ended(entry.query, missed=_came_late(entry.query, answer))
+            self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
@@ -321,11 +321,11 @@ class QueryScheduler:
             assert entry.firsts is None or entry.firsts.open
 
 
-def _came_late(query: Query, answer: Answer) -> bool:
+def _came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:
     """Whether a better place in the queues might have kept the SLO. Areas without a node make no
     query late, and one that waited for a node that is down says nothing of queues."""
     down = any(gap.reason == "node_down" for gap in answer.missing)
-    return answer.elapsed_ms > query.slo.latency_ms and not down
+    return (now - entry.received_s) * 1e3 > entry.query.slo.latency_ms and not down
 
 
 def _unguessable(run: str) -> Iterator[str]:

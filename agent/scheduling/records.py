@@ -103,7 +103,8 @@ def subtask_record(
     return SubtaskRecord(
         *entry.heading,
         subtask.node.name,
-        None if dispatched_s is None else (dispatched_s - start_s) * 1e3,
+        # One that an idle pod took at once was sent when the evaluation had ended.
+        None if dispatched_s is None else (max(dispatched_s, entry.evaluated_s) - start_s) * 1e3,
         None if result is None else (now - start_s) * 1e3,
         None if result is None else result.wait_ms,
         None if result is None else result.execution_ms,

@@ -103,13 +103,11 @@ def aggregate_of(series: Series) -> Aggregate:
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
-        values = [value for value in series.measured(name) if not math.isnan(value)]
+        count, _, _, low, high = series.summary(name)
         bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
-        if values:
-            mean = math.fsum(values) / len(values)
-            channels[name] = ChannelAggregate(
-                len(values), min(values), mean, max(values), bad, suspect
-            )
+        if count:
+            mean = math.fsum(series.there(name)) / count
+            channels[name] = ChannelAggregate(count, low, mean, high, bad, suspect)
         elif bad:
             channels[name] = ChannelAggregate(0, bad=bad)
     return Aggregate(times[0], times[-1], channels)

@@ -66,10 +66,10 @@ class TaskScheduler:
     timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
 
     `pool` are the IADs that may send tasks of the service `default`; other services come with
-    events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation,
-    and decides nothing; without one they take no time. `first_subtask_id` differs from start to
-    start, so that a node's result for a master that is gone is not taken for an answer to its
-    successor. `takes_events`: somebody carries `TakeEvents` out.
+    events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
+    for results and records, and decides nothing; without one they take no time. `first_subtask_id`
+    differs from start to start, so that a node's result for a master that is gone is not taken for
+    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out.
     """
 
     def __init__(
@@ -167,7 +167,6 @@ class TaskScheduler:
 
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
-        asked = tuple(areas)
         return [
             NodeResource(
                 node=node.name,
@@ -177,8 +176,8 @@ class TaskScheduler:
                 samples=self._estimator.samples(node.column),
                 live=node.state == "live",
             )
-            for node in self._nodes
-            if node.state != "left" and (own := node.areas_within(asked))
+            for node, own in self._nodes.covering(tuple(areas)).nodes
+            if node.state != "left"
         ]
 
     def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
@@ -208,7 +207,7 @@ class TaskScheduler:
             subtask = SubtaskEntry(entry, node, areas)
             entry.pending.add(subtask)
             subtask.handle = node.queue.push(key, subtask)
-            serve(node, entry.evaluated_s, instructions)
+            serve(node, now, instructions)
         return instructions
 
     def _no_room(self, entry: TaskEntry) -> Refused | None:
@@ -237,7 +236,7 @@ class TaskScheduler:
         subtask.become("returned")
         assert subtask.dispatched_s is not None
         if subtask.unbroken and result.outcome != "error":
-            unloaded_s = now - subtask.dispatched_s
+            unloaded_s = _response_s(subtask, event, now)
             self._estimator.observe(node.column, unloaded_s, now)
             self._estimator.observe_size(node.column, subtask.parent.size, unloaded_s)
         if node.queue:
@@ -414,6 +413,18 @@ class TaskScheduler:
 def _by_node(entry: TaskEntry) -> list[SubtaskEntry]:
     """The pending subtasks in an order that does not depend on addresses in memory."""
     return sorted(entry.pending, key=lambda subtask: subtask.node.name)
+
+
+def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
+    """The unloaded response time of a subtask: from when it was sent, whatever this master did
+    before, to when its result came, whatever this master did until it took it."""
+    result, sent_s = event.result, subtask.dispatched_s
+    assert sent_s is not None
+    if event.sent_s is not None:
+        sent_s = max(sent_s, event.sent_s)
+    longest_s = max(0.0, now - sent_s)
+    at_node_s = (result.wait_ms + result.execution_ms) / 1e3
+    return subtask.node.response_times.of(longest_s, event.late_s, at_node_s)
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:

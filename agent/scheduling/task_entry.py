@@ -31,12 +31,13 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 class TaskEntry:
     """A task being served: what is still pending and what has come back, as far as it has `room`
     for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
-    service gives, `limited`: it gives no others. Its budget ends `budget_s` after its subtasks were
-    enqueued."""
+    service gives, `limited`: it gives no others. Its subtasks are enqueued at `enqueued_s`, which
+    is t_0, and its budget ends `budget_s` later; `evaluated_s`, when its evaluation had ended, is
+    for the records alone."""
 
     __slots__ = (
-        "advance_s", "budget_s", "channels", "deadline", "deadline_s", "evaluated_s", "fanout",
-        "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
+        "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
+        "fanout", "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
         "received_s", "results", "room", "size", "state", "task", "timer",
     )  # fmt: skip
 
@@ -57,6 +58,7 @@ class TaskEntry:
         self.hopeless = False
         self.policy = policy
         self.received_s = received_s
+        self.enqueued_s = received_s
         self.evaluated_s = received_s
         self.state = "new"
         self.deadline: Deadline | None = None
@@ -103,7 +105,7 @@ class SubtaskEntry:
     def __repr__(self) -> str:
         return (
             f"<subtask {self.id} of {self.parent.task.id} at {self.node.name} {self.state}, "
-            f"enqueued {self.parent.evaluated_s}, dispatched {self.dispatched_s} "
+            f"enqueued {self.parent.enqueued_s}, dispatched {self.dispatched_s} "
             f"×{self.dispatches}>"
         )
 

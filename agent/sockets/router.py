@@ -188,7 +188,7 @@ class Router:
                 return True
         return False
 
-    def send(self, identity: bytes, payload: bytes) -> bool:
+    def send(self, identity: bytes, payload: bytes | bytearray) -> bool:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
         the message, and `dropped` counts it. False: so does one for which too many bytes wait; it
         may be told so, in a message that is not large."""

@@ -117,21 +117,18 @@ def _channels(parts: Iterable[Expression]) -> tuple[str, ...]:
 def _of_series(function: Function, channel: str, series: Series) -> float:
     if channel not in series.values:
         return NAN
-    values = series.measured(channel)
-    there = [i for i, value in enumerate(values) if not math.isnan(value)]
-    if not there:
+    count, first, last, low, high = series.summary(channel)
+    if not count:
         return NAN
     if function == "rate":
-        times = series.time_ms.numbers()
-        first, last = there[0], there[-1]
+        times, values = series.time_ms.numbers(), series.values[channel].numbers()
         elapsed_s = (times[last] - times[first]) / 1e3
         return float(values[last] - values[first]) / elapsed_s if elapsed_s else NAN
     if function == "last":
-        return float(values[there[-1]])
-    found: list[float] = [values[i] for i in there]
+        return float(series.values[channel].numbers()[last])
     if function == "mean":
-        return math.fsum(found) / len(found)
-    return min(found) if function == "min" else max(found)
+        return math.fsum(series.there(channel)) / count
+    return low if function == "min" else high
 
 
 def _of_aggregate(function: Function, channel: ChannelAggregate) -> float:

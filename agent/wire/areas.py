@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 # (?!\n): to Python alone, $ also stands before a newline at the end.
 AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$(?!\n)"
@@ -26,10 +26,98 @@ def with_parents(area: str) -> Iterator[str]:
         area = area.rpartition("/")[0]
 
 
-def matching(asked: Iterable[str], declared: Iterable[str]) -> list[str]:
-    """The declared areas that some asked area covers, each once, in the order declared.
+def above(area: str) -> Iterator[str]:
+    """All areas above it, finest first."""
+    return with_parents(area.rpartition("/")[0])
 
-    O(len(asked) · len(declared)) string comparisons.
+
+class AreaSet:
+    """Areas in the order in which they came, each at a place of its own, 0 and up; one that comes
+    twice has two places.
+
+    It knows who lies above or below whom by look-ups, not by comparing each with each: d is the
+    depth of an area. n areas take O(n · d) memory. What lies below is indexed when it is first
+    asked for.
     """
-    asked = tuple(asked)
-    return list(dict.fromkeys(area for area in declared if any(covers(a, area) for a in asked)))
+
+    __slots__ = ("_areas", "_below", "_here", "_indexed")
+
+    def __init__(self, areas: Iterable[str] = ()) -> None:
+        self._areas: list[str] = []
+        # The places of each area.
+        self._here: dict[str, list[int]] = {}
+        # The places of areas at or below each area, in order; complete up to the place `_indexed`.
+        self._below: dict[str, list[int]] = {}
+        self._indexed = 0
+        for area in areas:
+            self.add(area)
+
+    def __len__(self) -> int:
+        return len(self._areas)
+
+    def __getitem__(self, place: int) -> str:
+        return self._areas[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._areas)
+
+    def add(self, area: str) -> None:
+        """Put an area at the next place."""
+        self._here.setdefault(area, []).append(len(self._areas))
+        self._areas.append(area)
+
+    def places(self, area: str) -> Sequence[int]:
+        """The places of exactly this area, in order. O(1)."""
+        return self._here.get(area, ())
+
+    def covers(self, area: str) -> bool:
+        """Whether one of them covers `area`. O(d)."""
+        return not self._here.keys().isdisjoint(with_parents(area))
+
+    def covers_below(self, area: str) -> bool:
+        """Whether one of them lies above `area`. O(d)."""
+        return not self._here.keys().isdisjoint(above(area))
+
+    def has_within(self, area: str) -> bool:
+        """Whether `area` covers one of them. O(1)."""
+        return area in self._index()
+
+    def overlaps(self, area: str) -> bool:
+        """Whether one of them covers `area` or is covered by it. O(d)."""
+        return self.has_within(area) or self.covers(area)
+
+    def places_within(self, asked: Iterable[str]) -> list[int]:
+        """The places of those that some asked area covers, in order.
+
+        O(asked) look-ups, O(d · found) to collect: an area is found once for each asked one above
+        it.
+        """
+        index = self._index()
+        found = [below for area in dict.fromkeys(asked) if (below := index.get(area))]
+        if len(found) <= 1:
+            return list(found[0]) if found else []
+        return sorted(set().union(*found))
+
+    def places_overlapping(self, area: str) -> list[int]:
+        """The places of those that cover `area` or are covered by it, in no order."""
+        places = list(self._index().get(area, ()))
+        for parent in above(area):
+            places += self._here.get(parent, ())
+        return places
+
+    def within(self, asked: Iterable[str]) -> list[str]:
+        """Those that some asked area covers, each once, in order."""
+        return list(dict.fromkeys([self._areas[place] for place in self.places_within(asked)]))
+
+    def without(self, asked: Iterable[str]) -> list[str]:
+        """The asked areas that cover none of them. O(asked)."""
+        index = self._index()
+        return [area for area in asked if area not in index]
+
+    def _index(self) -> dict[str, list[int]]:
+        below, areas = self._below, self._areas
+        for place in range(self._indexed, len(areas)):
+            for parent in with_parents(areas[place]):
+                below.setdefault(parent, []).append(place)
+        self._indexed = len(areas)
+        return below

@@ -48,9 +48,9 @@ def _pack_for_messagepack(value: Any) -> bytes:
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
-def _pack_for_json(value: Any) -> list[Any]:
+def _pack_for_json(value: Any) -> msgspec.Raw:
     if isinstance(value, PackedColumn):
-        return value.json_numbers()
+        return msgspec.Raw(value.json())
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
@@ -65,16 +65,25 @@ def unpack(kind: type[Any], value: Any) -> Any:
     raise NotImplementedError(f"cannot decode {kind.__name__}")
 
 
-_ENCODERS: Final[dict[bytes, Callable[[Any], bytes]]] = {
-    MESSAGEPACK: msgspec.msgpack.Encoder(enc_hook=_pack_for_messagepack).encode,
-    JSON: msgspec.json.Encoder(enc_hook=_pack_for_json).encode,
+_ENCODERS: Final[dict[bytes, msgspec.msgpack.Encoder | msgspec.json.Encoder]] = {
+    MESSAGEPACK: msgspec.msgpack.Encoder(enc_hook=_pack_for_messagepack),
+    JSON: msgspec.json.Encoder(enc_hook=_pack_for_json),
+}
+_ENCODE: Final[dict[bytes, Callable[[Any], bytes]]] = {
+    codec: encoder.encode for codec, encoder in _ENCODERS.items()
 }
 _HEADERS: Final = {codec: MAJOR + MINOR + codec for codec in _ENCODERS}
 
 
 def encode(message: Message, codec: bytes = MESSAGEPACK) -> bytes:
     """One frame holding `message`."""
-    return _HEADERS[codec] + _ENCODERS[codec](message)
+    return _HEADERS[codec] + _ENCODE[codec](message)
+
+
+def encode_into(message: Message, codec: bytes, frame: bytearray) -> None:
+    """The same in an empty `frame`: nothing is copied once more, which counts for a large one."""
+    frame += _HEADERS[codec]
+    _ENCODERS[codec].encode_into(message, frame, HEADER_BYTES)
 
 
 class _SenderId(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
-from agent.wire.areas import covers
+from agent.wire.areas import AreaSet
 from agent.wire.base import MAX_AREAS, MOST_EVENT_AREAS, Area, Name
 from agent.wire.config import (
     DAY_S,
@@ -304,9 +304,10 @@ def trigger_problems(triggers: Sequence[EdgeTrigger], areas: Sequence[str]) -> I
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield f"two triggers are called {name}: give one of them another name"
+    own = AreaSet(areas)
     for trigger in triggers:
         for area in trigger.areas:
-            if not any(covers(own, area) for own in areas):
+            if not own.covers(area):
                 yield (
                     f"trigger {trigger.name}: area {area} is none of this node's, nor below one: "
                     f"{', '.join(areas)}"

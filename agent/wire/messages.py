@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from _core.series import summary, those_there
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
@@ -139,6 +140,21 @@ class Series(Part, frozen=True, omit_defaults=True):
             columns.append(self.age_ms)
         if len(set(map(len, columns))) > 1:
             raise ValueError("the columns of a series differ in length")
+
+    def summary(self, channel: str) -> tuple[int, int, int, float, float]:
+        """Of the measured values of a channel: how many there are, the places of the first and the
+        last of them, the least and the greatest. O(readings), in compiled code."""
+        return summary(self.values[channel].native, self._flags(channel), BAD)
+
+    def there(self, channel: str) -> array[float]:
+        """The measured values of a channel, without what is missing or bad. O(readings)."""
+        found = array("f")
+        found.frombytes(those_there(self.values[channel].native, self._flags(channel), BAD))
+        return found
+
+    def _flags(self, channel: str) -> bytes | None:
+        quality = self.quality.get(channel)
+        return None if quality is None else quality.data
 
     def measured(self, channel: str) -> array[float]:
         """The values of a channel; NaN where one is missing or bad, and at readings of sensors that

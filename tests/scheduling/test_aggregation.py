@@ -1,12 +1,14 @@
 """Merging results of an area, against a plain list of readings."""
 
 import math
+from array import array
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from _core.series import in_order
 from agent.scheduling.aggregation import (
     merge_aggregates,
     merge_missing,
@@ -17,7 +19,8 @@ from agent.scheduling.aggregation import (
 from agent.wire import messages as m
 from agent.wire.areas import overlaps
 from agent.wire.base import MOST_COUNTED
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from tests.oracles import series as oracle
 
 half = st.integers(-200, 200).map(lambda n: n / 2)
 rows = st.lists(st.tuples(st.integers(0, 50), half), min_size=1, max_size=20).map(
@@ -71,6 +74,41 @@ def test_what_is_no_replay_was_first_recorded_when_it_was_taken(a, b):
         pairs = zip(merged.time_ms.numbers(), merged.source_time_ms.numbers(), strict=True)
         assert {t - source for t, source in pairs} == {0, 1000}
     assert merge_series(series(a), series(b)).source_time_ms is None
+
+
+@st.composite
+def any_series(draw):
+    """With or without source times, ages, flags; mostly in order of time, but not always."""
+    readings = draw(st.lists(st.tuples(st.integers(0, 30), half), max_size=12))
+    if draw(st.booleans()):
+        readings.sort(key=lambda row: row[0])
+    one = series(readings, draw(st.sampled_from("xy")))
+    count = len(readings)
+    flags = st.binary(min_size=count, max_size=count)
+    return replace(
+        one,
+        source_time_ms=draw(st.sampled_from([None, Int64Column.of(range(count))])),
+        age_ms=draw(st.sampled_from([None, UInt32Column.of(range(100, 100 + count))])),
+        quality={name: UInt8Column(draw(flags)) for name in one.values if draw(st.booleans())},
+    )
+
+
+@given(any_series(), any_series())
+def test_series_are_merged_as_reading_by_reading(a, b):
+    merged = merge_series(a, b)
+    # NaN is not equal to itself.
+    assert repr(oracle.rows(merged)) == repr(oracle.merged(a, b))
+    assert bool(merged.source_time_ms) == bool(a.source_time_ms or b.source_time_ms or ())
+    assert (merged.age_ms is None) == (not a.age_ms and not b.age_ms)
+
+
+@pytest.mark.parametrize("item_bytes", [1, 4, 8])
+def test_no_place_beyond_a_column_is_read(item_bytes):
+    order = array("I", [1, 0]).tobytes()
+    column = bytes(range(2 * item_bytes))
+    assert in_order(column, item_bytes, order) == column[item_bytes:] + column[:item_bytes]
+    with pytest.raises(ValueError, match="beyond the column"):
+        in_order(column[:-1], item_bytes, order)
 
 
 @given(rows, rows)

@@ -102,6 +102,18 @@ def test_the_stopwatch_times_evaluation_and_aggregation():
     assert (write.record.evaluated_ms, write.record.aggregated_ms) == (250.0, 750.0)
 
 
+def test_the_stopwatch_makes_no_query_late():
+    """A class is advanced by when results come, not by what their answers take to make."""
+    advances = []
+    for stopwatch in (None, lambda: 1e6):
+        rig = QueryRig(POOL, stopwatch=stopwatch)
+        for number in range(200):
+            rig.ask("b1/f9/r901", "b1/f4", now=float(number))
+            rig.give("iad3", rig.tasks[-1][1], now=number + 0.1)
+        advances.append([task.advance_ms for _, task in rig.tasks])
+    assert advances[0] == advances[1]
+
+
 def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
     rig.ask("b1/f7", "b1/f9")
     rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717", "b1/f7/r719"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.scheduling.events import ServiceChanged, TaskUndeliverable, Tick
-from agent.scheduling.pools import two_for_each
+from agent.scheduling.pools import Offers
 from agent.wire import messages as m
 from agent.wire.areas import covers, overlaps
 from agent.wire.market import Member, Service
@@ -29,7 +29,7 @@ def test_pairs_rotate_over_all_who_cover_an_area():
     pool = members(*[("b1",)] * 4)
     pairs = []
     for turn in range(24):
-        fanout = two_for_each(pool, ("b1",), turn)
+        fanout = Offers(pool).two_for_each(("b1",), turn)
         assert fanout.k_q == 1
         pairs.append(tuple(match.iad for match in fanout.matches))
     assert len(set(pairs)) == 6
@@ -38,7 +38,7 @@ def test_pairs_rotate_over_all_who_cover_an_area():
 
 def test_an_area_that_one_covers_goes_to_that_one():
     pool = members(("b1/f1/r1", "b1/f1/r2"), ("b1/f1/r2",), ("b1/f2/r1",))
-    fanout = two_for_each(pool, ("b1",), 0)
+    fanout = Offers(pool).two_for_each(("b1",), 0)
     assert asked_for(fanout, "b1/f1/r1") == ["iad1"]
     assert asked_for(fanout, "b1/f1/r2") == ["iad1", "iad2"]
     assert asked_for(fanout, "b1/f2/r1") == ["iad3"]
@@ -48,7 +48,7 @@ def test_an_area_that_one_covers_goes_to_that_one():
 def test_who_serves_only_some_of_its_areas_is_asked_for_these_alone():
     pool = members(("b1/f1/r1", "b1/f1/r2"), ("b1/f1/r1",), ("b1/f1/r1",))
     wordings = [
-        {match.iad: match.asked for match in two_for_each(pool, ("b1",), turn).matches}
+        {match.iad: match.asked for match in Offers(pool).two_for_each(("b1",), turn).matches}
         for turn in range(3)
     ]
     assert {"iad1": ("b1",), "iad2": ("b1",)} in wordings
@@ -57,7 +57,7 @@ def test_who_serves_only_some_of_its_areas_is_asked_for_these_alone():
 
 def test_an_iad_that_declared_the_floor_covers_its_rooms():
     pool = members(("b1/f1",), ("b1/f1/r1",))
-    fanout = two_for_each(pool, ("b1", "b2"), 0)
+    fanout = Offers(pool).two_for_each(("b1", "b2"), 0)
     assert asked_for(fanout, "b1/f1/r1") == ["iad1", "iad2"]
     assert asked_for(fanout, "b1/f1") == ["iad1"]
     assert fanout.unmatched == ["b2"]
@@ -294,7 +294,7 @@ TestRedundancy.settings = settings(max_examples=200, stateful_step_count=40, dea
 @pytest.mark.parametrize("turn", range(12))
 def test_what_is_asked_of_an_iad_covers_what_is_expected_of_it(turn):
     pool = members(("b1/f1", "b1/f2/r1"), ("b1/f1/r1", "b1/f2"), ("b1",), ("b1/f1/r1/desk",))
-    fanout = two_for_each(pool, ("b1/f1", "b1/f2/r1"), turn)
+    fanout = Offers(pool).two_for_each(("b1/f1", "b1/f2/r1"), turn)
     own = {member.iad: member.areas for member in pool}
     for match in fanout.matches:
         for area in match.expected:

@@ -445,7 +445,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 parent = subtask.parent
                 own = policy_key(
                     POLICIES[self.policy],
-                    parent.evaluated_s,
+                    parent.enqueued_s,
                     parent.task.budget_ms / 1e3,
                     parent.deadline_s,
                     parent.advance_s,

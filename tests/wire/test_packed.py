@@ -1,5 +1,6 @@
 """Packed columns: numbers to bytes and back, through both codecs, and what is refused."""
 
+import random
 import struct
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
 from agent.wire.messages import Series, SubtaskResult
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from tests.oracles import json_numbers
 from tests.wire.samples import SAMPLES
 
 # The columns of integers: how `struct` writes their numbers, and the least and the most of them.
@@ -30,8 +32,34 @@ def test_integers_are_little_endian_bytes_and_come_back(kind, data):
     column = kind.of(numbers)
     assert column.data == b"".join(struct.pack(form, number) for number in numbers)
     assert len(column) == len(numbers)
-    assert column.numbers().tolist() == column.json_numbers() == numbers
+    assert column.numbers().tolist() == msgspec.json.decode(column.json()) == numbers
+    assert column.json() == json_numbers.integers(numbers)
     assert kind(column.data) == kind.from_json(numbers) == column
+
+
+@given(st.lists(st.floats(width=32)))
+def test_floats_in_json_are_what_python_makes_of_seven_digits(numbers):
+    column = Float32Column.of(numbers)
+    assert column.json() == json_numbers.floats(column.data)
+
+
+def test_floats_of_all_sizes_in_json_are_what_python_makes_of_seven_digits():
+    draw = random.Random(5)
+    bits = [draw.getrandbits(32) for _ in range(200_000)]
+    # Ties of the seventh digit, powers of ten and their neighbours, what sensors tell.
+    bits += [n for e in range(-45, 39) for n in _around(float(f"1e{e}"))]
+    data = struct.pack(f"<{len(bits)}I", *bits)
+    data += struct.pack("<40000f", *[n / 100 for n in range(-20_000, 20_000)])
+    data += struct.pack(
+        "<20000f", *[draw.randrange(2**24) / 2**k for k in range(20) for _ in range(1_000)]
+    )
+    column = Float32Column(data)
+    assert column.json() == json_numbers.floats(column.data)
+
+
+def _around(size):
+    [bits] = struct.unpack("<I", struct.pack("<f", size))
+    return [max(0, bits + off) for off in range(-3, 4)]
 
 
 @pytest.mark.parametrize("kind", INTEGERS)

@@ -1,0 +1,119 @@
+"""Large replies in JSON: written by a thread, sent by the loop, in order."""
+
+import threading
+
+import pytest
+
+from agent.board import Board
+from agent.master import reply_writer
+from agent.master.reply_writer import LARGE_NUMBERS, ReplyWriter, numbers_in
+from agent.wire.codec import JSON, MESSAGEPACK, encode
+from agent.wire.messages import Answer, AreaResult, Coverage, Series
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column
+from agent.wire.standing import Round
+
+
+def answer(name, rows):
+    times = Int64Column.of(range(rows))
+    series = Series(
+        times,
+        {"temperature": Float32Column.of(n / 7 for n in range(rows))},
+        quality={"temperature": UInt8Column(bytes(rows))},
+    )
+    areas = tuple(AreaResult(area, series) for area in ("b1/r1", "b1/r2"))
+    return Answer(name, "complete", 1.0, True, Coverage(2, 2), areas)
+
+
+LARGE, SMALL = answer("large", LARGE_NUMBERS // 6 + 1), answer("small", 10)
+
+
+class Stop:
+    """Asks the loop to stop, when the rig has what it waits for."""
+
+    filenos = ()
+    requested = False
+
+
+class Rig:
+    """A writer on a board, and what it sent."""
+
+    def __init__(self):
+        self.stop = Stop()
+        self.wanted = 0
+        self.sent = []
+        self.threads = set()
+        self.board = Board(lambda: 0.0)
+        self.writer = ReplyWriter(self.board, self.send)
+
+    def send(self, identity, _codec, _message, frame):
+        self.sent.append((identity, bytes(frame)))
+        self.threads.add(threading.current_thread())
+        self.stop.requested = len(self.sent) >= self.wanted
+
+    def serve_until(self, count):
+        self.wanted, self.stop.requested = count, False
+        self.board.serve(self.stop)
+
+
+@pytest.fixture
+def rig():
+    rig = Rig()
+    yield rig
+    rig.writer.close()
+
+
+def test_it_counts_the_numbers_of_answers_and_rounds():
+    assert numbers_in(SMALL) == 60
+    assert numbers_in(Round("w", 1, 0, 0, 1, SMALL)) == 60
+    assert numbers_in(LARGE) >= LARGE_NUMBERS
+
+
+def test_a_large_reply_is_the_same_bytes_and_sent_by_the_loop(rig):
+    assert rig.writer.takes(b"a", JSON, LARGE)
+    rig.serve_until(1)
+    assert rig.sent == [(b"a", encode(LARGE, JSON))]
+    assert rig.threads == {threading.current_thread()}
+
+
+def test_what_is_small_or_packed_is_not_taken(rig):
+    assert not rig.writer.takes(b"a", JSON, SMALL)
+    assert not rig.writer.takes(b"a", MESSAGEPACK, LARGE)
+
+
+def test_nothing_overtakes_a_large_reply_to_the_same_peer(rig):
+    assert rig.writer.takes(b"a", JSON, LARGE)
+    assert rig.writer.takes(b"a", JSON, SMALL)
+    assert rig.writer.takes(b"a", MESSAGEPACK, SMALL)
+    assert not rig.writer.takes(b"b", JSON, SMALL), "another peer need not wait"
+    rig.serve_until(3)
+    frames = [encode(LARGE, JSON), encode(SMALL, JSON), encode(SMALL, MESSAGEPACK)]
+    assert rig.sent == [(b"a", frame) for frame in frames]
+    assert not rig.writer.takes(b"a", JSON, SMALL), "nothing of it waits any more"
+
+
+def test_the_loop_writes_itself_where_too_much_waits(rig, monkeypatch):
+    monkeypatch.setattr(reply_writer, "MOST_NUMBERS", numbers_in(LARGE))
+    assert rig.writer.takes(b"a", JSON, LARGE)
+    assert not rig.writer.takes(b"b", JSON, LARGE)
+    assert rig.writer.takes(b"a", JSON, SMALL), "it stays behind what came before"
+    rig.serve_until(2)
+    assert rig.writer.takes(b"b", JSON, LARGE)
+    rig.serve_until(3)
+
+
+def test_what_cannot_be_written_stops_the_loop_as_if_it_had_written(rig, monkeypatch):
+    def encode_into(_message, _codec, _frame):
+        raise MemoryError
+
+    monkeypatch.setattr(reply_writer, "encode_into", encode_into)
+    assert rig.writer.takes(b"a", JSON, LARGE)
+    with pytest.raises(MemoryError):
+        rig.serve_until(1)
+
+
+def test_what_waits_at_the_end_is_sent(rig):
+    for _ in range(3):
+        assert rig.writer.takes(b"a", JSON, LARGE)
+    rig.writer.close()
+    assert rig.sent == [(b"a", encode(LARGE, JSON))] * 3
+    rig.writer = ReplyWriter(rig.board, rig.send)

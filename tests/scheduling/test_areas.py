@@ -1,0 +1,75 @@
+"""Areas at the schedulers and between parties: what they find is what comparing each asked area
+with each declared one finds, in the same order."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.market.pools import common_areas
+from agent.scheduling.contracts import Contract
+from agent.scheduling.nodes import Node, NodeTable
+from agent.scheduling.pools import Offers
+from agent.wire.market import Member
+from agent.wire.messages import Hello
+from tests.oracles import areas as oracle
+
+area = st.lists(st.sampled_from(["b1", "b", "f4", "f41", "r4"]), min_size=1, max_size=4).map(
+    "/".join
+)
+areas = st.lists(area, max_size=6).map(tuple)
+some = st.lists(area, min_size=1, max_size=6).map(tuple)
+
+
+def hello(name, incarnation, own):
+    return Hello(name, incarnation, "h", own, (), 1, "1.0")
+
+
+def told(covering):
+    return [(node.name, own) for node, own in covering.nodes], covering.unmatched
+
+
+# Nodes as they say hello, one after the other: a name that comes again has changed its areas.
+@given(st.lists(st.tuples(st.sampled_from("abcd"), areas), max_size=8), st.lists(some, max_size=4))
+def test_who_covers_areas(hellos, asked):
+    table = NodeTable()
+    declared: dict[str, tuple[str, ...]] = {}
+    for number, (name, own) in enumerate(hellos):
+        node = table.named(name) or Node(name, number)
+        table.bind(node, hello(name, str(number), own), number, "")
+        declared[name] = own
+        for each in asked:
+            nodes, unmatched = oracle.covering(each, declared.items())
+            assert told(table.covering(each)) == (nodes, unmatched)
+            assert table.count_within(each) == len(nodes)
+    assert table.count_within(None) == len(declared)
+
+
+def test_a_node_that_comes_again_with_the_same_areas_changes_nothing():
+    table = NodeTable()
+    node = Node("a", 0)
+    table.bind(node, hello("a", "1", ("b1", "b2")), 1, "")
+    before = table.covering(("b1",))
+    table.bind(node, hello("a", "2", ("b1", "b2")), 2, "")
+    assert table.covering(("b1",)) is before
+    table.bind(node, hello("a", "3", ("b2",)), 3, "")
+    assert told(table.covering(("b1",))) == ([], ["b1"])
+
+
+@given(areas, some)
+def test_the_part_that_a_service_is_about(offered, asked):
+    contract = Contract("s", {}, offered=offered)
+    assert tuple(contract.within(asked)) == oracle.inside(asked, offered)
+
+
+@given(st.lists(some, max_size=4), some)
+def test_whom_a_query_goes_to(offers, asked):
+    members = [Member(f"iad{n}", "inproc://", own) for n, own in enumerate(offers)]
+    fanout = Offers(members).all_that_overlap(asked)
+    matches, unmatched = oracle.all_that_overlap([(m.iad, m.areas) for m in members], asked)
+    assert [tuple(match) for match in fanout.matches] == matches
+    assert fanout.unmatched == unmatched
+    assert fanout.k_q == len(matches)
+
+
+@given(areas, areas)
+def test_what_two_parties_both_mean(asked, offered):
+    assert common_areas(asked, offered) == oracle.common_areas(asked, offered)
