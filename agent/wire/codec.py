@@ -6,6 +6,7 @@ version of the same major is understood: unknown fields are ignored, new ones ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,6 +26,14 @@ JSON: Final = b"J"
 MAX_REQUEST_BYTES: Final = 1 << 20
 MAX_SUBTASK_RESULT_BYTES: Final = 1 << 24
 MAX_RESULT_BYTES: Final = 1 << 28
+
+# msgspec judges the length of a JSON array after decoding all of it, at 0.7 µs an element. A
+# request of 1,024 areas has some 1,100 commas; in MessagePack the length is known first.
+MAX_JSON_COMMAS: Final = 4_096
+# Where a refusal looks for the id of a message that it does not decode.
+ID_WITHIN: Final = 512
+_JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
+_PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
 
 T = TypeVar("T")
 
@@ -83,8 +92,15 @@ class Decoder(Generic[T]):
     `decode` gives (message, codec) or raises `WireError` with one line for the sender.
     """
 
-    def __init__(self, union: Any, max_bytes: int = MAX_REQUEST_BYTES) -> None:
+    def __init__(
+        self,
+        union: Any,
+        max_bytes: int = MAX_REQUEST_BYTES,
+        max_json_commas: int | None = None,
+    ) -> None:
+        """`max_json_commas` bounds what a JSON frame costs before it is known to be wrong."""
         self._max_bytes = max_bytes
+        self._max_json_commas = max_json_commas
         decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
             MESSAGEPACK: msgspec.msgpack.Decoder(union, dec_hook=unpack).decode,
             JSON: msgspec.json.Decoder(union, dec_hook=unpack).decode,
@@ -102,6 +118,15 @@ class Decoder(Generic[T]):
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
         decode, codec = known
+        if codec == JSON and (limit := self._max_json_commas) is not None and len(frame) > limit:
+            commas = frame.count(b",")
+            if commas > limit:
+                raise WireError(
+                    f"JSON with {commas} commas is over the limit of {limit}; "
+                    "a message of that many elements has to be MessagePack",
+                    codec=codec,
+                    sender_id=glimpse(frame)[1],
+                )
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
@@ -127,6 +152,22 @@ class Decoder(Generic[T]):
             "not a Sanderling frame: it starts with two version digits and a codec, b'10J' for "
             f"JSON or b'10M' for MessagePack; got {start!r}"
         )
+
+
+def glimpse(frame: bytes) -> tuple[bytes, str]:
+    """The codec to answer a frame in, and its message's id if that stands near the start: for
+    refusals that cost less than decoding. O(1)."""
+    codec = _codec_of(frame)
+    pattern = _JSON_ID if codec == JSON else _PACKED_ID
+    found = pattern.search(frame, HEADER_BYTES, ID_WITHIN)
+    if found is None:
+        return codec, ""
+    text = found[1].decode()
+    if codec == MESSAGEPACK:
+        # The length stands in the byte before.
+        length = frame[found.start(1) - 1]
+        text = text[: length - 0xA0 if length >= 0xA1 else length]
+    return codec, text
 
 
 def _codec_of(frame: bytes) -> bytes:
