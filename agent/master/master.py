@@ -103,6 +103,8 @@ class Master:
                 self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
+            if (guard := getattr(self, "_guard", None)) is not None:
+                guard.close()
             self._context.destroy(linger=0)
             raise
 
@@ -110,7 +112,9 @@ class Master:
         board, sockets = self._board, config.sockets
         guard = self._guard
         guard.attend(board)
-        self._public = PublicPlane(board, guard.router("public", sockets.public))
+        most = config.clients.most_connections
+        public = guard.router("public", sockets.public, most_connections=most)
+        self._public = PublicPlane(board, public)
         self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
         nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
         self._peers = Peers(board, guard, self._say)
@@ -226,6 +230,7 @@ class Master:
             self._webhooks.close()
         self._push.close()
         self._state.close()
+        self._guard.close()
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------
