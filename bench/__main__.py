@@ -1,5 +1,6 @@
 """Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON a result."""
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
 
@@ -11,6 +12,7 @@ from bench import (
     edge,
     fleet,
     history,
+    hostile,
     matching,
     pipeline,
     push,
@@ -33,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "fleet": fleet.run,
     "pipeline": pipeline.run,
     "push": push.run,
+    **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }
 # Those that have options.
 WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}

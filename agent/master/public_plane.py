@@ -18,6 +18,8 @@ from agent.wire.unions import PublicRequest
 # not to wait for a request of each of thousands of clients.
 TAKEN: Final = 64
 SERVED: Final = 16
+# A large request ends the turn: each megabyte takes half a millisecond.
+TAKEN_BYTES: Final = 1 << 18
 # After so long the process's other sockets get their turn.
 SLICE_S: Final = 0.001
 # What one sender may have waiting here: some ten thousand small queries, or four of the largest.
@@ -66,10 +68,13 @@ class PublicPlane(RequestPlane):
                 return
 
     def _turn(self) -> None:
-        idle = not self._waiting
+        idle, size = not self._waiting, 0
         for _ in range(TAKEN):
-            if self._waiting.full or (received := self._router.receive()) is None:
+            if size >= TAKEN_BYTES or self._waiting.full:
                 break
+            if (received := self._router.receive()) is None:
+                break
+            size += len(received[1])
             self._queue(*received)
         if idle:  # otherwise the board wakes this plane anyway, once a turn
             self.tick(self._board.clock())

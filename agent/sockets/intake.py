@@ -2,9 +2,9 @@
 
 libzmq bounds one frame (`MAXMSGSIZE`) and the number of messages that wait, but keeps all frames
 of a message until its last, and allocates a frame that is half received as a whole. So a thread
-compares what the kernel received on each connection with what the process took of it as complete messages,
-and cuts the connections that hold most when that is too much. It is a thread of its own because
-libzmq goes on reading while the process's loop is busy.
+compares what the kernel received on each connection with what the process took of it as complete
+messages, and cuts the connections that hold most when that is too much. It is a thread of its own
+because libzmq goes on reading while the process's loop is busy.
 """
 
 from __future__ import annotations

@@ -243,9 +243,8 @@ def test_json_of_more_elements_than_any_message_has_is_refused_before_it_is_deco
     decoder = Decoder(Query, max_json_commas=4_096)
     body = b'{"type":"query","id":"big","areas":[' + b",".join([b'"b1"'] * 5_000)
     # Cut short: a decoder that looked at it would say that the JSON is incomplete.
-    with pytest.raises(WireError, match="JSON with 5001 commas") as error:
+    with pytest.raises(WireError, match="JSON of more than 4096 elements") as error:
         decoder.decode(b"10J" + body)
-    assert "over the limit of 4096" in str(error.value)
     assert (error.value.codec, error.value.sender_id) == (JSON, "big")
 
 
