@@ -152,6 +152,7 @@ class Master:
             self._task_scheduler.channels,
             self._push,
             time.time,
+            lambda areas: len(self._task_scheduler.resources(areas)),
         )
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)

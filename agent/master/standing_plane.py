@@ -36,6 +36,7 @@ from agent.scheduling.standing_events import (
     WatchArrived,
     WatchKey,
 )
+from agent.scheduling.standing_register import Rooms
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Answer
@@ -53,8 +54,8 @@ class StandingPlane:
     """Moves messages between the public socket, the standing scheduler, the query scheduler and
     the inboxes of alerts.
 
-    `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds since 1970
-    UTC.
+    `channels_of` and `rooms` are as for `StandingScheduler`; `wall` reads the wall clock in seconds
+    since 1970 UTC.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class StandingPlane:
         channels_of: Callable[[tuple[str, ...]], Container[str]],
         push: PushPlane,
         wall: Callable[[], float],
+        rooms: Rooms = len,
     ) -> None:
         self._board = board
         self._state = state
@@ -79,6 +81,8 @@ class StandingPlane:
             channels_of,
             lambda: secrets.token_hex(8),
             most_watches=config.clients.most_watches,
+            most_readings_per_s=config.clients.watched_readings_per_s,
+            rooms=rooms,
         )
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.

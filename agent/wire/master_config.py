@@ -229,6 +229,15 @@ class MasterClients(Section, frozen=True):
     most_watches: Annotated[
         Count, Meta(le=10_000, description="Standing queries that one client may have open.")
     ] = 100
+    watched_readings_per_s: Annotated[
+        Positive,
+        Meta(
+            le=1e9,
+            description="Readings per second that the standing queries of one client may read, a "
+            "sensor giving one a second; a round of a room counts for ten more. All clients: 4 "
+            "times as many.",
+        ),
+    ] = 100_000.0
     most_subscriptions: Annotated[
         Count, Meta(le=10_000, description="Subscriptions that one client may have open.")
     ] = 100

@@ -38,7 +38,9 @@ class Rig:
         push = SimpleNamespace(kept_for=lambda _prefix: [], ask=self.ask)
         public = SimpleNamespace(takes=lambda *_: None)
         queries = SimpleNamespace(capability=lambda _service: "")
-        config = SimpleNamespace(clients=SimpleNamespace(most_watches=9))
+        config = SimpleNamespace(
+            clients=SimpleNamespace(most_watches=9, watched_readings_per_s=1e9)
+        )
         self.plane = StandingPlane(
             self.board, config, self.disk, public, queries, lambda _: (), push, lambda: self.now
         )
