@@ -45,7 +45,7 @@ def rss(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-# --- attacks: each runs in a process of its own, and goes on until it is ended ---------------------
+# --- attacks: each runs in a process of its own, until it is ended -------------------------------
 
 
 def _dealers(address: str, count: int) -> list[zmq.Socket[bytes]]:

@@ -119,14 +119,14 @@ class Decoder(Generic[T]):
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
         decode, codec = known
-        if codec == JSON and (limit := self._max_json_commas) is not None and len(frame) > limit:
-            if _has_more(frame, b",", limit):
-                raise WireError(
-                    f"JSON of more than {limit} elements is over the limit; "
-                    "a message of so many has to be MessagePack",
-                    codec=codec,
-                    sender_id=glimpse(frame)[1],
-                )
+        limit = self._max_json_commas
+        if limit is not None and codec == JSON and _has_more(frame, b",", limit):
+            raise WireError(
+                f"JSON of more than {limit} elements is over the limit; "
+                "a message of so many has to be MessagePack",
+                codec=codec,
+                sender_id=glimpse(frame)[1],
+            )
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
