@@ -252,7 +252,7 @@ class Intake:
             held = {fd: self._ledger.held(fd, self._read_of(fd)) for fd in self._hosts}
             for fd, size in excess(held):
                 host = self._hosts[fd]
-                self._cut(fd)
+                self._cut(fd, abort=True)
                 self._tell(
                     f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
                     "or more than is served"
@@ -278,12 +278,18 @@ class Intake:
             return 0
         return int(received) - self._unread[0]
 
-    def _cut(self, fd: int) -> None:
-        """Shut a connection down, if it is the one that it was: libzmq then closes it."""
+    def _cut(self, fd: int, *, abort: bool = False) -> None:
+        """Shut a connection down, if it is the one that it was: libzmq then closes it. In the
+        middle of much data both ends may go on waiting for a window: `abort` resets it."""
         try:
             with socket.socket(fileno=os.dup(fd)) as found:
-                if found.getpeername() == self._names[fd]:
+                if found.getpeername() != self._names[fd]:
+                    pass
+                elif not abort:
                     found.shutdown(socket.SHUT_RDWR)
+                else:
+                    # connect(2): AF_UNSPEC dissolves the association, TCP sends a reset.
+                    self._libc.connect(found.fileno(), b"\0" * 16, 16)
         except OSError:
             pass  # gone in the meantime
         self.cut += 1

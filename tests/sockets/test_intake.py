@@ -1,5 +1,6 @@
 """What connections hold before their messages are complete is bounded."""
 
+import contextlib
 import random
 import socket
 import threading
@@ -201,7 +202,11 @@ def test_large_messages_in_order_are_none_of_these(watched):
 def test_connections_beyond_the_limit_are_closed_and_told(watched):
     server = watched(most_connections=3)
     connections = [server.raw() for _ in range(3)]
-    with socket.create_connection(connections[0].getpeername(), timeout=20.0) as late:
+    # Perhaps it is reset before it is even there.
+    with (
+        contextlib.suppress(ConnectionResetError),
+        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+    ):
         assert is_cut(late, b"", 1)
     assert server.told.wait(20.0)
     assert "more than 3 connections" in server.lines[0]
