@@ -1,5 +1,6 @@
 """Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON a result."""
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
 
@@ -13,6 +14,7 @@ from bench import (
     edge,
     fleet,
     history,
+    hostile,
     matching,
     pipeline,
     push,
@@ -39,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "pipeline": pipeline.run,
     "push": push.run,
     "loop-slow-disk": slow_disk.run,
+    **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }
 # Those that have options.
 WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}

@@ -52,6 +52,11 @@ MOST_AREAS_HELD = 100_000
 MOST_NAMES = 1_000_000
 # Versions of services left, so that a late Join does not revive one.
 MOST_REMEMBERED = 1_000
+# Versions are milliseconds since 1970 or the one after the last. One so far beyond both that no
+# clock explains it would make the service's name unusable for its owner.
+MOST_AHEAD_MS = 86_400_000
+# Who comes without a key is on this host and has its clock.
+MOST_AHEAD_HERE_MS = 10_000
 
 
 class NodeTime(NamedTuple):
@@ -90,8 +95,11 @@ class Seller:
         most_pods: int,
         hold_s: float,
         reserved: Collection[str] = (),
+        wall_offset_s: float | None = None,
     ) -> None:
+        """`wall_offset_s` is wall time minus the clock of `now`; None: versions may be anything."""
         self._iad = iad
+        self._wall_offset_s = wall_offset_s
         self._offers = offers
         self._resources = resources
         self._most = most_pods
@@ -206,6 +214,22 @@ class Seller:
 
     # --- membership --------------------------------------------------------------------------
 
+    def _too_far_ahead(
+        self, sender: Sender, version: int, known: Membership | None, now: float
+    ) -> str:
+        if self._wall_offset_s is None:
+            return ""
+        newest = round((now + self._wall_offset_s) * 1e3)
+        if known is not None:
+            newest = max(newest, known.service.version)
+        ahead = MOST_AHEAD_HERE_MS if sender.role == "anyone" else MOST_AHEAD_MS
+        if version <= newest + ahead:
+            return ""
+        return (
+            f"version {version} is more than {ahead // 1_000} s ahead of what {self._iad} knows; "
+            "look at the clocks of both masters"
+        )
+
     def _join(self, sender: Sender, service: Service, now: float) -> tuple[str, list[Instruction]]:
         known = self._members.get(service.id)
         if refusal := self._not_the_owner(sender, service.owner, service.id):
@@ -215,6 +239,8 @@ class Seller:
         owners = (service.owner, "") if sender.role == "anyone" else (service.owner,)
         if any(service.version <= self._left.get((o, service.id), -1) for o in owners):
             return f"{self._iad} has left {service.id}", []
+        if refusal := self._too_far_ahead(sender, service.version, known, now):
+            return refusal, []
         if known is None and len(self._members) >= MOST_SERVICES:
             return f"{self._iad} is a member of {MOST_SERVICES} services already", []
         names = self._names - (_names(known.service) if known else 0) + _names(service)
@@ -268,6 +294,8 @@ class Seller:
 
     def _leave(self, sender: Sender, leave: Leave, now: float) -> tuple[str, list[Instruction]]:
         known = self._members.get(leave.service)
+        if refusal := self._too_far_ahead(sender, leave.version, known, now):
+            return refusal, []
         if known is None:
             if may_trade(sender):
                 owner = "" if sender.role == "anyone" else sender.name

@@ -119,13 +119,14 @@ class ControlPlane:
         self._pods = pods
         self._iad = config.iad.name
         self._sender = Sender(config.market.role, self._iad)
-        self._seller = _seller(config, tasks)
+        wall_offset_s = time.time() - board.clock()
+        self._seller = _seller(config, tasks, wall_offset_s)
         address = config.sockets.advertise or config.sockets.public
         self._buyer = buying.Buyer(
             Member(self._iad, address, keys=tuple(keys)),
             run=run,
             taken=lambda name: name == DEFAULT or name in self._seller.services,
-            wall_offset_s=time.time() - board.clock(),
+            wall_offset_s=wall_offset_s,
         )
         fixed = {member.iad for member in config.pool}
         self._links = Links(board, peers, fixed=fixed, needed=self._partners, say=say)
@@ -351,7 +352,7 @@ class ControlPlane:
         return needed | self._buyer.partners
 
 
-def _seller(config: MasterConfig, tasks: TaskScheduler) -> selling.Seller:
+def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) -> selling.Seller:
     offers: dict[str, tuple[str, ...]] = {}
     if config.market.sell and config.market.role == "iad":
         for offered in config.offers:
@@ -365,4 +366,5 @@ def _seller(config: MasterConfig, tasks: TaskScheduler) -> selling.Seller:
         most_pods=config.pods.most,
         hold_s=config.market.hold_s,
         reserved={DEFAULT},
+        wall_offset_s=wall_offset_s,
     )

@@ -111,6 +111,8 @@ class Master:
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
         except (OSError, ConfigError):
             self._writer.close()
+            if (guard := getattr(self, "_guard", None)) is not None:
+                guard.close()
             self._context.destroy(linger=0)
             raise
 
@@ -118,7 +120,8 @@ class Master:
         board, sockets = self._board, config.sockets
         guard = self._guard
         guard.attend(board)
-        public = guard.router("public", sockets.public)
+        most = config.clients.most_connections
+        public = guard.router("public", sockets.public, most_connections=most)
         self._public = PublicPlane(board, public)
         self._replies = self._public.writer = ReplyWriter(board, self._public.send)
         self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
@@ -159,6 +162,7 @@ class Master:
             self._task_scheduler.channels,
             self._push,
             time.time,
+            lambda areas: len(self._task_scheduler.resources(areas)),
         )
         board.keeps_time(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
@@ -240,6 +244,7 @@ class Master:
         self._push.close()
         self._state.close()
         self._writer.close()
+        self._guard.close()
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------

@@ -2,24 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from agent.board import Board
+from agent.master.fair_queue import FairQueue
 from agent.master.request_plane import RequestPlane
 from agent.sockets.router import Router
+from agent.wire.codec import MAX_JSON_COMMAS, glimpse
 from agent.wire.messages import Answer, Coverage, Refusal
+from agent.wire.senders import Sender
 from agent.wire.unions import PublicRequest
 
-# Requests taken in one turn. One is taken from each connection before the next one of any: with
-# one a turn a neighbour's sign of life would wait for a turn of each of thousands of clients.
-TURN: Final = 16
+# Requests taken from the socket in one turn, and those served in one: a neighbour's sign of life is
+# not to wait for a request of each of thousands of clients.
+TAKEN: Final = 64
+SERVED: Final = 16
+# A large request ends the turn: each megabyte takes half a millisecond.
+TAKEN_BYTES: Final = 1 << 18
+# After so long the process's other sockets get their turn.
+SLICE_S: Final = 0.001
+# What one sender may have waiting here: some ten thousand small queries, or four of the largest.
+MOST_WAITING_OF_ONE: Final = 4 << 20
+# What all may have; beyond it requests wait at their senders.
+MOST_WAITING: Final = 16 << 20
+TOO_MANY: Final = "too many requests of yours wait here: let answers come before you ask more"
+
+
+class _Waiting(NamedTuple):
+    """A request that is not decoded yet."""
+
+    identity: bytes
+    frame: bytes
+    sender: Sender
 
 
 class PublicPlane(RequestPlane):
-    """Whatever it refuses, it refuses with an answer."""
+    """Whatever it refuses, it refuses with an answer. Senders take turns by what their requests
+    cost; without keys each connection is a sender of its own, with them each key."""
 
     def __init__(self, board: Board, router: Router) -> None:
-        super().__init__(board, router, PublicRequest, _refusal, most=TURN)
+        super().__init__(board, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
+        self._waiting: FairQueue[_Waiting] = FairQueue(MOST_WAITING_OF_ONE, MOST_WAITING)
+        # What a connection without a key queued goes when it is found gone.
+        router.on_gone = self._waiting.drop
+        board.keeps_time(self)
+
+    @property
+    def next_due(self) -> float | None:
+        """At once, if requests wait."""
+        return 0.0 if self._waiting else None
+
+    def tick(self, _now: float) -> None:
+        """Serve some of what waits."""
+        started = self._board.clock()
+        for _ in range(SERVED):
+            if not self._waiting:
+                return
+            flow, (identity, frame, sender) = self._waiting.pop()
+            before = self._board.clock()
+            self._take(identity, frame, sender)
+            ended = self._board.clock()
+            self._waiting.charge(flow, ended - before)
+            if ended >= started + SLICE_S:
+                return
+
+    def _turn(self) -> None:
+        idle, size = not self._waiting, 0
+        for _ in range(TAKEN):
+            if size >= TAKEN_BYTES or self._waiting.full:
+                break
+            if (received := self._router.receive()) is None:
+                break
+            size += len(received[1])
+            self._queue(*received)
+        if idle:  # otherwise the board wakes this plane anyway, once a turn
+            self.tick(self._board.clock())
+
+    def _queue(self, identity: bytes, frame: bytes) -> None:
+        sender = self._router.sender(identity)
+        keyed = sender.role != "anyone"
+        flow: Hashable = (sender.role, sender.name) if keyed else bytes(identity)
+        if not self._waiting.put(flow, _Waiting(identity, frame, sender), len(frame)):
+            codec, sender_id = glimpse(frame)
+            self.refuse(identity, codec, sender_id, "over_rate", TOO_MANY)
 
 
 def _refusal(sender_id: str, reason: Refusal, line: str) -> Answer:

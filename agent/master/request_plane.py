@@ -43,14 +43,19 @@ class RequestPlane:
     writer: ReplyWriter | None = None
 
     def __init__(
-        self, board: Board, router: Router, union: object, refuse: Refuse, *, most: int = 1
+        self,
+        board: Board,
+        router: Router,
+        union: object,
+        refuse: Refuse,
+        *,
+        max_json_commas: int | None = None,
     ) -> None:
-        """At most so many requests are taken in one turn."""
+        """`max_json_commas` as in `Decoder`."""
         self._board = board
         self._router = router
-        self._decoder: Decoder[Any] = Decoder(union)
+        self._decoder: Decoder[Any] = Decoder(union, max_json_commas=max_json_commas)
         self._refuse = refuse
-        self._most = most
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
         router.refuse = self._revoked
@@ -77,25 +82,27 @@ class RequestPlane:
         """Send the frame of `message`. A client that leaves too much unread is told so in its
         place, if it is a result that it waits for."""
         if not self._router.send(identity, frame) and isinstance(message, Answer | TaskResult):
-            refusal = self._refuse(message.id, "overloaded", UNREAD)
-            self._router.send(identity, encode(refusal, codec))
+            self.refuse(identity, codec, message.id, "overloaded", UNREAD)
+
+    def refuse(
+        self, identity: bytes, codec: bytes, sender_id: str, reason: Refusal, line: str
+    ) -> None:
+        """Say why a request is not served."""
+        self._router.send(identity, encode(self._refuse(sender_id, reason, line), codec))
 
     def _turn(self) -> None:
-        for _ in range(self._most):
-            if (received := self._router.receive()) is None:
-                return
-            self._take(*received)
+        if (received := self._router.receive()) is not None:
+            self._take(*received, self._router.sender(received[0]))
 
-    def _take(self, identity: bytes, frame: bytes) -> None:
+    def _take(self, identity: bytes, frame: bytes, sender: Sender) -> None:
         now = self._board.clock()
         try:
             request, codec = self._decoder.decode(frame)
         except WireError as error:
             self.malformed += 1
-            refusal = self._refuse(error.sender_id, "malformed", str(error))
-            self._router.send(identity, encode(refusal, error.codec))
+            self.refuse(identity, error.codec, error.sender_id, "malformed", str(error))
             return
-        origin = Origin(identity, codec, self._router.sender(identity))
+        origin = Origin(identity, codec, sender)
         self._handlers[type(request)](origin, request, now)
 
     def _revoked(self, identity: bytes, frame: bytes) -> None:
@@ -104,5 +111,4 @@ class RequestPlane:
             sender_id = getattr(request, "id", "")
         except WireError as error:
             sender_id, codec = error.sender_id, error.codec
-        refusal = self._refuse(sender_id, "not_authorised", REVOKED)
-        self._router.send(identity, encode(refusal, codec))
+        self.refuse(identity, codec, sender_id, "not_authorised", REVOKED)

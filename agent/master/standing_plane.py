@@ -38,6 +38,7 @@ from agent.scheduling.standing_events import (
     WatchArrived,
     WatchKey,
 )
+from agent.scheduling.standing_register import Rooms
 from agent.scheduling.standing_words import key_of
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
@@ -59,8 +60,8 @@ class StandingPlane:
     the inboxes of alerts.
 
     What a client is told of a watch waits until what was to be saved of it before is on stable
-    storage. `channels_of` is as for `StandingScheduler`; `wall` reads the wall clock in seconds
-    since 1970 UTC.
+    storage. `channels_of` and `rooms` are as for `StandingScheduler`; `wall` reads the wall clock
+    in seconds since 1970 UTC.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class StandingPlane:
         channels_of: Callable[[tuple[str, ...]], Container[str]],
         push: PushPlane,
         wall: Callable[[], float],
+        rooms: Rooms = len,
     ) -> None:
         self._board = board
         self._state = state
@@ -85,6 +87,8 @@ class StandingPlane:
             channels_of,
             lambda: secrets.token_hex(8),
             most_watches=config.clients.most_watches,
+            most_readings_per_s=config.clients.watched_readings_per_s,
+            rooms=rooms,
         )
         # Answers wait for the next turn: taken at once, those of many rounds that are answered at
         # once would each ask the next from within the one before.

@@ -7,6 +7,7 @@ client, is asked later of the nodes' histories: the master keeps no answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container
 
 from agent.scheduling.admission import may_query, may_subscribe
@@ -34,7 +35,7 @@ from agent.scheduling.standing_events import (
     WatchKey,
 )
 from agent.scheduling.standing_reader import WatchReader
-from agent.scheduling.standing_register import WatchRegister
+from agent.scheduling.standing_register import Rooms, WatchRegister
 from agent.scheduling.standing_timers import WatchTimers
 from agent.scheduling.standing_turns import send_in_turn
 from agent.scheduling.standing_words import differing, key_of, refuse, trouble_of
@@ -66,8 +67,9 @@ class StandingScheduler:
     `most_watches` bounds those of one client; `read_trigger` reads the language of triggers.
     `capability_of` a service is the one channel that it gives, empty for all; None: it is not known
     here. `channels_of` areas are those that this IAD's nodes there have, whatever they give at the
-    moment. `new_id` gives the ids under which alerts are subscribed to, none twice.
-    Every event is O(log watches) and the answers that it sends.
+    moment; `rooms` are how many these areas have, and what all watches of one client read is at
+    most `most_readings_per_s`. `new_id` gives the ids under which alerts are subscribed to, none
+    twice. Every event is O(log watches) and the answers that it sends.
     """
 
     def __init__(
@@ -78,6 +80,8 @@ class StandingScheduler:
         new_id: Callable[[], str],
         *,
         most_watches: int,
+        most_readings_per_s: float = math.inf,
+        rooms: Rooms = len,
         lag_s: float = LAG_S,
         expire_s: float = EXPIRE_S,
     ) -> None:
@@ -85,7 +89,7 @@ class StandingScheduler:
         self._capability_of = capability_of
         self._channels_of = channels_of
         self._expire_s = expire_s
-        self._watches = WatchRegister(most_watches)
+        self._watches = WatchRegister(most_watches, most_readings_per_s, rooms)
         self._asked: dict[int, tuple[WatchEntry, RoundEntry]] = {}
         self._tokens = 0
         self._timers = WatchTimers(lag_s, expire_s)

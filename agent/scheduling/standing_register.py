@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agent.scheduling.standing_entry import WatchEntry
 from agent.scheduling.standing_events import WatchKey
@@ -12,13 +13,32 @@ from agent.wire.standing import Watch
 MOST_WATCHES = 10_000
 # Of all watches together; they are kept in memory and on disk.
 MOST_WATCHED_AREAS = 500_000
+# Of all clients together, so many times what one may have.
+CLIENTS_AT_MOST = 4
+# What a round of one room costs beside its readings, counted in readings.
+ROUND_COST = 10.0
+
+# Rooms (edge nodes) that areas of a service are about, as far as this master knows.
+Rooms = Callable[[tuple[str, ...]], int]
 
 
 class WatchRegister:
-    """Bounds what watches cost; `most_owned` are those of one client. Everything is O(1)."""
+    """Bounds what watches cost; `most_owned` are those of one client, `most_readings_per_s` what
+    they may read in all. Everything but `rooms` is O(1)."""
 
-    def __init__(self, most_owned: int) -> None:
+    def __init__(
+        self,
+        most_owned: int,
+        most_readings_per_s: float = math.inf,
+        rooms: Rooms = len,
+    ) -> None:
         self._most_owned = most_owned
+        self._most_readings_per_s = most_readings_per_s
+        self._rooms = rooms
+        # Readings a second, whole: sums of what comes and goes stay exact.
+        self._loads: dict[WatchKey, int] = {}
+        self._load_of: Counter[str] = Counter()
+        self._load = 0
         self._watches: dict[WatchKey, WatchEntry] = {}
         self._owned: Counter[str] = Counter()
         self._areas = 0
@@ -45,33 +65,59 @@ class WatchRegister:
             return f"{MOST_WATCHES} watches are open here; try another master"
         if self._areas + len(watch.areas) > MOST_WATCHED_AREAS:
             return f"{self._areas} areas are watched here; watch a parent of some"
+        load, most = self._load_of_one(watch), self._most_readings_per_s
+        hint = "ask for a longer interval, a shorter window, or aggregates"
+        if load + self._load_of[owner] > most:
+            wanted = load + self._load_of[owner]
+            return f"your watches would read {wanted:,} readings/s of {most:,.0f}: {hint}"
+        if load + self._load > CLIENTS_AT_MOST * most:
+            return f"all watches here read {self._load:,} readings/s: {hint}, or try again later"
         return ""
+
+    def _load_of_one(self, watch: Watch) -> int:
+        """Readings that a watch reads in a second, of sensors that give one a second; what it asks
+        again and again counts each time."""
+        rooms = max(1, len(watch.areas), self._rooms(watch.areas))
+        window_s = watch.window_s or watch.interval_s
+        if watch.style == "streaming":
+            window_s = watch.interval_s
+        per_round = ROUND_COST + (window_s if watch.form == "series" else 0.0)
+        return math.ceil(rooms * per_round / watch.interval_s)
 
     def add(self, entry: WatchEntry) -> None:
         """Keep it, for its owner."""
         self._watches[entry.key] = entry
         self._areas += len(entry.watch.areas)
         self._owned[entry.owner] += 1
+        load = self._loads[entry.key] = self._load_of_one(entry.watch)
+        self._load_of[entry.owner] += load
+        self._load += load
 
     def remove(self, entry: WatchEntry) -> None:
         """It is over."""
         del self._watches[entry.key]
         self._areas -= len(entry.watch.areas)
-        self._disown(entry.owner)
+        self._disown(entry)
+        self._load -= self._loads.pop(entry.key)
 
     def give(self, entry: WatchEntry, owner: str) -> None:
         """It counts among this client's from now on."""
-        self._disown(entry.owner)
+        self._disown(entry)
         entry.owner = owner
         self._owned[owner] += 1
+        self._load_of[owner] += self._loads[entry.key]
 
-    def _disown(self, owner: str) -> None:
+    def _disown(self, entry: WatchEntry) -> None:
+        owner = entry.owner
         self._owned[owner] -= 1
+        self._load_of[owner] -= self._loads[entry.key]
         if not self._owned[owner]:
-            del self._owned[owner]
+            del self._owned[owner], self._load_of[owner]
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         assert sum(self._owned.values()) == len(self._watches)
         assert all(self._owned.values())
+        assert self._loads.keys() == self._watches.keys()
+        assert self._load == sum(self._loads.values()) == sum(self._load_of.values())
         assert self._areas == sum(len(entry.watch.areas) for entry in self)

@@ -11,6 +11,7 @@ import zmq
 
 from agent.sockets.allow_list import ROLES, AllowList, Party
 from agent.sockets.dealer import KeyedLink, dealer, unconnected
+from agent.sockets.intake import Intake
 from agent.sockets.keys import Pair, expiry, read_publics, read_secrets
 from agent.sockets.router import Keyed, Router, router
 from agent.sockets.watched import Watched
@@ -63,6 +64,7 @@ class Guard:
         self._secrets: Watched[tuple[Pair, ...]] | None = None
         self._allowed = AllowList()
         self._routers: list[Router] = []
+        self._intakes: list[Intake] = []
         self._links: list[KeyedLink] = []
         self.zap: Zap | None = None
         # Called with a key that nobody has named (yet): the market may know it soon.
@@ -87,15 +89,28 @@ class Guard:
 
     # --- sockets -------------------------------------------------------------------------------
 
-    def router(self, domain: str, address: str) -> Router:
-        """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError."""
-        if self._secrets is None:
-            return router(self._context, address)
-        keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
-        made = router(self._context, address, keyed)
-        if address.startswith("tcp://"):
+    def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
+        """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError. With
+        `most_connections` only requests come there, and what its connections hold is bounded."""
+        keyed = None
+        if self._secrets is not None:
+            keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
+        requests_only = most_connections is not None
+        made = router(self._context, address, keyed, requests_only=requests_only)
+        if not address.startswith("tcp://"):
+            return made
+        if keyed is not None:
             self._routers.append(made)
+        if most_connections is not None:
+            intake = Intake(made.socket, most_connections, self._warn, clock=self._clock)
+            made.watch_intake(intake)
+            self._intakes.append(intake)
         return made
+
+    def close(self) -> None:
+        """End what watches sockets, before these are closed."""
+        for intake in self._intakes:
+            intake.close()
 
     def dealer(
         self,

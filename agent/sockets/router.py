@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import zmq
 
+from agent.sockets.intake import KEYED_HEADER_BYTES, PLAIN_HEADER_BYTES, Intake
 from agent.sockets.keys import Pair
 from agent.sockets.listener import TcpListener
 from agent.sockets.options import prepare
@@ -18,6 +19,11 @@ from agent.wire.senders import Sender
 SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
 # A frame above the decoder's limit gets an error; one above this only a closed connection.
 HARD_LIMIT_BYTES = 1 << 24
+# The same of a socket that anyone may send to: its requests have at most 1 MiB, and a connection
+# that sends half a frame holds the whole one.
+OPEN_LIMIT_BYTES = (1 << 20) + (1 << 16)
+# Messages of a connection that wait in libzmq on such a socket.
+OPEN_WAITING = 250
 # A peer that stopped answering TCP is noticed after this long.
 DEAD_AFTER_MS = 6_000
 # Frames of a message with too many that are thrown away before others get their turn.
@@ -48,14 +54,22 @@ class Keyed(NamedTuple):
 
 
 def router(
-    context: zmq.Context[zmq.Socket[bytes]], address: str, keyed: Keyed | None = None
+    context: zmq.Context[zmq.Socket[bytes]],
+    address: str,
+    keyed: Keyed | None = None,
+    *,
+    requests_only: bool = False,
 ) -> Router:
-    """Bind a ROUTER; OSError if that cannot be.
+    """Bind a ROUTER; OSError if that cannot be. `requests_only`: nothing larger than a request
+    comes.
 
     With keys a tcp:// socket speaks CURVE alone; an ipc:// socket is then only for processes of
     this user and of root.
     """
-    socket = prepare(context.socket(zmq.ROUTER), HARD_LIMIT_BYTES)
+    limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
+    socket = prepare(context.socket(zmq.ROUTER), limit)
+    if requests_only:
+        socket.setsockopt(zmq.RCVHWM, OPEN_WAITING)
     # Not ZMTP heartbeats: with them libzmq 4.3 aborts the process when a client goes away while its
     # messages fill the receive queue (libzmq issue 4364). The kernel notices a dead peer too, and
     # one that stopped reading.
@@ -91,8 +105,8 @@ class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
     __slots__ = (
-        "_discarding", "_find", "_frame", "_listener", "_recv", "_send", "_sender", "dropped",
-        "refuse", "refused", "socket", "unsent",
+        "_discarding", "_find", "_frame", "_header_bytes", "_intake", "_listener", "_recv", "_send",
+        "_sender", "dropped", "on_gone", "refuse", "refused", "socket", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -110,10 +124,14 @@ class Router:
         self._frame: zmq.Frame | None = None
         self._discarding = False
         self.unsent = Unsent()
+        self._intake: Intake | None = None
+        self._header_bytes = PLAIN_HEADER_BYTES if find is None else KEYED_HEADER_BYTES
         self.dropped = 0
         # Messages on connections whose key is not allowed any more, and who tells their senders.
         self.refused = 0
         self.refuse: Callable[[bytes, bytes], None] | None = None
+        # Called with the identity of a peer that is found to be gone.
+        self.on_gone: Callable[[bytes], object] | None = None
 
     def use_key(self, pair: Pair) -> None:
         """Show this key to all connections from now on; those that are there live on. OSError."""
@@ -121,6 +139,18 @@ class Router:
         self.socket.setsockopt(zmq.CURVE_PUBLICKEY, pair.public.encode())
         self.socket.setsockopt(zmq.CURVE_SECRETKEY, pair.secret.encode())
         self._listener.bind()
+
+    def watch_intake(self, intake: Intake) -> None:
+        """Count for it what is taken from each connection."""
+        self._intake = intake
+
+    def _count(self, size: int) -> None:
+        """So many bytes were taken from the connection of the message that came last."""
+        if self._intake is not None:
+            assert self._frame is not None
+            # Which descriptor it came by; only tcp connections have an intake.
+            fd, taken = int(self._frame.get(zmq.SRCFD)), self._intake.taken
+            taken[fd] = taken.get(fd, 0) + size
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """One message, or None when nothing waits, or what came is from a key that is not allowed
@@ -136,6 +166,8 @@ class Router:
             return None
         # A Frame knows whether more follows; asking the socket (RCVMORE) costs three times as much.
         frame = self._frame = recv(0, False)
+        if self._intake is not None:
+            self._count(len(frame) + self._header_bytes)
         if not frame.more:
             if self._find is not None and not self._admits(frame, identity):
                 return None
@@ -143,6 +175,7 @@ class Router:
         delimited = not frame.bytes
         if delimited:
             frame = recv(0, False)
+            self._count(len(frame) + self._header_bytes)
         payload = b"" if frame.more or not delimited else frame.bytes
         if frame.more:
             self._discarding = True
@@ -182,11 +215,15 @@ class Router:
 
     def _discard(self) -> bool:
         """Throw away frames of a message with too many; whether that was the last."""
+        size, last = 0, False
         for _ in range(DISCARDED_A_TURN):
-            if not self._recv(0, False).more:
-                self._discarding = False
-                return True
-        return False
+            frame = self._recv(0, False)
+            size += len(frame) + self._header_bytes
+            if not frame.more:
+                self._discarding, last = False, True
+                break
+        self._count(size)
+        return last
 
     def send(self, identity: bytes, payload: bytes | bytearray) -> bool:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
@@ -198,8 +235,10 @@ class Router:
             return False
         try:
             send(identity, SEND_FIRST)
-        except zmq.ZMQError:
+        except zmq.ZMQError as error:
             self.dropped += 1
+            if error.errno == zmq.EHOSTUNREACH and self.on_gone is not None:
+                self.on_gone(bytes(identity))
             return True
         if type(identity) is DelimitedIdentity:
             send(b"", zmq.SNDMORE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from agent.topics.inbox_events import Peer
 from agent.topics.items import Item
@@ -21,7 +21,7 @@ class Inbox:
 
     __slots__ = (
         "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
-        "last", "number", "peer", "seen_s", "sent", "state", "timer",
+        "last", "number", "owner", "peer", "seen_s", "sent", "state", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -29,6 +29,8 @@ class Inbox:
     ) -> None:
         self.number = number
         self.client = client
+        # Whose it counts as: the client's, or its connection's if nobody can tell the client.
+        self.owner: Hashable = client
         self.id = client_id  # what its client calls it
         self.filter = wanted
         self.durable = durable

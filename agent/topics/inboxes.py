@@ -8,7 +8,7 @@ in the same position, and nothing is in two.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import groupby
 
 from _core.edf import EdfQueue
@@ -63,9 +63,9 @@ class Inboxes:
     """Takes subscriptions, keeps what comes for them, and sends it.
 
     `read_filter` reads the text form of a filter, or checks its parts; ValueError says what is
-    wrong. `most_owned` bounds the subscriptions of one client. `now` is monotonic seconds. A
-    notification is O(subscriptions that want it); everything else O(log subscriptions), and what it
-    sends.
+    wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
+    has no name. `now` is monotonic seconds. A notification is O(subscriptions that want it);
+    everything else O(log subscriptions), and what it sends.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Inboxes:
         self._expire_s = expire_s
         self._by_key: dict[tuple[str, str], Inbox] = {}
         self._by_name: dict[str, Inbox] = {}
-        self._owned: Counter[str] = Counter()
+        self._owned: Counter[Hashable] = Counter()
         self._items = Items()
         self._timers: EdfQueue[Inbox] = EdfQueue()
         self._numbers = 0
@@ -225,7 +225,7 @@ class Inboxes:
             return refusal(event.peer, message, f"filter: {error}")
         inbox = self._by_key.get((event.client, message.id))
         problem = (
-            self._why_not_new(event.client, message)
+            self._why_not_new(event.client or event.peer, message)
             if inbox is None
             else why_not_again(inbox, message)
         )
@@ -235,11 +235,13 @@ class Inboxes:
         if inbox is None:
             self._numbers += 1
             inbox = Inbox(self._numbers, event.client, message.id, wanted, durable=message.durable)
+            inbox.owner = event.client or event.peer
             self._add(inbox, now)
             instructions = self._start(inbox)
         elif inbox.filter != wanted:
             inbox.filter = wanted
             instructions = self._start(inbox)
+        self._give(inbox, event.client or event.peer)
         inbox.become("attached")
         self._timers.rekey(inbox.timer, now + self._lease_s)
         inbox.peer = event.peer
@@ -257,13 +259,13 @@ class Inboxes:
         saved = SavedSubscription(inbox.client, inbox.id, inbox.filter)
         return [SaveSubscription(inbox.number, saved), starting]
 
-    def _why_not_new(self, client: str, message: Subscribe) -> str:
+    def _why_not_new(self, owner: Hashable, message: Subscribe) -> str:
         if message.after is not None:
             return (
                 f"no subscription {message.id!r} is kept here: it was ended, its master lost it, "
                 "or nothing was heard of its client for too long; subscribe anew without 'after'"
             )
-        if self._owned[client] >= self._most_owned:
+        if self._owned[owner] >= self._most_owned:
             return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
         if len(self._by_key) >= self._most_subscriptions:
             return f"{self._most_subscriptions} subscriptions are open here; try another master"
@@ -306,9 +308,21 @@ class Inboxes:
     def _add(self, inbox: Inbox, now: float) -> None:
         self._by_key[inbox.client, inbox.id] = inbox
         self._by_name[inbox.name] = inbox
-        self._owned[inbox.client] += 1
+        self._owned[inbox.owner] += 1
         inbox.seen_s = now
         inbox.timer = self._timers.push(now + self._patience_s(inbox), inbox)
+
+    def _give(self, inbox: Inbox, owner: Hashable) -> None:
+        """It counts among this one's from now on."""
+        if owner != inbox.owner:
+            self._disown(inbox)
+            inbox.owner = owner
+            self._owned[owner] += 1
+
+    def _disown(self, inbox: Inbox) -> None:
+        self._owned[inbox.owner] -= 1
+        if not self._owned[inbox.owner]:
+            del self._owned[inbox.owner]
 
     def _patience_s(self, inbox: Inbox) -> float:
         """So long its client may say nothing."""
@@ -335,9 +349,7 @@ class Inboxes:
         inbox.become(state)
         del self._by_key[inbox.client, inbox.id]
         del self._by_name[inbox.name]
-        self._owned[inbox.client] -= 1
-        if not self._owned[inbox.client]:
-            del self._owned[inbox.client]
+        self._disown(inbox)
         if inbox.timer >= 0:
             self._timers.remove(inbox.timer)
             inbox.timer = -1

@@ -6,6 +6,7 @@ version of the same major is understood: unknown fields are ignored, new ones ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -29,6 +30,15 @@ MAX_RESULT_BYTES: Final = 1 << 28
 # and of an answer it is half, since in JSON they take up more.
 MOST_SUBTASK_SERIES_BYTES: Final = MAX_SUBTASK_RESULT_BYTES - (1 << 16)
 MOST_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
+
+# msgspec judges the length of a JSON array after decoding all of it, at 0.7 µs an element. A
+# request of 1,024 areas has some 1,100 commas; in MessagePack the length is known first.
+MAX_JSON_COMMAS: Final = 4_096
+GLIMPSE_BYTES: Final = 1 << 14
+# Where a refusal looks for the id of a message that it does not decode.
+ID_WITHIN: Final = 512
+_JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
+_PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
 
 T = TypeVar("T")
 
@@ -96,8 +106,15 @@ class Decoder(Generic[T]):
     `decode` gives (message, codec) or raises `WireError` with one line for the sender.
     """
 
-    def __init__(self, union: Any, max_bytes: int = MAX_REQUEST_BYTES) -> None:
+    def __init__(
+        self,
+        union: Any,
+        max_bytes: int = MAX_REQUEST_BYTES,
+        max_json_commas: int | None = None,
+    ) -> None:
+        """`max_json_commas` bounds what a JSON frame costs before it is known to be wrong."""
         self._max_bytes = max_bytes
+        self._max_json_commas = max_json_commas
         decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
             MESSAGEPACK: msgspec.msgpack.Decoder(union, dec_hook=unpack).decode,
             JSON: msgspec.json.Decoder(union, dec_hook=unpack).decode,
@@ -115,6 +132,14 @@ class Decoder(Generic[T]):
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
         decode, codec = known
+        limit = self._max_json_commas
+        if limit is not None and codec == JSON and _has_more(frame, b",", limit):
+            raise WireError(
+                f"JSON of more than {limit} elements is over the limit; "
+                "a message of so many has to be MessagePack",
+                codec=codec,
+                sender_id=glimpse(frame)[1],
+            )
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
@@ -140,6 +165,33 @@ class Decoder(Generic[T]):
             "not a Sanderling frame: it starts with two version digits and a codec, b'10J' for "
             f"JSON or b'10M' for MessagePack; got {start!r}"
         )
+
+
+def _has_more(frame: bytes, character: bytes, limit: int) -> bool:
+    """Whether it is there more often than `limit` times; where it is frequent, a part of the frame
+    tells."""
+    found = 0
+    for start in range(0, len(frame), GLIMPSE_BYTES):
+        found += frame.count(character, start, start + GLIMPSE_BYTES)
+        if found > limit:
+            return True
+    return False
+
+
+def glimpse(frame: bytes) -> tuple[bytes, str]:
+    """The codec to answer a frame in, and its message's id if that stands near the start: for
+    refusals that cost less than decoding. O(1)."""
+    codec = _codec_of(frame)
+    pattern = _JSON_ID if codec == JSON else _PACKED_ID
+    found = pattern.search(frame, HEADER_BYTES, ID_WITHIN)
+    if found is None:
+        return codec, ""
+    text = found[1].decode()
+    if codec == MESSAGEPACK:
+        # The length stands in the byte before.
+        length = frame[found.start(1) - 1]
+        text = text[: length - 0xA0 if length >= 0xA1 else length]
+    return codec, text
 
 
 def _codec_of(frame: bytes) -> bytes:

@@ -218,9 +218,26 @@ class MasterClients(Section, frozen=True):
     burst_s: Annotated[
         Positive, Meta(le=3_600.0, description="Seconds of that rate that may come at once.")
     ] = 2.0
+    most_connections: Annotated[
+        Count,
+        Meta(
+            le=1_000_000,
+            description="Connections that the public socket may have; fewer if the system's "
+            "limit of open files is lower. Beyond it the host that has most loses its newest.",
+        ),
+    ] = 16_384
     most_watches: Annotated[
         Count, Meta(le=10_000, description="Standing queries that one client may have open.")
     ] = 100
+    watched_readings_per_s: Annotated[
+        Positive,
+        Meta(
+            le=1e9,
+            description="Readings per second that the standing queries of one client may read, a "
+            "sensor giving one a second; a round of a room counts for ten more. All clients: 4 "
+            "times as many.",
+        ),
+    ] = 100_000.0
     most_subscriptions: Annotated[
         Count, Meta(le=10_000, description="Subscriptions that one client may have open.")
     ] = 100

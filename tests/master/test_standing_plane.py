@@ -54,7 +54,9 @@ class Rig:
             takes=self.handlers.__setitem__, reply=lambda _, message: self.replies.append(message)
         )
         queries = SimpleNamespace(capability=lambda _service: "", handle=self.query)
-        config = SimpleNamespace(clients=SimpleNamespace(most_watches=9))
+        config = SimpleNamespace(
+            clients=SimpleNamespace(most_watches=9, watched_readings_per_s=1e9)
+        )
         self.plane = StandingPlane(
             self.board, config, self.disk, public, queries, lambda _: (), push,
             lambda: 1_000.0 + self.now + self.set_by_s,

@@ -483,3 +483,27 @@ def test_what_others_say_at_length_can_still_be_told():
     for again in (watch(after=0), watch(id="\U000e0001" * 64, after=1)):
         reply = rig.watch(again)
         assert Decoder(StandingReply).decode(encode(reply))[0] == reply
+
+
+def test_what_watches_read_again_and_again_is_bounded_for_a_client_and_in_all():
+    rig = Rig(most_watches=100, most_readings_per_s=10_000.0, rooms=lambda areas: 32 * len(areas))
+    long = {"window_s": 10_800.0, "form": "series"}
+    refused = rig.watch(watch(id="w0", interval_s=0.05, **long))
+    assert refused.state == "refused"
+    assert refused.message.startswith("your watches would read 6,918,400 readings/s of 10,000:")
+    # A minute between its rounds is 5,766 a second.
+    assert rig.watch(watch(id="w1", interval_s=60.0, **long)).state == "open"
+    assert rig.watch(watch(id="w2", interval_s=60.0, **long)).state == "refused"
+    # What each reading is read for once, or at the nodes, costs little.
+    assert rig.watch(watch("streaming", id="w3", interval_s=5.0, form="series")).state == "open"
+    assert rig.watch(watch(id="w4", interval_s=1.0, form="aggregate")).state == "open"
+    for number in range(6):
+        name = f"c{number}"
+        sent = rig.watch(
+            watch(id=f"x{number}", interval_s=60.0, **long), sender=Sender("client", name)
+        )
+        assert sent.state == ("open" if number < 5 else "refused")
+    assert "all watches here read" in sent.message
+    # Who ends one has room for another.
+    rig.do(CancelArrived("link", ALICE, Cancel("w1")))
+    assert rig.watch(watch(id="w5", interval_s=60.0, **long)).state == "open"

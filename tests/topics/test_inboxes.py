@@ -52,9 +52,9 @@ class Rig:
         self.inboxes.check_invariants()
         return instructions
 
-    def subscribe(self, name="s", *, durable=False, after=None, wanted="f", client="c"):
+    def subscribe(self, name="s", *, durable=False, after=None, wanted="f", client="c", peer=None):
         message = Subscribe(name, wanted, durable, after)
-        return self.handle(SubscribeArrived(self.peer, client, message))
+        return self.handle(SubscribeArrived(peer or self.peer, client, message))
 
     def acknowledge(self, position, name="s"):
         return self.handle(
@@ -383,6 +383,19 @@ def test_refusals_say_why():
     assert "3 subscriptions are open here" in refusal(rig, name="u", client="d")
     rig.unsubscribe("t")
     assert sent(rig.subscribe("u")) == [Subscribed("u", "open", 0, LEASE_MS)]
+
+
+def test_a_connection_without_a_name_uses_up_nobody_elses_subscriptions():
+    rig = Rig(most_owned=2)
+    for name in ("s", "t"):
+        assert sent(rig.subscribe(name, client="", peer="stranger"))[0].state == "open"
+    refused = sent(rig.subscribe("u", client="", peer="stranger"))[0]
+    assert "2 subscriptions are open for you" in refused.message
+    assert sent(rig.subscribe("v", client="", peer="honest"))[0].state == "open"
+    # Found again from a new connection, it counts there.
+    assert sent(rig.subscribe("t", client="", peer="again"))[0].state == "open"
+    assert sent(rig.subscribe("u", client="", peer="stranger"))[0].state == "open"
+    rig.inboxes.check_invariants()
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode, glimpse
 from agent.wire.messages import Query, Series, Slo, Window
 from agent.wire.packed import Float32Column, Int64Column
 from tests.wire.samples import SAMPLES, UNIONS
@@ -237,3 +237,28 @@ def test_an_aggregate_is_finite(value):
     body["aggregate"] = {"first_ms": 0, "last_ms": 0, "channels": {"x": aggregate}}
     with pytest.raises(WireError):
         decoder_for(SAMPLES["subtask_result"]).decode(b"10M" + msgspec.msgpack.encode(body))
+
+
+def test_json_of_more_elements_than_any_message_has_is_refused_before_it_is_decoded():
+    decoder = Decoder(Query, max_json_commas=4_096)
+    body = b'{"type":"query","id":"big","areas":[' + b",".join([b'"b1"'] * 5_000)
+    # Cut short: a decoder that looked at it would say that the JSON is incomplete.
+    with pytest.raises(WireError, match="JSON of more than 4096 elements") as error:
+        decoder.decode(b"10J" + body)
+    assert (error.value.codec, error.value.sender_id) == (JSON, "big")
+
+
+def test_the_largest_query_is_within_the_limit_of_json():
+    areas = tuple(f"{n}/" + "/".join(["a" * 64] * 7) for n in range(1_024))
+    query = Query("q", areas, Window(last_s=60.0), Slo(99.0, 500.0))
+    decoder = Decoder(Query, max_json_commas=4_096)
+    assert decoder.decode(encode(query, JSON))[0] == query
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+@pytest.mark.parametrize("name", ["q", "a-name.of_31:characters-000000000", "x" * 64])
+def test_the_id_of_a_message_is_seen_without_decoding(name, codec):
+    query = Query(name, ("b1",), Window(last_s=60.0), Slo(99.0, 500.0))
+    assert glimpse(encode(query, codec)) == (codec, name)
+    assert glimpse(b"10J") == (JSON, "")
+    assert glimpse(b"") == (JSON, "")

@@ -1,0 +1,127 @@
+"""Start-time fair queueing of requests: turns between senders are fair by cost, not by message.
+
+Goyal, Vin and Cheng, "Start-time fair queueing" (SIGCOMM 1996). A sender's next request starts
+where its last one ended in virtual time, or now if it was idle; the earliest start is served first.
+What a request costs is known only afterwards, so it is charged then. Pure: no socket, no clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+# A sender that costs less than this, in seconds, is not told apart from one that costs nothing.
+LEAST_COST_S: Final = 1e-6
+# What a request occupies beside its bytes.
+OVERHEAD_BYTES: Final = 256
+LEAST_REMEMBERED: Final = 64
+
+T = TypeVar("T")
+
+
+class _Flow(Generic[T]):
+    """What one sender has waiting, and where in virtual time its next request starts."""
+
+    __slots__ = ("bytes", "requests", "start_s")
+
+    def __init__(self, start_s: float) -> None:
+        self.start_s = start_s
+        self.bytes = 0
+        self.requests: deque[tuple[T, int]] = deque()
+
+
+class FairQueue(Generic[T]):
+    """Requests that wait, bounded in bytes for each sender and in all. O(log senders) each."""
+
+    def __init__(self, most_bytes_of_one: int, most_bytes: int) -> None:
+        self._most_of_one = most_bytes_of_one
+        self._most = most_bytes
+        self._flows: dict[Hashable, _Flow[T]] = {}
+        # (start, number, sender): ties are served in the order in which they came.
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._number = 0
+        self._virtual_s = 0.0
+        # When the latest of all that was served ended, in virtual time.
+        self._latest_s = 0.0
+        self._forget_at = LEAST_REMEMBERED
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be taken in."""
+        return self._bytes >= self._most
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of all that waits."""
+        return self._bytes
+
+    def put(self, sender: Hashable, request: T, size: int) -> bool:
+        """Queue a request of so many bytes; False: too much of this sender waits already. A sender
+        without anything waiting may always queue one."""
+        size += OVERHEAD_BYTES
+        flow = self._flows.get(sender)
+        if flow is None:
+            self._forget_idle()
+            flow = self._flows[sender] = _Flow(self._virtual_s)
+        if not flow.requests:
+            flow.start_s = max(flow.start_s, self._virtual_s)
+            self._push(sender, flow)
+        elif flow.bytes + size > self._most_of_one:
+            return False
+        flow.requests.append((request, size))
+        flow.bytes += size
+        self._bytes += size
+        return True
+
+    def pop(self) -> tuple[Hashable, T]:
+        """The next request and its sender, who is to be charged before the next `pop`. IndexError
+        if nothing waits."""
+        start_s, _, sender = heapq.heappop(self._heap)
+        flow = self._flows[sender]
+        self._virtual_s = start_s
+        request, size = flow.requests.popleft()
+        flow.bytes -= size
+        self._bytes -= size
+        return sender, request
+
+    def charge(self, sender: Hashable, cost_s: float) -> None:
+        """Serving what `pop` gave took so long."""
+        flow = self._flows.get(sender)
+        if flow is None:
+            return
+        flow.start_s = self._virtual_s + max(cost_s, LEAST_COST_S)
+        self._latest_s = max(self._latest_s, flow.start_s)
+        if flow.requests:
+            self._push(sender, flow)
+        elif not self._heap:
+            self._virtual_s = self._latest_s  # nobody waited for anybody: all debts are paid
+
+    def drop(self, sender: Hashable) -> int:
+        """The sender is gone, and so is what it queued; how many requests."""
+        flow = self._flows.pop(sender, None)
+        if flow is None:
+            return 0
+        self._heap = [each for each in self._heap if each[2] != sender]
+        heapq.heapify(self._heap)
+        self._bytes -= flow.bytes
+        return len(flow.requests)
+
+    def _push(self, sender: Hashable, flow: _Flow[T]) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (flow.start_s, self._number, sender))
+
+    def _forget_idle(self) -> None:
+        """Forget senders that owe nothing, when there are twice as many as after the last time."""
+        if len(self._flows) >= self._forget_at:
+            self._flows = {
+                sender: flow
+                for sender, flow in self._flows.items()
+                if flow.requests or flow.start_s > self._virtual_s
+            }
+            self._forget_at = max(LEAST_REMEMBERED, 2 * len(self._flows))
