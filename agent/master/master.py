@@ -316,5 +316,6 @@ def _schedulers(
         first_subtask_id=secrets.randbits(31) << 20,
         # Without records there is nowhere to keep them: they wait at the nodes.
         takes_events=bool(config.records.directory),
+        started_s=clock() if config.sockets.nodes else None,
     )
     return queries, tasks

@@ -27,7 +27,8 @@ class Contract:
     """What this IAD owes the pool of one service.
 
     `members` are the IADs that may send tasks, each with the time when that ends (None: it does
-    not). `offered` is what they may ask for; None: everything that this IAD has.
+    not). `offered` is what they may ask for; None: everything that this IAD has. `announced` are
+    the areas that the pool has been told of.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class Contract:
         offered: tuple[str, ...] | None = None,
         capability: str = "",
         rate: AgreedRate | None = None,
+        announced: tuple[str, ...] = (),
     ) -> None:
         self.service = service
         self.members = members
         self.offered = offered
         self.capability = capability
         self.rate = rate
+        self.announced = announced
         self._known: dict[tuple[str, ...], Within] = {}
 
     def refused(self, sender: Sender, task: Task, now: float) -> Refused | None:
@@ -92,7 +95,9 @@ class Contracts:
     def __init__(self, iad: str, pool: Sequence[Member]) -> None:
         self._iad = iad
         names: dict[str, float | None] = {member.iad: None for member in pool}
-        self._contracts = {DEFAULT: Contract(DEFAULT, {**names, iad: None})}
+        announced = next((member.areas for member in pool if member.iad == iad), ())
+        fixed = Contract(DEFAULT, {**names, iad: None}, announced=announced)
+        self._contracts = {DEFAULT: fixed}
         self._ending: dict[str, float] = {}
 
     def of(self, service: str, now: float) -> Contract | None:

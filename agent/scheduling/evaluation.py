@@ -8,8 +8,10 @@ from typing import Final
 from agent.scheduling.admission import Refused
 from agent.scheduling.contracts import Contract, Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.joining import Lacking
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import TaskEntry
+from agent.wire.areas import matching
 from agent.wire.messages import Missing
 from agent.wire.senders import Sender
 
@@ -37,10 +39,12 @@ class Evaluator:
         self._read = read
         self._infeasible_count = 0
 
-    def evaluate(self, entry: TaskEntry, sender: Sender, now: float) -> Asked | Refused:
+    def evaluate(
+        self, entry: TaskEntry, sender: Sender, now: float, *, may_wait: bool = False
+    ) -> Asked | Lacking | Refused:
         """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
         task is refused. What costs least is looked at first; only an accepted task uses up some of
-        its service's rate."""
+        its service's rate. If it `may_wait` for nodes, that it has to."""
         task = entry.task
         contract = self._contracts.of(task.service, now)
         if contract is None:
@@ -48,6 +52,8 @@ class Evaluator:
         refused = contract.refused(sender, task, now)
         if refused is not None:
             return refused
+        if may_wait and (lacking := self._lacking(task.areas, contract)) is not None:
+            return lacking
         entry.channels, entry.limited = contract.channels(task), bool(contract.capability)
         asked = self._asked(entry, contract)
         share = self._share(len(asked), contract)
@@ -75,6 +81,15 @@ class Evaluator:
         if contract.rate is None or not fanout:
             return 0.0
         return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
+
+    def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
+        """Whether some of these areas, or of those announced below them, have no node."""
+        within = contract.within(areas).areas
+        covering = self._nodes.covering(within)
+        announced = tuple(matching(within, contract.announced))
+        if covering.unmatched or self._nodes.covering(announced).unmatched:
+            return Lacking(some=bool(covering.nodes))
+        return None
 
     def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
         """The live nodes that cover the task's areas; what nobody can be asked for is missing."""
