@@ -52,6 +52,8 @@ MOST_AREAS_HELD = 100_000
 MOST_NAMES = 1_000_000
 # Versions of services left, so that a late Join does not revive one.
 MOST_REMEMBERED = 1_000
+# When to propose again what nodes are still joining for.
+JOINING_RETRY_S = 0.2
 
 
 class NodeTime(NamedTuple):
@@ -78,7 +80,7 @@ class Seller:
     """One IAD's side of the market. An IAD that sells nothing still joins pools to schedule.
 
     `offers` are areas by capability; `most_pods` is the limit of a node. `reserved` are service ids
-    that the market may not use.
+    that the market may not use. `joining(areas, now)`: nodes may yet come for some of these areas.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Seller:
         most_pods: int,
         hold_s: float,
         reserved: Collection[str] = (),
+        joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
     ) -> None:
         self._iad = iad
         self._offers = offers
@@ -97,6 +100,7 @@ class Seller:
         self._most = most_pods
         self._hold_s = hold_s
         self._reserved = reserved
+        self._joining = joining
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, Membership] = {}
         self._names = 0
@@ -160,6 +164,9 @@ class Seller:
         if refusal:
             return Offer(propose.id, "refused", message=refusal)
         means_s = self._look(propose.areas)
+        if not means_s and self._joining(propose.areas, now):
+            text = "its edge nodes are still joining; try again in a few seconds"
+            return Offer(propose.id, "refused", message=text, retry_s=JOINING_RETRY_S)
         if not means_s:
             return Offer(propose.id, "refused", message="no edge node is live in these areas now")
         # A new proposal takes the place of the buyer's former one.

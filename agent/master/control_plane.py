@@ -335,4 +335,5 @@ def _seller(config: MasterConfig, tasks: TaskScheduler) -> selling.Seller:
         most_pods=config.pods.most,
         hold_s=config.market.hold_s,
         reserved={DEFAULT},
+        joining=tasks.joining,
     )
