@@ -37,6 +37,8 @@ GAPS: Final = {
     "node_error": "its edge node could not read its history",
     "iad_unreachable": "its IAD's master did not answer",
 }
+# Areas that are missing so are missing however long one waits: no SLO was missed.
+TIMELESS: Final = ("no_node", "no_data", "no_channel")
 STYLES: Final = {
     "complete": "green",
     "partial": "yellow",
@@ -290,6 +292,14 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     # Only a complete answer in time keeps an SLO.
     kept = "within its SLO" if answer.slo_met else "over its SLO"
     if answer.status == "partial":
+        timeless = answer.missing and all(gap.reason in TIMELESS for gap in answer.missing)
+        if timeless:
+            text.append(
+                f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
+                f"{format_ms(answer.elapsed_ms)}; more time would not bring the others",
+                style="not bold default",
+            )
+            return text
         kept = "SLO missed"
     text.append(
         f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
@@ -306,6 +316,8 @@ def gap_lines(answer: Answer) -> list[str]:
         reason = GAPS.get(gap.reason, gap.reason)
         if gap.channels:
             reason += f"; there are {', '.join(sorted(gap.channels))}"
+        if gap.nearest:
+            reason += f"; did you mean {gap.nearest[0]}?"
         by_reason.setdefault(reason, []).append(gap.area)
     return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
 

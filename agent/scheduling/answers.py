@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.nearest import without_node
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.wire.areas import covers, overlaps
 from agent.wire.messages import (
@@ -42,9 +43,7 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
     if entry.firsts is not None:
         results, missing = entry.firsts.results, entry.firsts.unsettled(missing)
     merged = merge_results(results)
-    unanswered = merge_missing(
-        [*(Missing(area, "no_node") for area in entry.unmatched), *missing], merged
-    )
+    unanswered = merge_missing([*without_node(entry.unmatched, entry.announced), *missing], merged)
     status: Status = "partial" if unanswered else "complete"
     elapsed_ms = (read(now) - entry.received_s) * 1e3
     return Answer(

@@ -93,7 +93,7 @@ class Contracts:
     """The contracts of an IAD by service id; that of `default` is fixed."""
 
     def __init__(self, iad: str, pool: Sequence[Member]) -> None:
-        self._iad = iad
+        self.iad = iad
         names: dict[str, float | None] = {member.iad: None for member in pool}
         announced = next((member.areas for member in pool if member.iad == iad), ())
         fixed = Contract(DEFAULT, {**names, iad: None}, announced=announced)
@@ -117,7 +117,7 @@ class Contracts:
         members: dict[str, float | None] = {} if known is None else dict(known.members)
         members = {iad: now + GRACE_S if s is None else s for iad, s in members.items()}
         members |= dict.fromkeys((member.iad for member in service.members), None)
-        own = next((member for member in service.members if member.iad == self._iad), None)
+        own = next((member for member in service.members if member.iad == self.iad), None)
         rate_per_s = own.rate_per_s if own is not None else 0.0
         if not rate_per_s and service.terms is not None:
             rate_per_s = service.terms.rate_per_s

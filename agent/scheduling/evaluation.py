@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.contracts import Contract, Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.joining import Lacking
+from agent.scheduling.nearest import without_node
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import TaskEntry
 from agent.wire.areas import matching
@@ -101,9 +102,18 @@ class Evaluator:
                 asked.append((node, areas))
             else:
                 entry.missing.extend(Missing(area, "node_down") for area in areas)
-        entry.missing.extend(Missing(area, "no_node") for area in covering.unmatched)
-        entry.missing.extend(Missing(area, "no_node") for area in within.outside)
+        nobodys = [*covering.unmatched, *within.outside]
+        if nobodys:
+            entry.missing.extend(without_node(nobodys, self._known(entry, contract)))
         return asked
+
+    def _known(self, entry: TaskEntry, contract: Contract) -> Iterable[str]:
+        """The areas that whoever sent the task may know of: another IAD only what is announced."""
+        if contract.offered is not None:
+            return contract.offered
+        if entry.iad != self._contracts.iad:
+            return contract.announced
+        return (area for node in self._nodes for area in node.hello.areas)
 
     def _is_probe(self) -> bool:
         """Whether an infeasible task is served all the same: now and then, since a window that gets

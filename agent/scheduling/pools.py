@@ -46,6 +46,11 @@ class Pool:
         self._turn = 0
         self._known: dict[tuple[str, ...], Fanout] = {}
 
+    @property
+    def announced(self) -> list[str]:
+        """The areas of all members. O(areas)."""
+        return [area for member in self.service.members for area in member.areas]
+
     def fanout(self, areas: tuple[str, ...]) -> Fanout:
         """Whom to ask for these areas.
 

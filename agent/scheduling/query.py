@@ -162,6 +162,8 @@ class QueryScheduler:
                 return self._refuse(entry, refused, now)
             pool.rate.take(part)
         entry.unmatched = fanout.unmatched
+        if fanout.unmatched:
+            entry.announced = pool.announced
         if not fanout.matches:
             return self._answer(entry, now)
 

@@ -36,8 +36,8 @@ class QueryEntry:
     """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
-        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "sender",
-        "shares", "state", "task_percentile", "timer", "unmatched",
+        "announced", "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused",
+        "sender", "shares", "state", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
     def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
@@ -52,6 +52,8 @@ class QueryEntry:
         self.refused: list[Share] = []
         self.pending = 0
         self.unmatched: list[str] = []
+        # The areas of its service, if some are unmatched: what may have been meant is among them.
+        self.announced: list[str] = []
         self.task_percentile = query.slo.percentile
         self.timer = -1
 

@@ -187,11 +187,13 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
 
 class Missing(Part, frozen=True, omit_defaults=True):
     """An area that did not answer, and why. With `no_channel`, `channels` are those that there are,
-    unless the service gives one only."""
+    unless the service gives one only; with `no_node`, `nearest` is the announced area that may have
+    been meant."""
 
     area: Area
     reason: Gap
     channels: Channels = ()
+    nearest: Annotated[tuple[Area, ...], Meta(max_length=1)] = ()
 
 
 class Coverage(Part, frozen=True):
