@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from agent.scheduling.admission import AgreedRate, Refused, may_send
 from agent.scheduling.pools import DEFAULT, LONGEST_REMEMBERED, REMEMBERED_MATCHES
 from agent.wire.areas import covers, matching
+from agent.wire.base import RAW
 from agent.wire.market import Member, Service
 from agent.wire.messages import Task
 from agent.wire.senders import Sender
@@ -57,13 +58,15 @@ class Contract:
         refused = may_send(sender, task, self.members)
         if refused is not None:
             return refused
-        if self.capability and any(channel != self.capability for channel in task.channels):
+        if self.capability and any(
+            channel not in (self.capability, self.capability + RAW) for channel in task.channels
+        ):
             return Refused("malformed", f"service {self.service} gives {self.capability} alone")
         return None
 
     def channels(self, task: Task) -> tuple[str, ...]:
         """The channels that the task's subtasks read."""
-        return (self.capability,) if self.capability else task.channels
+        return task.channels or ((self.capability,) if self.capability else ())
 
     def within(self, asked: tuple[str, ...]) -> Within:
         """O(asked · offered) once per set of areas, then a look-up."""

@@ -36,7 +36,7 @@ from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
-from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR
+from agent.wire.base import LONGEST_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
 from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
 from agent.wire.senders import Sender
@@ -221,7 +221,7 @@ class QueryScheduler:
                 f"no service {query.service} here, {others}: see `fleet service list`",
             )
         capability = pool.service.capability
-        if capability and any(channel != capability for channel in query.channels):
+        if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
         if self.open_queries >= MOST_OPEN_QUERIES:
             return Refused("overloaded", OVERLOADED)
