@@ -298,6 +298,7 @@ def _schedulers(
         client_burst_s=config.clients.burst_s,
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
+        started_s=clock(),
     )
     estimator = DeadlineEstimator(
         window_samples=scheduling.window_samples,

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 class Share:
     """One IAD's task of an open query. `areas` is what is missing as long as it is silent."""
 
-    __slots__ = ("areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task_id")
+    __slots__ = (
+        "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task",
+        "task_id",
+    )  # fmt: skip
 
     def __init__(self, iad: str, task: Task, areas: list[str]) -> None:
         self.iad = iad
         self.task_id = task.id
         self.asked = task.areas
+        # Sent again while its IAD's master may be starting.
+        self.task = task
         self.areas = areas
         self.result: TaskResult | None = None
         # Why its areas are missing as long as there is no result.

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,16 +16,18 @@ from agent.scheduling.events import (
     SubtaskReturned,
     TaskArrived,
     TaskCancelled,
+    TaskUndeliverable,
     Tick,
 )
 from agent.scheduling.joining import JOINING_S, SHARE
+from agent.scheduling.query import AGAIN_S
 from agent.scheduling.task import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.senders import Sender
 from tests.scheduling.oracle import found, hello, sent_to, task
-from tests.scheduling.rigs import TaskRig
+from tests.scheduling.rigs import QueryRig, TaskRig
 
 POOL = (Member("iad1", "tcp://127.0.0.1:5700", ("b1/f4/r1", "b1/f4/r2")),)
 
@@ -116,6 +119,67 @@ def test_a_rate_is_used_up_once():
             each.ask(number, ("b1",), now=0.3, service="climate")
         accepted.append(number - 1)
     assert accepted[0] == accepted[1] > 1
+
+
+def two_iads(**options):
+    pool = (
+        Member("iad1", "tcp://127.0.0.1:1", ("b1/f1",)),
+        Member("iad2", "tcp://127.0.0.1:2", ("b1/f2",)),
+    )
+    return QueryRig(pool, iad="iad1", **options)
+
+
+def test_a_master_that_is_just_starting_is_tried_again():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    (own, own_task), (other, task_sent) = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(own, own_task, 0.6, areas=("b1/f1",))
+    rig.do(TaskUndeliverable(other, task_sent.id), 0.6)
+    assert rig.answers == []
+    assert rig.scheduler.next_tick == 0.6 + AGAIN_S
+    rig.do(Tick(), 0.6 + AGAIN_S)
+    name, again = rig.tasks[-1]
+    assert (name, again.id) == ("iad2", task_sent.id)
+    assert math.isclose(task_sent.timeout_ms - again.timeout_ms, 200.0)
+    rig.give(other, again, 0.8, areas=("b1/f2",))
+    assert rig.answers[0].status == "complete"
+
+
+def test_one_that_stays_away_leaves_the_answer_its_time():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, 0.6, areas=("b1/f1",))
+    now = 0.6
+    while not rig.answers:
+        rig.do(TaskUndeliverable("iad2", other[1].id), now)
+        if not rig.answers:
+            now = rig.scheduler.next_tick
+            rig.do(Tick(), now)
+    assert now <= 0.5 + 2.0 * SHARE
+    assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
+
+
+@pytest.mark.parametrize(("started_s", "now"), [(None, 0.0), (0.0, JOINING_S)])
+def test_later_it_is_unreachable_at_once(started_s, now):
+    rig = two_iads(started_s=started_s)
+    rig.ask("b1", now=now)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, now, areas=("b1/f1",))
+    rig.do(TaskUndeliverable("iad2", other[1].id), now)
+    assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
+
+
+def test_nothing_is_tried_again_for_a_query_that_has_ended():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.do(TaskUndeliverable("iad2", other[1].id), 0.6)
+    rig.give(*own, 0.65, status="refused")
+    assert rig.answers[0].status == "refused"
+    sent = len(rig.tasks)
+    rig.do(Tick(), 0.8)
+    assert len(rig.tasks) == sent
 
 
 AREAS = [f"b1/f{floor}/r{room}" for floor in (1, 2) for room in (1, 2)]
