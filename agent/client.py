@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import time
 from collections import deque
@@ -56,20 +55,28 @@ __all__ = [
 
 # What a query may cost beyond its own answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
+# Answers that are kept for `receive`, and queries that they may belong to; a master has no more
+# open. Beyond that the oldest are forgotten.
+MOST_KEPT = 10_000
 
 
 class Client(Connection[ClientReply]):
     """Sends sensing queries to a master's public socket; a context manager.
 
     `query` waits for its answer. `send` and `receive` let many queries be under way at once;
-    answers come in any order, each with its query's `id`. `watch` opens a standing query,
+    answers come in any order, each with its query's `id`; those that come while something else is
+    waited for are kept for `receive`. `watch` opens a standing query,
     `subscribe` asks for notifications; any number of all three may be under way together.
     """
 
     def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
         super().__init__(address, ClientReply, keys)
-        self._numbers = itertools.count(1)
-        self._answers: deque[Answer] = deque()
+        self._asked = 0
+        self._answers: deque[Answer] = deque(maxlen=MOST_KEPT)
+        self._own: deque[Answer] = deque()
+        self._asking = ""
+        # How many answers are due by id, of queries that were sent by `send`.
+        self._due: dict[str, int] = {}
         self._watches: dict[str, Rounds] = {}
         self._subscriptions: dict[str, Notifications] = {}
 
@@ -99,7 +106,7 @@ class Client(Connection[ClientReply]):
         if timeout_ms is None:
             timeout_ms = min(latency_ms * TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
         query = Query(
-            id=f"q{next(self._numbers)}",
+            id=self._new_id(),
             areas=tuple(areas),
             window=window,
             slo=Slo(percentile, latency_ms),
@@ -115,27 +122,46 @@ class Client(Connection[ClientReply]):
         except ConnectionCutError:
             return self._ask(query, timeout_ms)
 
-    def _ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
-        self.send(query)
-        give_up = time.monotonic() + (timeout_ms + GRACE_MS) / 1e3
+    def _new_id(self) -> str:
         while True:
-            left_ms = max(0.0, (give_up - time.monotonic()) * 1e3)
-            answer = self.receive(left_ms, until_cut=until_cut)
-            # An answer without an id refuses a frame that the master could not read.
-            if answer.id in (query.id, ""):
-                return answer
+            self._asked += 1
+            if (new := f"q{self._asked}") not in self._due:
+                return new
+
+    def _was_asked(self, query_id: str) -> bool:
+        """Whether `query` has used this id."""
+        number = query_id.removeprefix("q")
+        return number != query_id and number.isdecimal() and int(number) <= self._asked
+
+    def _ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+        self._own.clear()
+        self._asking = query.id
+        try:
+            self.send_message(query)
+            self._take_until(self._own, timeout_ms + GRACE_MS, until_cut)
+        finally:
+            # What comes of it later is passed over.
+            self._asking = ""
+        return self._own.popleft()
 
     def send(self, query: Query) -> None:
         """Send a query; its answer comes with the same `id`."""
         self.send_message(query)
+        if len(self._due) >= MOST_KEPT:
+            del self._due[next(iter(self._due))]
+        self._due[query.id] = self._due.get(query.id, 0) + 1
 
     def receive(self, timeout_ms: float, *, until_cut: bool = False) -> Answer:
-        """The next answer; `NoReplyError` after `timeout_ms`. With `until_cut` also, as
-        `ConnectionCutError`, when the connection is cut: answers still due will not come."""
-        give_up = time.monotonic() + timeout_ms / 1e3
-        while not self._answers:
-            self.take(max(0.0, (give_up - time.monotonic()) * 1e3), until_cut=until_cut)
+        """The next answer to what was sent by `send`; `NoReplyError` after `timeout_ms`. With
+        `until_cut` also, as `ConnectionCutError`, when the connection is cut: answers still due
+        will not come."""
+        self._take_until(self._answers, timeout_ms, until_cut)
         return self._answers.popleft()
+
+    def _take_until(self, wanted: deque[Answer], timeout_ms: float, until_cut: bool) -> None:
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while not wanted:
+            self.take(max(0.0, (give_up - time.monotonic()) * 1e3), until_cut=until_cut)
 
     def watch(
         self,
@@ -269,7 +295,18 @@ class Client(Connection[ClientReply]):
             if subscription is not None and message.reason == "malformed":
                 subscription.take(message)
             else:
-                self._answers.append(message)
+                self._answered(message)
+
+    def _answered(self, answer: Answer) -> None:
+        # An answer without an id refuses a frame that the master could not read.
+        if self._asking and answer.id in (self._asking, ""):
+            self._own.append(answer)
+        elif due := self._due.pop(answer.id, 0):
+            if due > 1:
+                self._due[answer.id] = due - 1
+            self._answers.append(answer)
+        elif not self._was_asked(answer.id):
+            self._answers.append(answer)
 
     def forget(self, watch_id: str) -> None:
         """Pass over what still comes of a watch."""

@@ -92,6 +92,8 @@ class Notifications:
         self.subscribe = subscribe
         self.after = subscribe.after or 0
         self.renew_s = RENEW_S
+        # Why no alert will ever come, where the master knows that.
+        self.doubt = ""
         # Called with each word on why nothing comes, while the loop waits.
         self.on_word: Callable[[str], None] = _ignore
         self._client = client
@@ -286,6 +288,7 @@ class Notifications:
 
     def _opened(self, message: Subscribed) -> None:
         self._state, self._in_vain = "open", 0
+        self.doubt = message.message
         if message.renew_ms:
             self.renew_s = message.renew_ms / 1e3
         if self._kept_nothing is not None:

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from agent.client import Client, NoReplyError
 from agent.sockets.keys import KeyFiles
-from agent.wire.base import Form
-from agent.wire.messages import Slo, Window
+from agent.wire.base import TIMEOUT_FACTOR, Form
+from agent.wire.messages import Answer, Slo, Window
 from fleet import exits, replies, screen
-from fleet.summary import not_given
+from fleet.summary import held_of, not_given
+from fleet.units import format_duration
 
 EXIT_STATUS: Final = {
     "complete": exits.DONE,
     "partial": exits.FAILED,
     "refused": exits.REFUSED,
 }
+
+
+# The services of a master are its operator's to tell.
+NAME_ONE: Final = (
+    " --operator ADDRESS, which takes the master's operator socket, then name one with --service"
+)
+
+
+def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
+    """What an answer leaves unsaid that people ask themselves."""
+    if (held := held_of(answer, window.length_s)) is not None:
+        area, held_s = held
+        yield (
+            f"{area} has readings of {format_duration(round(held_s))} only, of the "
+            f"{format_duration(window.length_s)} asked: its node holds no more"
+        )
+    if any(gap.reason == "timeout" for gap in answer.missing):
+        waited = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
+        if timeout_ms is None:
+            waited += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
+        yield f"{waited}; --timeout 10s waits longer"
 
 
 def run(
@@ -50,10 +73,15 @@ def run(
     if as_json:
         replies.write_json(answer)
     elif answer.status == "refused":
-        return exits.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
+        text = f"refused: {answer.message or answer.reason}"
+        if answer.reason == "unknown_service":
+            text += NAME_ONE
+        return exits.fail(text, EXIT_STATUS["refused"])
     else:
         out = screen.console()
         screen.show_answer(out, answer, slo)
         if lacking := not_given(answer, channels):
             screen.line(out, f"no area that answered gives {', '.join(lacking)}", style="yellow")
+        for text in _words(answer, window, timeout_ms, slo):
+            screen.line(out, text, style="yellow")
     return EXIT_STATUS[answer.status]

@@ -38,6 +38,8 @@ GAPS: Final = {
     "iad_unreachable": "its IAD's master did not answer",
     "too_large": "more readings than an answer holds",
 }
+# Areas that are missing so are missing however long one waits: no SLO was missed.
+TIMELESS: Final = ("no_node", "no_data", "no_channel")
 STYLES: Final = {
     "complete": "green",
     "partial": "yellow",
@@ -291,6 +293,14 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     # Only a complete answer in time keeps an SLO.
     kept = "within its SLO" if answer.slo_met else "over its SLO"
     if answer.status == "partial":
+        timeless = answer.missing and all(gap.reason in TIMELESS for gap in answer.missing)
+        if timeless:
+            text.append(
+                f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
+                f"{format_ms(answer.elapsed_ms)}; more time would not bring the others",
+                style="not bold default",
+            )
+            return text
         kept = "SLO missed"
     text.append(
         f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
@@ -309,6 +319,8 @@ def gap_lines(answer: Answer) -> list[str]:
             reason += f"; there are {', '.join(sorted(gap.channels))}"
         if gap.message:
             reason += f"; {gap.message}"
+        if gap.nearest:
+            reason += f"; did you mean {gap.nearest[0]}?"
         by_reason.setdefault(reason, []).append(gap.area)
     return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
 

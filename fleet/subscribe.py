@@ -98,6 +98,8 @@ def _show(notifications: Notifications, options: Options) -> int:
     if not options.detach:
         if not options.as_json:
             screen.line(err, headline(notifications, options), style="dim")
+        if notifications.doubt:
+            screen.line(err, notifications.doubt, style="yellow")
         notifications.on_word = lambda word: screen.line(err, word, style="yellow")
         try:
             _follow(notifications, options, tally)

@@ -7,12 +7,17 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from itertools import compress, zip_longest
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
 from agent.wire.quality import counts, names
+
+# Sensors that are read seldom, and nodes that were just started, cover a little less than is asked.
+SLACK_S: Final = 60.0
+SLACK_SHARE: Final = 0.1
 
 
 class ChannelSummary(Struct, frozen=True):
@@ -62,6 +67,17 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
         given.update(result.series.values if result.series else ())
         given.update(result.aggregate.channels if result.aggregate else ())
     return [channel for channel in channels if channel not in given]
+
+
+def held_of(answer: Answer, asked_s: float) -> tuple[str, float] | None:
+    """The area whose readings cover least of a window of `asked_s` seconds, and how many seconds
+    they cover; None if all cover it nearly."""
+    spans = [
+        ((area.last_ms - area.first_ms) / 1e3, area.area) for area in summarize(answer) if area.n
+    ]
+    covered_s, area = min(spans, default=(asked_s, ""))
+    nearly = asked_s - max(SLACK_S, SLACK_SHARE * asked_s)
+    return (area, covered_s) if covered_s < nearly else None
 
 
 def channels_of(areas: Iterable[AreaSummary]) -> list[str]:

@@ -7,6 +7,7 @@ at a time; nothing waits longer than its time, but for deliveries, which go on i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -41,6 +42,12 @@ from agent.wire.operator import (
 
 # How long people wait for the end of a change of a running pool.
 CHANGE_S = 10.0
+# For so long after this master's start others may be starting, too: who is not registered yet is
+# looked for again and again, and nodes that are joining are waited for, for a share of the change's
+# time.
+STARTING_S = 15.0
+LOOK_AGAIN_S = 0.25
+WAITING_SHARE = 0.5
 
 
 class _Change(Struct):
@@ -58,6 +65,12 @@ class _Change(Struct):
     schedulers: list[Member] | None = None
     negotiation: Negotiation | None = None
     joining: bool = False
+    look_again_s: float = math.inf
+
+    @property
+    def patient_until_s(self) -> float:
+        """Until then it may wait for parties and nodes that are starting."""
+        return self.started_s + WAITING_SHARE * (self.until_s - self.started_s)
 
 
 class Buyer:
@@ -80,6 +93,7 @@ class Buyer:
         self._taken = taken
         self._pools = Pools(own.iad, self._new_id, wall_offset_s)
         self._changes: dict[str, _Change] = {}
+        self._starting_until_s = -math.inf
 
     # --- what the shell asks -----------------------------------------------------------------
 
@@ -98,14 +112,15 @@ class Buyer:
         """When `Tick` is due next."""
         dues = [self._pools.next_due]
         for change in self._changes.values():
-            dues.append(change.until_s)
+            dues += [change.until_s, change.look_again_s]
             if change.negotiation is not None:
                 dues.append(change.negotiation.next_due)
-        return min((due for due in dues if due is not None), default=None)
+        return min((due for due in dues if due not in (None, math.inf)), default=None)
 
     def load(self, kept: Iterable[Owned], now: float) -> list[Instruction]:
         """Go on where the process before left off: what waits for acknowledgement is sent again,
         a set-up that had not ended is undone."""
+        self._starting_until_s = now + STARTING_S
         return self._pools.load(kept, now)
 
     def handle(self, event: BuyerEvent, now: float) -> list[Instruction]:
@@ -139,7 +154,7 @@ class Buyer:
         self._changes[service_id] = change
         match request:
             case CreateService():
-                return self._create(change, request)
+                return self._look(change, request)
             case AddIad():
                 return self._add(change, request, now)
             case RemoveIad():
@@ -148,9 +163,11 @@ class Buyer:
                 change.joining = True
                 return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
 
-    def _create(self, change: _Change, request: CreateService) -> list[Instruction]:
-        change.found_ticket = self._new_id()
-        done: list[Instruction] = [Find(change.found_ticket, request.capability, request.areas)]
+    def _look(self, change: _Change, wanted: CreateService) -> list[Instruction]:
+        """Ask the directory who offers what is wanted, and for those whom the request names."""
+        request = change.request
+        change.found_ticket, change.look_up_ticket = self._new_id(), ""
+        done: list[Instruction] = [Find(change.found_ticket, wanted.capability, wanted.areas)]
         others = self._looked_up(request)
         if others:
             change.look_up_ticket = self._new_id()
@@ -172,11 +189,17 @@ class Buyer:
             return self._fail(change, f"{request.iad} is in the pool already", now)
         if member is None and len(owned.service.members) >= MOST_MEMBERS:
             return self._fail(change, f"a pool has at most {MOST_MEMBERS} IADs", now)
-        change.found_ticket, change.look_up_ticket = self._new_id(), self._new_id()
-        return [
-            Find(change.found_ticket, owned.request.capability, owned.request.areas),
-            LookUpIads(change.look_up_ticket, (request.iad,)),
-        ]
+        return self._look(change, owned.request)
+
+    def _look_again(self, change: _Change, now: float) -> bool:
+        """Whether who is missing may yet come: then the directory is asked again soon."""
+        again_s = now + LOOK_AGAIN_S
+        if again_s >= min(self._starting_until_s, change.patient_until_s):
+            return False
+        change.found_ticket = change.look_up_ticket = ""
+        change.found = change.schedulers = None
+        change.look_again_s = again_s
+        return True
 
     def _remove(self, change: _Change, request: RemoveIad, now: float) -> list[Instruction]:
         service = self._pools[request.service].service
@@ -199,11 +222,13 @@ class Buyer:
 
     def _discovered(self, event: Discovered, now: float) -> list[Instruction]:
         for change in self._changes.values():
-            if event.ticket in (change.found_ticket, change.look_up_ticket):
+            if event.ticket and event.ticket in (change.found_ticket, change.look_up_ticket):
                 break
         else:
             return []
         if change.joining or change.negotiation is not None:
+            return []
+        if event.found is None and self._look_again(change, now):
             return []
         if event.found is None:
             return self._fail(change, event.message or "the registration service is silent", now)
@@ -229,7 +254,10 @@ class Buyer:
         assert found is not None
         assert schedulers is not None
         registered = {member.iad for member in schedulers} | {self._own.iad}
-        if strangers := [name for name in request.schedulers if name not in registered]:
+        strangers = [name for name in request.schedulers if name not in registered]
+        if strangers and self._look_again(change, now):
+            return []
+        if strangers:
             return self._fail(change, f"no IAD {', '.join(strangers)} is registered", now)
         sellers = [
             seller
@@ -238,9 +266,12 @@ class Buyer:
             and candidate.iad not in request.schedulers
             and (seller := self._seller(candidate, request.areas)).areas
         ]
+        missing = sorted(set(request.only) - {s.iad for s in sellers})
+        if (missing or len(sellers) < request.fewest) and self._look_again(change, now):
+            return []
         offering = f"{counted(len(sellers))} {request.capability} there"
         change.steps.append(Step("discover", "", offering))
-        if missing := sorted(set(request.only) - {s.iad for s in sellers}):
+        if missing:
             change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
         covered = AreaSet(area for seller in sellers for area in seller.areas)
         offered = {a for c in found.candidates for a in common_areas(request.areas, c.areas)}
@@ -278,6 +309,8 @@ class Buyer:
         if _named(owned.service, request.iad) is not None:
             text = f"{request.iad} is in the pool, and offers no {owned.request.capability} there"
             return self._fail(change, text, now)
+        if not schedulers and self._look_again(change, now):
+            return []
         if not schedulers:
             return self._fail(change, f"no IAD {request.iad} is registered", now)
         change.steps.append(Step("discover", request.iad, "offers nothing there: it schedules"))
@@ -310,6 +343,7 @@ class Buyer:
             rates,
             round_s=min(LONGEST_ROUND_S, ROUND_SHARE * (change.until_s - change.started_s)),
             new_id=self._new_id,
+            patience_s=change.patient_until_s - now,
         )
         contacts = [Contact(s.iad, s.address, s.keys) for s in sellers]
         return [*contacts, *change.negotiation.start(now)]
@@ -412,6 +446,13 @@ class Buyer:
         for change in list(self._changes.values()):
             if now >= change.until_s:
                 done += self._out_of_time(change, now)
+            elif change.look_again_s <= now:
+                change.look_again_s = math.inf
+                request = change.request
+                if isinstance(request, AddIad):
+                    request = self._pools[request.service].request
+                assert isinstance(request, CreateService)
+                done += self._look(change, request)
             elif change.negotiation is not None and not change.joining:
                 done += change.negotiation.tick(now)
                 done += self._negotiated(change, now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from _core.orderstats import task_percentile
@@ -27,6 +27,8 @@ LONGEST_ROUND_S = 2.0
 ROUND_SHARE = 0.25
 # Counter-offers of one IAD that are taken; after that it only wastes the buyer's time.
 MOST_COUNTERS = 3
+# Whoever says that its nodes are still joining is asked again, so often at most.
+LEAST_RETRY_S = 0.05
 
 
 class Wanted(Struct, frozen=True):
@@ -59,7 +61,8 @@ class _Candidate:
 
 class Negotiation:
     """Proposals to `members`, whose areas are what each shall serve. `rates` are what some have
-    agreed to already, in place of the wanted rate."""
+    agreed to already, in place of the wanted rate. Those whose nodes are still joining are waited
+    for, `patience_s` in all."""
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Negotiation:
         *,
         round_s: float,
         new_id: Callable[[], str],
+        patience_s: float = 0.0,
     ) -> None:
         self._wanted = wanted
         self._round_s = round_s
@@ -84,6 +88,8 @@ class Negotiation:
         }
         self._out: dict[str, _Candidate] = {}
         self._until_s = 0.0
+        self._patience_s = patience_s
+        self._patient_until_s = 0.0
         self.steps: list[Step] = []
 
     # --- how it stands -----------------------------------------------------------------------
@@ -137,6 +143,7 @@ class Negotiation:
         for candidate in self._candidates.values():
             self._ask(candidate, now)
         self._until_s = now + self._round_s
+        self._patient_until_s = now + self._patience_s
         return self._send_due(now)
 
     def offered(self, iad: str, offer: Offer, now: float) -> list[Send] | None:
@@ -144,6 +151,12 @@ class Negotiation:
         candidate = self._candidates.get(iad)
         if candidate is None or candidate.message_id != offer.id or candidate.offer is not None:
             return None
+        if offer.verdict == "refused" and offer.retry_s is not UNSET:
+            again_s = now + max(offer.retry_s, LEAST_RETRY_S)
+            if again_s < self._patient_until_s:
+                candidate.retry = Retry(again_s)
+                self._until_s = max(self._until_s, again_s + self._round_s)
+                return []
         candidate.offer = offer
         self.steps.append(_step(candidate))
         return self._conclude(now)

@@ -57,6 +57,8 @@ MOST_REMEMBERED = 1_000
 MOST_AHEAD_MS = 86_400_000
 # Who comes without a key is on this host and has its clock.
 MOST_AHEAD_HERE_MS = 10_000
+# When to propose again what nodes are still joining for.
+JOINING_RETRY_S = 0.2
 
 
 class NodeTime(NamedTuple):
@@ -83,7 +85,7 @@ class Seller:
     """One IAD's side of the market. An IAD that sells nothing still joins pools to schedule.
 
     `offers` are areas by capability; `most_pods` is the limit of a node. `reserved` are service ids
-    that the market may not use.
+    that the market may not use. `joining(areas, now)`: nodes may yet come for some of these areas.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Seller:
         hold_s: float,
         reserved: Collection[str] = (),
         wall_offset_s: float | None = None,
+        joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
     ) -> None:
         """`wall_offset_s` is wall time minus the clock of `now`; None: versions may be anything."""
         self._iad = iad
@@ -105,6 +108,7 @@ class Seller:
         self._most = most_pods
         self._hold_s = hold_s
         self._reserved = reserved
+        self._joining = joining
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, Membership] = {}
         self._names = 0
@@ -168,6 +172,9 @@ class Seller:
         if refusal:
             return Offer(propose.id, "refused", message=refusal)
         means_s = self._look(propose.areas)
+        if not means_s and self._joining(propose.areas, now):
+            text = "its edge nodes are still joining; try again in a few seconds"
+            return Offer(propose.id, "refused", message=text, retry_s=JOINING_RETRY_S)
         if not means_s:
             return Offer(propose.id, "refused", message="no edge node is live in these areas now")
         # A new proposal takes the place of the buyer's former one.

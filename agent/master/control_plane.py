@@ -367,4 +367,5 @@ def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) ->
         hold_s=config.market.hold_s,
         reserved={DEFAULT},
         wall_offset_s=wall_offset_s,
+        joining=tasks.joining,
     )

@@ -320,6 +320,7 @@ def _schedulers(
         client_burst_s=config.clients.burst_s,
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
+        started_s=clock(),
     )
     estimator = DeadlineEstimator(
         window_samples=scheduling.window_samples,
@@ -338,5 +339,6 @@ def _schedulers(
         first_subtask_id=secrets.randbits(31) << 20,
         # Without records there is nowhere to keep them: they wait at the nodes.
         takes_events=bool(config.records.directory),
+        started_s=clock() if config.sockets.nodes else None,
     )
     return queries, tasks

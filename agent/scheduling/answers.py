@@ -46,7 +46,7 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         results = without_parts(results, missing)
     merged = merge_results(results)
     unanswered = as_known(
-        merge_missing([*(Missing(area, "no_node") for area in entry.unmatched), *missing], merged),
+        merge_missing([*entry.unmatched, *missing], merged),
         takes_too_large=entry.query.takes_too_large,
     )
     status: Status = "partial" if unanswered else "complete"

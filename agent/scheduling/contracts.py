@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from agent.scheduling.admission import AgreedRate, Refused, may_send
 from agent.scheduling.pools import DEFAULT, LONGEST_REMEMBERED, REMEMBERED_MATCHES
 from agent.wire.areas import AreaSet
+from agent.wire.base import RAW
 from agent.wire.market import Member, Service
 from agent.wire.messages import Task
 from agent.wire.senders import Sender
@@ -27,7 +28,8 @@ class Contract:
     """What this IAD owes the pool of one service.
 
     `members` are the IADs that may send tasks, each with the time when that ends (None: it does
-    not). `offered` is what they may ask for; None: everything that this IAD has.
+    not). `offered` is what they may ask for; None: everything that this IAD has. `announced` are
+    the areas that the pool has been told of.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class Contract:
         offered: tuple[str, ...] | None = None,
         capability: str = "",
         rate: AgreedRate | None = None,
+        announced: Iterable[str] = (),
     ) -> None:
         self.service = service
         self.members = members
         self.offered = offered
         self.capability = capability
         self.rate = rate
+        self.announced = AreaSet(announced)
         self._offered = AreaSet(offered or ())
         self._known: dict[tuple[str, ...], Within] = {}
 
@@ -55,13 +59,20 @@ class Contract:
         refused = may_send(sender, task, self.members)
         if refused is not None:
             return refused
-        if self.capability and any(channel != self.capability for channel in task.channels):
+        if self.capability and any(
+            channel not in (self.capability, self.capability + RAW) for channel in task.channels
+        ):
             return Refused("malformed", f"service {self.service} gives {self.capability} alone")
         return None
 
     def channels(self, task: Task) -> tuple[str, ...]:
         """The channels that the task's subtasks read."""
-        return (self.capability,) if self.capability else task.channels
+        return task.channels or ((self.capability,) if self.capability else ())
+
+    @property
+    def told(self) -> AreaSet:
+        """The areas that another IAD may know of."""
+        return self.announced if self.offered is None else self._offered
 
     def within(self, asked: tuple[str, ...]) -> Within:
         """O(asked + found) once per set of areas, then a look-up."""
@@ -92,9 +103,11 @@ class Contracts:
     """The contracts of an IAD by service id; that of `default` is fixed."""
 
     def __init__(self, iad: str, pool: Sequence[Member]) -> None:
-        self._iad = iad
+        self.iad = iad
         names: dict[str, float | None] = {member.iad: None for member in pool}
-        self._contracts = {DEFAULT: Contract(DEFAULT, {**names, iad: None})}
+        announced = next((member.areas for member in pool if member.iad == iad), ())
+        fixed = Contract(DEFAULT, {**names, iad: None}, announced=announced)
+        self._contracts = {DEFAULT: fixed}
         self._ending: dict[str, float] = {}
 
     def of(self, service: str, now: float) -> Contract | None:
@@ -114,7 +127,7 @@ class Contracts:
         members: dict[str, float | None] = {} if known is None else dict(known.members)
         members = {iad: now + GRACE_S if s is None else s for iad, s in members.items()}
         members |= dict.fromkeys((member.iad for member in service.members), None)
-        own = next((member for member in service.members if member.iad == self._iad), None)
+        own = next((member for member in service.members if member.iad == self.iad), None)
         rate_per_s = own.rate_per_s if own is not None else 0.0
         if not rate_per_s and service.terms is not None:
             rate_per_s = service.terms.rate_per_s

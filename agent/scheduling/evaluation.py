@@ -8,8 +8,11 @@ from typing import Final
 from agent.scheduling.admission import Refused
 from agent.scheduling.contracts import Contract, Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.joining import Lacking
+from agent.scheduling.nearest import without_node
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import TaskEntry
+from agent.wire.areas import AreaSet
 from agent.wire.messages import Missing
 from agent.wire.senders import Sender
 
@@ -37,11 +40,13 @@ class Evaluator:
         self._read = read
         self._infeasible_count = 0
 
-    def evaluate(self, entry: TaskEntry, sender: Sender, now: float) -> Asked | Refused:
+    def evaluate(
+        self, entry: TaskEntry, sender: Sender, now: float, *, may_wait: bool = False
+    ) -> Asked | Lacking | Refused:
         """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
-        task is refused. t_0 is when the task came, so that its evaluation counts as waiting. What
-        costs least is looked at first; only an accepted task uses up some of its service's
-        rate."""
+        task is refused. t_0 is `now`, so that the evaluation counts as waiting. What
+        costs least is looked at first; only an accepted task uses up some of its service's rate. If
+        it `may_wait` for nodes, that it has to."""
         task = entry.task
         contract = self._contracts.of(task.service, now)
         if contract is None:
@@ -49,6 +54,8 @@ class Evaluator:
         refused = contract.refused(sender, task, now)
         if refused is not None:
             return refused
+        if may_wait and (lacking := self._lacking(task.areas, contract)) is not None:
+            return lacking
         entry.channels, entry.limited = contract.channels(task), bool(contract.capability)
         asked = self._asked(entry, contract)
         share = self._share(len(asked), contract)
@@ -61,6 +68,7 @@ class Evaluator:
                 [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
             )
             entry.deadline = deadline
+            entry.enqueued_s = now
             entry.deadline_s = entry.enqueued_s + deadline.queueing_budget_s
             entry.evaluated_s = self._read(now)
             entry.fanout = len(asked)
@@ -76,6 +84,15 @@ class Evaluator:
             return 0.0
         return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
 
+    def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
+        """Whether some of these areas, or of those announced below them, have no node."""
+        within = contract.within(areas).areas
+        covering = self._nodes.covering(within)
+        announced = tuple(contract.announced.within(within))
+        if covering.unmatched or self._nodes.covering(announced).unmatched:
+            return Lacking(some=bool(covering.nodes))
+        return None
+
     def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
         """The live nodes that cover the task's areas; what nobody can be asked for is missing."""
         asked: Asked = []
@@ -86,9 +103,15 @@ class Evaluator:
                 asked.append((node, areas))
             else:
                 entry.missing.extend(Missing(area, "node_down") for area in areas)
-        entry.missing.extend(Missing(area, "no_node") for area in covering.unmatched)
-        entry.missing.extend(Missing(area, "no_node") for area in within.outside)
+        uncovered = [*covering.unmatched, *within.outside]
+        entry.missing.extend(without_node(uncovered, self._known(entry, contract)))
         return asked
+
+    def _known(self, entry: TaskEntry, contract: Contract) -> AreaSet:
+        """The areas that the sender of the task may know of: another IAD only what is announced."""
+        if contract.offered is not None or entry.iad != self._contracts.iad:
+            return contract.told
+        return self._nodes.areas
 
     def _is_probe(self) -> bool:
         """Whether an infeasible task is served all the same: now and then, since a window that gets

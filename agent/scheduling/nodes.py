@@ -132,6 +132,11 @@ class NodeTable:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._by_name.values())
 
+    @property
+    def areas(self) -> AreaSet:
+        """The areas of all nodes."""
+        return self._areas
+
     def named(self, name: str) -> Node | None:
         """The node of that name, if it ever said hello."""
         return self._by_name.get(name)

@@ -41,13 +41,13 @@ class Offers:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._declared = AreaSet()
+        self.declared = AreaSet()
         # Whose each declared area is, a place in `members`.
         self._owners: list[int] = []
         self._own = [AreaSet(member.areas) for member in members]
         for number, member in enumerate(members):
             for area in dict.fromkeys(member.areas):
-                self._declared.add(area)
+                self.declared.add(area)
                 self._owners.append(number)
 
     def by_member(self, areas: Iterable[str]) -> dict[int, list[str]]:
@@ -56,7 +56,7 @@ class Offers:
         owners = self._owners
         asked: dict[int, list[str]] = {}
         for area in areas:
-            for number in {owners[p] for p in self._declared.places_overlapping(area)}:
+            for number in {owners[p] for p in self.declared.places_overlapping(area)}:
                 asked.setdefault(number, []).append(area)
         return {number: asked[number] for number in sorted(asked)}
 
@@ -98,7 +98,7 @@ class Offers:
     def _covering(self, area: str) -> Iterator[int]:
         """The members that declare the area or one above it; some more than once."""
         for parent in with_parents(area):
-            for place in self._declared.places(parent):
+            for place in self.declared.places(parent):
                 yield self._owners[place]
 
     def _expected(self, number: int, asked: Sequence[str]) -> list[str]:
@@ -118,6 +118,11 @@ class Pool:
         self._declared = sum(len(member.areas) for member in service.members)
         self._turn = 0
         self._known: dict[tuple[str, ...], Fanout] = {}
+
+    @property
+    def announced(self) -> AreaSet:
+        """The areas of all members."""
+        return self._offers.declared
 
     def fanout(self, areas: tuple[str, ...]) -> Fanout:
         """Whom to ask for these areas.

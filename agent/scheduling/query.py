@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from _core.orderstats import task_percentile
 from agent.scheduling.admission import (
     AgreedRate,
@@ -32,11 +34,13 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.first_answers import FirstAnswers
+from agent.scheduling.joining import JOINING_S, SHARE
+from agent.scheduling.nearest import without_node
 from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
-from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR
+from agent.wire.base import LONGEST_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
 from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
 from agent.wire.senders import Sender
@@ -46,6 +50,10 @@ RETURN_SHARE = 0.05
 LONGEST_RETURN_S = 0.1
 MOST_OPEN_QUERIES = 10_000
 OVERLOADED = f"{MOST_OPEN_QUERIES} queries are open here; try again later"
+
+
+# While this master starts others may be starting, too: what could not be sent is tried again.
+AGAIN_S = 0.1
 
 
 class QueryScheduler:
@@ -58,7 +66,8 @@ class QueryScheduler:
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
     this start, from which the task ids are made. A client without a rate of its own may ask
-    `client_rate_per_s`, and `client_burst_s` seconds of it at once.
+    `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
+    other masters that cannot be reached are tried again.
     """
 
     def __init__(
@@ -72,6 +81,7 @@ class QueryScheduler:
         client_burst_s: float = 1.0,
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
+        started_s: float | None = None,
     ) -> None:
         self._iad = iad
         self._stopwatch = stopwatch
@@ -84,6 +94,8 @@ class QueryScheduler:
         self._clients = ClientRates(client_rate_per_s, client_burst_s)
         self._open: dict[str, tuple[QueryEntry, Share]] = {}
         self._timers: Timers[QueryEntry] = Timers()
+        self._starting_until_s = -math.inf if started_s is None else started_s + JOINING_S
+        self._again: Timers[Share] = Timers()
         self._classes = QueryClasses()
         self.counters = {
             "queries": 0,
@@ -105,7 +117,8 @@ class QueryScheduler:
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        return self._timers.next_due()
+        due = (self._timers.next_due(), self._again.next_due())
+        return min((at for at in due if at is not None), default=None)
 
     def handle(self, event: QueryEvent, now: float) -> list[Instruction]:
         """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
@@ -121,7 +134,8 @@ class QueryScheduler:
             case ServiceRemoved():
                 return self._service_removed(event.service_id)
             case Tick():
-                return [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
+                late = [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
+                return late + self._send_again(now)
 
     # --- services ----------------------------------------------------------------------------
 
@@ -161,7 +175,7 @@ class QueryScheduler:
             if refused is not None:
                 return self._refuse(entry, refused, now)
             pool.rate.take(part)
-        entry.unmatched = fanout.unmatched
+        entry.unmatched = without_node(fanout.unmatched, pool.announced)
         if not fanout.matches:
             return self._answer(entry, now)
 
@@ -220,7 +234,7 @@ class QueryScheduler:
                 f"no service {query.service} here, {others}: see `fleet service list`",
             )
         capability = pool.service.capability
-        if capability and any(channel != capability for channel in query.channels):
+        if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
         if self.open_queries >= MOST_OPEN_QUERIES:
             return Refused("overloaded", OVERLOADED)
@@ -248,7 +262,22 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             return []
         share.gap = "iad_unreachable"
+        if now + AGAIN_S < min(
+            self._starting_until_s, entry.received_s + SHARE * share.task.timeout_ms / 1e3
+        ):
+            self._again.set(now + AGAIN_S, share)
+            return []
         return self._settled(entry, share, now)
+
+    def _send_again(self, now: float) -> list[Instruction]:
+        """Try IADs again that could not be reached: their masters may be starting, as this one."""
+        instructions: list[Instruction] = []
+        for share in self._again.due(now):
+            if share.task_id in self._open:
+                entry, _ = self._open[share.task_id]
+                left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
+                instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
+        return instructions
 
     def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
         del self._open[share.task_id]

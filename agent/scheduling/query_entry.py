@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
 from agent.scheduling.result_budget import ResultBudget
-from agent.wire.messages import Gap, Query, Task, TaskResult
+from agent.wire.messages import Gap, Missing, Query, Task, TaskResult
 from agent.wire.senders import Sender
 
 if TYPE_CHECKING:
@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 class Share:
     """One IAD's task of an open query. `areas` is what is missing as long as it is silent."""
 
-    __slots__ = ("areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task_id")
+    __slots__ = (
+        "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task",
+        "task_id",
+    )  # fmt: skip
 
     def __init__(self, iad: str, task: Task, areas: list[str]) -> None:
         self.iad = iad
         self.task_id = task.id
         self.asked = task.areas
+        # Sent again while its IAD's master may be starting.
+        self.task = task
         self.areas = areas
         self.result: TaskResult | None = None
         # Why its areas are missing as long as there is no result.
@@ -54,7 +59,8 @@ class QueryEntry:
         self.firsts: FirstAnswers | None = None
         self.refused: list[Share] = []
         self.pending = 0
-        self.unmatched: list[str] = []
+        # The areas that nobody offers.
+        self.unmatched: list[Missing] = []
         self.task_percentile = query.slo.percentile
         self.timer = -1
 

@@ -9,7 +9,7 @@ from agent.scheduling.standing_alerts import WatchedAlerts
 from agent.scheduling.standing_entry import MOST_AHEAD, WatchEntry
 from agent.scheduling.standing_events import SavedAlerts, SavedWatch, WatchKey
 from agent.scheduling.trigger import ReadTrigger, Trigger
-from agent.wire.base import MAX_CHANNELS
+from agent.wire.base import MAX_CHANNELS, RAW
 from agent.wire.predicate_language import read_filter
 from agent.wire.standing import Watch
 
@@ -63,7 +63,7 @@ class WatchReader:
         if capability is None:
             return f"no service {watch.service} here: see `fleet service list`"
         channels = (*watch.channels, *(() if trigger is None else trigger.channels))
-        others = sorted({name for name in channels if name != capability})
+        others = sorted({name for name in channels if name not in (capability, capability + RAW)})
         if not capability or not others:
             return ""
         return f"service {watch.service} gives {capability} and no more: no {' or '.join(others)}"

@@ -33,6 +33,7 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
+from agent.scheduling.joining import Joining, Lacking
 from agent.scheduling.links import Links
 from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
@@ -53,6 +54,7 @@ from agent.wire.messages import (
 )
 from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskOutcome
+from agent.wire.senders import Sender
 
 MOST_OPEN_TASKS = 10_000
 OVERLOADED = f"{MOST_OPEN_TASKS} tasks are open here; try again later"
@@ -69,7 +71,8 @@ class TaskScheduler:
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
     differs from start to start, so that a node's result for a master that is gone is not taken for
-    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out.
+    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
+    `started_s` tasks wait for nodes that are still joining (`Joining`).
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class TaskScheduler:
         stopwatch: Callable[[], float] | None = None,
         first_subtask_id: int = 1,
         takes_events: bool = False,
+        started_s: float | None = None,
     ) -> None:
         self._iad = iad
         self._estimator = estimator
@@ -104,11 +108,12 @@ class TaskScheduler:
         self._stopwatch = stopwatch
         self._open: dict[tuple[Peer, str], TaskEntry] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
+        self._joining = Joining(started_s)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
             TaskCancelled: self._task_cancelled,
             SubtaskReturned: self._subtask_returned,
-            NodeJoined: self._links.joined,
+            NodeJoined: self._node_joined,
             NodeAlive: self._links.alive,
             NodeLeft: self._links.left,
             NodeRefused: self._links.refused,
@@ -153,8 +158,8 @@ class TaskScheduler:
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        due = [t for t in (self._timeouts.next_due(), self._links.next_tick) if t is not None]
-        return min(due, default=None)
+        due = (self._timeouts.next_due(), self._links.next_tick, self._joining.next_due)
+        return min((t for t in due if t is not None), default=None)
 
     def node_statuses(self) -> tuple[NodeStatus, ...]:
         """Every node that ever said hello, for the operator."""
@@ -180,6 +185,11 @@ class TaskScheduler:
             if node.state != "left"
         ]
 
+    def joining(self, areas: Iterable[str], now: float) -> bool:
+        """Whether nodes may yet come for areas of these that none covers. O(nodes · areas)."""
+        still = now < self._joining.until(now, len(self._nodes))
+        return still and bool(self._nodes.covering(tuple(areas)).unmatched)
+
     def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
         """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
         return self._handlers[type(event)](event, now)
@@ -191,7 +201,24 @@ class TaskScheduler:
         task, sender = event.task, event.sender
         iad = sender.name if sender.role in ("iad", "csp") else task.origin
         entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
-        asked = self._no_room(entry) or self._evaluator.evaluate(entry, sender, now)
+        refused = self._no_room(entry)
+        if refused is not None:
+            return self._refuse(entry, refused, now)
+        return self._serve(entry, sender, now, self._may_wait(entry, now))
+
+    def _may_wait(self, entry: TaskEntry, now: float) -> bool:
+        return now < self._joining.until(entry.received_s, len(self._nodes))
+
+    def _serve(
+        self, entry: TaskEntry, sender: Sender, now: float, may_wait: bool
+    ) -> list[Instruction]:
+        task = entry.task
+        asked = self._evaluator.evaluate(entry, sender, now, may_wait=may_wait)
+        if isinstance(asked, Lacking):
+            entry.become("waiting")
+            self._open[entry.origin, task.id] = entry
+            self._joining.wait(entry, sender, asked, len(self._nodes))
+            return []
         if isinstance(asked, Refused):
             return self._refuse(entry, asked, now)
         if not asked:
@@ -199,7 +226,7 @@ class TaskScheduler:
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry.origin, task.id] = entry
-        entry.timer = self._timeouts.set(now + task.timeout_ms / 1e3, entry)
+        entry.timer = self._timeouts.set(entry.received_s + task.timeout_ms / 1e3, entry)
         key = self._dispatcher.key(entry)
         serve = self._dispatcher.serve
         instructions: list[Instruction] = []
@@ -216,6 +243,13 @@ class TaskScheduler:
         if len(self._open) >= MOST_OPEN_TASKS:
             return Refused("overloaded", OVERLOADED)
         return None
+
+    def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
+        instructions = self._links.joined(event, now)
+        for entry in self._joining.waiting():
+            sender = self._joining.remove(entry)
+            instructions += self._serve(entry, sender, now, self._may_wait(entry, now))
+        return instructions
 
     # --- from subtasks to a result -----------------------------------------------------------
 
@@ -317,6 +351,8 @@ class TaskScheduler:
     def _refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
         self._counters[f"tasks_refused_{refused.reason}"] += 1
         entry.become("refused")
+        if self._open.get((entry.origin, entry.task.id)) is entry:
+            del self._open[entry.origin, entry.task.id]
         ended_s = self._read(now)
         result = TaskResult(
             id=entry.task.id,
@@ -351,6 +387,9 @@ class TaskScheduler:
             return []
         self._counters["cancelled"] += 1
         entry.become("cancelled")
+        if entry in self._joining:
+            self._joining.remove(entry)
+            return self._finish(entry, now)
         instructions: list[Instruction] = []
         for subtask in _by_node(entry):
             if subtask.state == "queued":
@@ -379,7 +418,12 @@ class TaskScheduler:
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
         self._links.tick(now)
-        return [i for entry in self._timeouts.due(now) for i in self._timed_out(entry, now)]
+        instructions: list[Instruction] = []
+        for entry, sender in self._joining.due(now):
+            instructions += self._serve(entry, sender, now, may_wait=False)
+        return instructions + [
+            i for entry in self._timeouts.due(now) for i in self._timed_out(entry, now)
+        ]
 
     def _read(self, now: float) -> float:
         return now if self._stopwatch is None else self._stopwatch()
@@ -389,6 +433,10 @@ class TaskScheduler:
         queued = dispatched = 0
         for (origin, task_id), entry in self._open.items():
             assert (origin, task_id) == (entry.origin, entry.task.id)
+            assert (entry.state == "waiting") == (entry in self._joining)
+            if entry.state == "waiting":
+                assert not entry.pending
+                continue
             assert entry.state == "open"
             assert entry.pending
             for subtask in entry.pending:
@@ -400,7 +448,7 @@ class TaskScheduler:
                     subtask.state == "dispatched"
                 )
         nodes = self._nodes
-        assert len(self._open) == len(self._timeouts)
+        assert len(self._open) == len(self._timeouts) + len(self._joining)
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"

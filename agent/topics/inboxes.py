@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import groupby
 
 from _core.edf import EdfQueue
+from agent.topics.doubts import doubt
 from agent.topics.inbox import Inbox, last_run
 from agent.topics.inbox_events import (
     AcknowledgeArrived,
@@ -248,7 +249,7 @@ class Inboxes:
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
-        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3)
+        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubt(wanted))
         instructions.append(SendPush(event.peer, reply, inbox.durable))
         return instructions + self._send(inbox)
 

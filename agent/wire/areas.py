@@ -114,6 +114,14 @@ class AreaSet:
         index = self._index()
         return [area for area in asked if area not in index]
 
+    def names_below(self, parent: str, most: int) -> set[str]:
+        """The next segments of the areas below `parent`, among the first `most` of these; of all
+        areas, if it is empty. O(most)."""
+        places = self._index().get(parent, ()) if parent else range(len(self._areas))
+        start = len(parent) + 1 if parent else 0
+        names = {self._areas[place][start:].partition("/")[0] for place in places[:most]}
+        return names - {""}
+
     def _index(self) -> dict[str, list[int]]:
         below, areas = self._below, self._areas
         for place in range(self._indexed, len(areas)):

@@ -153,7 +153,7 @@ class Decoder(Generic[T]):
     def _frame_problem(self, frame: bytes) -> str:
         start = frame[:HEADER_BYTES]
         if not frame:
-            return "empty frame"
+            return "empty frame, or a message of several: a message here is one frame"
         if len(frame) > self._max_bytes:
             return f"frame of {len(frame)} bytes is over the limit of {self._max_bytes}"
         if start[:2].isdigit() and start[:1] != MAJOR:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
@@ -107,13 +107,16 @@ class Leave(Message, frozen=True, tag="leave"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Accepted (held for `hold_s`), countered with terms that it would accept, or refused."""
+    """Accepted (held for `hold_s`), countered with terms that it would accept, or refused: for
+    good, or, with `retry_s`, as long as its nodes are still joining. Then the same proposal
+    is worth sending again after so many seconds."""
 
     id: Identifier
     verdict: Literal["accepted", "countered", "refused"]
     hold_s: float = 0.0
     counter: Terms | None = None
     message: Text = ""
+    retry_s: float | UnsetType = UNSET
 
 
 class Joined(Message, frozen=True, tag="joined"):

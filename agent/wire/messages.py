@@ -210,14 +210,16 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
 
 class Missing(Part, frozen=True, omit_defaults=True):
     """An area that did not answer, and why. With `no_channel`, `channels` are those that there are,
-    unless the service gives one only. `message` is a line for people; of readings that are more
-    than an answer may hold, `longest_s` is how long a window would fit."""
+    unless the service gives one only; with `no_node`, `nearest` is the announced area that may have
+    been meant. `message` is a line for people; of readings that are more than an answer may hold,
+    `longest_s` is how long a window would fit."""
 
     area: Area
     reason: Gap
     channels: Channels = ()
     message: Text = ""
     longest_s: Finite | None = None
+    nearest: Annotated[tuple[Area, ...], Meta(max_length=1)] = ()
 
 
 class Coverage(Part, frozen=True):

@@ -6,7 +6,8 @@ import re
 import jsonschema
 import pytest
 
-from agent.wire.codec import JSON, encode
+from agent.wire.codec import JSON, Decoder, encode
+from agent.wire.unions import ClientReply, PublicRequest
 from tests.wire.samples import SAMPLES
 from tools.make_docs import DOCS, DOCUMENTS
 
@@ -35,6 +36,16 @@ def test_examples_in_the_wire_page_are_valid():
     for example in examples:
         kind = {"$ref": "#/$defs/AreaResult", "$defs": schema["$defs"]}
         jsonschema.Draft202012Validator(kind).validate(json.loads(example))
+
+
+def test_the_handshake_in_the_wire_page_is_what_is_sent():
+    """Each line is read as its receiver would, and is what its sender would write."""
+    lines = re.findall(r"^([→←]) (\{.*\})$", WIRE, re.MULTILINE)
+    assert [direction for direction, _ in lines] == ["→", "←", "←", "→", "←", "→", "←"]
+    for direction, line in lines:
+        union = PublicRequest if direction == "→" else ClientReply
+        message, _ = Decoder(union).decode(b"10J" + line.encode())
+        assert json.loads(encode(message, JSON)[3:]) == json.loads(line)
 
 
 def test_the_wire_page_names_every_reason_and_message():

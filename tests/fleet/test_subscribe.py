@@ -93,6 +93,13 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
     subscribe("--durable", "pager", "--unsubscribe")
 
 
+def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subscribe) -> None:
+    done = subscribe("temperature > 30", "--for", "50ms")
+    assert done.status == 0
+    assert "no alert will fulfil this: alerts have no temperature, only" in done.err
+    assert "no alert will fulfil" not in subscribe(HOT, "--for", "50ms").err
+
+
 def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: Node) -> None:
     process = subprocess.Popen(
         [*agent_command("fleet"), "subscribe", "--master", master.public, "*"],

@@ -69,13 +69,17 @@ def adapted(program: str, *changes: tuple[str, str]) -> str:
     return program
 
 
-def test_the_query_in_ten_lines_runs_as_it_stands(bed: Testbed, only_pyzmq: Path) -> None:
-    """But for the address, an area of this fleet, and an SLO that a busy machine keeps."""
+def ten_lines() -> str:
     section = PAGE.read_text("utf-8").partition("## A query in ten lines")[2]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
+    return found[1]
+
+
+def test_the_query_in_ten_lines_runs_as_it_stands(bed: Testbed, only_pyzmq: Path) -> None:
+    """But for the address, an area of this fleet, and an SLO that a busy machine keeps."""
     program = adapted(
-        found[1],
+        ten_lines(),
         ("tcp://127.0.0.1:5700", bed.public("iad1")),
         ("b1/f4", FLOOR),
         ('"latency_ms": 500', '"latency_ms": 30000'),
@@ -86,6 +90,17 @@ def test_the_query_in_ten_lines_runs_as_it_stands(bed: Testbed, only_pyzmq: Path
     for area, mean in printed:
         recorded = [temperature for temperature, _ in recording(rooms[area]).values()]
         assert min(recorded) <= float(mean) <= max(recorded)
+
+
+def test_a_refusal_is_printed_and_not_passed_over(bed: Testbed, only_pyzmq: Path) -> None:
+    """As by a fleet without a service `default`, such as the demo's."""
+    program = adapted(
+        ten_lines(),
+        ("tcp://127.0.0.1:5700", bed.public("iad1")),
+        ('"form"', '"service": "nope",\n    "form"'),
+        ("raise SystemExit", "print"),
+    )
+    assert run_bare(program, only_pyzmq).startswith("no service nope here")
 
 
 def test_a_series_by_hand_holds_what_was_recorded(bed: Testbed, only_pyzmq: Path) -> None:

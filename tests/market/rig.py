@@ -41,6 +41,7 @@ class Iad:
         self.served: dict[str, Service] = {}
         self.disk: dict[str, selling_events.Membership] = {}
         self.away = False
+        self.joining_until = 0.0
         self.start()
 
     @property
@@ -68,6 +69,7 @@ class Iad:
             most_pods=self.most_pods,
             hold_s=30.0,
             reserved={"default"},
+            joining=lambda _areas, now: now < self.joining_until,
         )
 
     def perform(self, instructions):

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from _core.orderstats import task_percentile
+from agent.market.buying import STARTING_S
 from agent.market.delivery import LONGEST_RETRY_S, REFRESH_S, STAGE_S
 from agent.market.selling import DRAIN_S
 from agent.wire.messages import Slo
@@ -96,6 +97,66 @@ def test_a_silent_directory_ends_it():
     market.directory_up = False
     market.ask(request())
     assert "registration service" in market.report().message
+
+
+def test_what_is_just_starting_is_waited_for():
+    """Directory, seller and nodes, one after the other, as where people paste commands."""
+    market = building(2)
+    market.perform(market.buyer.load([], 0.0))
+    late, late_nodes = market.iads.pop("iad2"), market.iads["iad1"]
+    late_nodes.away, late_nodes.joining_until = True, 10.0
+    market.directory_up = False
+    market.ask(request(fewest=2, timeout_ms=10_000.0))
+    market.run(1.0)
+    market.directory_up = True
+    market.run(1.0)
+    market.iads["iad2"] = late
+    market.run(1.0)
+    assert market.reports == []
+    late_nodes.away = False
+    market.run(0.5)
+    report = market.report()
+    assert report.ok, report
+    assert {m.iad for m in report.services[0].members} == {"iad1", "iad2", BUYER}
+    assert [s.outcome for s in report.steps if s.step == "discover"] == [
+        "2 IADs offer temperature there"
+    ]
+    market.check()
+
+
+def test_who_does_not_come_is_left_out_in_time():
+    market = building(2)
+    market.perform(market.buyer.load([], 0.0))
+    market.iads["iad1"].away, market.iads["iad1"].joining_until = True, 100.0
+    market.ask(request(timeout_ms=10_000.0))
+    market.run(9.9)
+    report = market.report()
+    assert report.ok, report
+    assert report.uncovered == ("b1/f1/r0", "b1/f1/r1")
+    assert any("still joining" in step.outcome for step in report.steps)
+
+
+def test_in_a_settled_market_what_nobody_offers_is_said_at_once():
+    market = building(2)
+    market.perform(market.buyer.load([], 0.0))
+    market.run(STARTING_S)
+    market.ask(request(areas=("b2",)))
+    assert "no IADs offer" in market.report().message
+
+
+def test_an_iad_that_is_just_registering_is_added():
+    market = building(2)
+    market.perform(market.buyer.load([], 0.0))
+    late = market.iads.pop("iad2")
+    market.ask(request())
+    market.run(1.0)
+    assert market.report().ok
+    market.ask(AddIad("a", "climate", "iad2"))
+    market.run(1.0)
+    assert market.reports == []
+    market.iads["iad2"] = late
+    market.run(1.0)
+    assert market.report().ok
 
 
 def test_one_change_at_a_time():

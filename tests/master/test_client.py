@@ -1,14 +1,18 @@
 """The Python client: answers to their queries, and one clear error when there is none."""
 
 import threading
+from collections import Counter
 
 import pytest
 import zmq
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.client import Client, NoReplyError, Operator
 from agent.connection import Connection
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import Answer, Coverage
+from agent.wire.messages import Answer, Coverage, Query, Slo, Window
 from agent.wire.operator import OperatorError
 from agent.wire.standing import Cancel
 from agent.wire.unions import ClientReply, PublicRequest
@@ -48,6 +52,120 @@ def test_a_late_answer_to_an_earlier_query_is_skipped(scripted):
     with Client(address) as client:
         assert client.query(["b1"], last_s=1).id == "q1"
         assert client.query(["b1"], last_s=1).id == "q2"
+
+
+def sent(name: str) -> Query:
+    return Query(name, ("b1",), Window(last_s=1), Slo(99.0, 500.0))
+
+
+def test_an_answer_that_comes_while_another_is_waited_for_is_kept(scripted):
+    address = scripted([], [], [answer("b"), answer("a"), answer("q1")], [answer("q2")])
+    with Client(address) as client:
+        client.send(sent("a"))
+        client.send(sent("b"))
+        assert client.query(["b1"], last_s=1).id == "q1"
+        assert client.query(["b1"], last_s=1).id == "q2"
+        assert [client.receive(0).id for _ in range(2)] == ["b", "a"]
+        with pytest.raises(NoReplyError):
+            client.receive(0)
+
+
+def test_no_query_has_the_id_of_one_that_is_under_way(scripted):
+    with Client(scripted([], [answer("q1"), answer("q2")])) as client:
+        client.send(sent("q1"))
+        assert client.query(["b1"], last_s=1).id == "q2"
+        assert client.receive(0).id == "q1"
+
+
+def test_what_nobody_receives_is_bounded(monkeypatch):
+    monkeypatch.setattr("agent.client.MOST_KEPT", 3)
+    with Client(free_address()) as client:
+        monkeypatch.setattr(client, "send_message", lambda _query: None)
+        for number in range(10):
+            client.send(sent(str(number)))
+            client._hand_over(Answer(str(number), "complete", 1.0, True, Coverage(0, 0)))
+        assert [client.receive(0).id for _ in range(3)] == ["7", "8", "9"]
+        for number in range(10):
+            client.send(sent(str(number)))
+        assert len(client._due) == 3
+
+
+class ClientMachine(RuleBasedStateMachine):
+    """Queries sent and asked in any order over a master that answers in any order, twice or late:
+    no answer to what was sent is lost, and none to what was asked comes later."""
+
+    def __init__(self):
+        super().__init__()
+        self.client = Client("inproc://nowhere")
+        self.network: list[str] = []
+        self.due: list[str] = []
+        self.kept: list[str] = []
+        self.asked: set[str] = set()
+        self.client.send_message = self.sent
+        self.client.receive_message = self.receive
+
+    def sent(self, query):
+        self.network.append(query.id)
+        self.last = query.id
+
+    def receive(self, _timeout_ms, *, until_cut=False):
+        if not self.script:
+            raise NoReplyError("nothing comes")
+        return Answer(self.script.pop(0), "complete", 1.0, True, Coverage(0, 0))
+
+    def arriving(self, data, *more):
+        """Some of the answers that are due come now, in any order, and strays between them."""
+        coming = data.draw(st.permutations([*self.network, *more, "stray", "q1"]))
+        count = data.draw(st.integers(0, len(coming)))
+        return list(coming[:count])
+
+    @rule(name=st.sampled_from(["a", "b", "q1", "q2", "q3"]))
+    def send(self, name):
+        self.client.send(Query(name, ("b1",), Window(last_s=1), Slo(99.0, 500.0)))
+        self.due.append(name)
+
+    @rule(data=st.data())
+    def ask(self, data):
+        def sent(query):
+            self.last = query.id
+            self.asked.add(query.id)
+            assert query.id not in self.client._due
+            self.script = self.arriving(data, query.id)
+
+        self.client.send_message = sent
+        try:
+            answer = self.client.query(["b1"], last_s=1)
+            assert answer.id == self.last
+        except NoReplyError:
+            pass
+        finally:
+            self.client.send_message = self.sent
+
+    @rule(data=st.data())
+    def receive_one(self, data):
+        self.script = self.arriving(data)
+        try:
+            answer = self.client.receive(0)
+        except NoReplyError:
+            return
+        if answer.id in self.due:
+            self.due.remove(answer.id)
+        else:
+            assert answer.id not in self.asked, "its query was given up, or answered before"
+
+    @invariant()
+    def what_is_due_is_kept_or_waited_for(self):
+        kept = [answer.id for answer in self.client._answers]
+        waited = [name for name, count in self.client._due.items() for _ in range(count)]
+        assert Counter(self.due) <= Counter(kept + waited)
+        assert Counter(waited) <= Counter(self.due)
+
+    def teardown(self):
+        self.client.close()
+
+
+TestClientModel = ClientMachine.TestCase
+TestClientModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
 def test_without_the_key_that_a_master_wants_nothing_waits_for_ever(context):

@@ -85,6 +85,17 @@ def test_a_member_without_areas_serves_nothing(rig):
     assert rig.results[0].missing == (m.Missing("b1", "no_node"),)
 
 
+def test_a_service_gives_its_channel_before_calibration_where_that_is_named(rig):
+    rig.do(climate(capability="temperature"), 0.0)
+    for number, channels in enumerate([("temperature_raw",), ()]):
+        rig.ask(number, ("b1/f4/r1",), service="climate", channels=channels)
+        [(peer, subtask)] = rig.dispatched
+        assert subtask.channels == (channels or ("temperature",))
+        rig.answer(found(subtask.id), peer.removeprefix("link-"), now=0.1)
+        rig.dispatched.clear()
+    assert [result.status for result in rig.results] == ["complete"] * 2
+
+
 def test_a_service_gives_its_capability_and_no_other_channel(rig):
     rig.do(climate(capability="temperature"), 0.0)
     rig.ask(1, ("b1/f4/r1",), service="climate", channels=("humidity",))

@@ -93,6 +93,14 @@ def test_a_service_with_a_capability_gives_that_channel(rig):
     assert [task.channels for _, task in rig.tasks] == [("humidity",)] * 2
 
 
+def test_a_service_gives_its_channel_as_it_was_before_calibration(rig):
+    rig.do(service(("iad4", "b1/f4"), capability="humidity"), 0.0)
+    rig.ask("b1", service="climate", channels=("humidity_raw", "humidity"))
+    assert rig.tasks[-1][1].channels == ("humidity_raw", "humidity")
+    rig.ask("b1", service="climate", channels=("temperature_raw",))
+    assert rig.answers[0].reason == "malformed"
+
+
 def test_task_ids_tell_nothing_and_never_repeat():
     first, second = QueryRig(POOL), QueryRig(POOL)
     for _ in range(50):

@@ -8,18 +8,20 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 # Every name of a field that may stand in what masters send each other; whoever adds one asks
 # first whether it tells about nodes. A task's advance is learnt by its sender from how late its own
 # queries were, as a whole: nothing in it is about one IAD's nodes. Quality and age say how far an
-# area's readings are to be believed, whichever sensor took them.
+# area's readings are to be believed, whichever sensor took them. `longest_s` says how long a window
+# of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an IAD
+# has just started.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
         "form", "service", "label", "emulation_seed", "origin", "last_s", "ago_s", "start_ms",
-        "end_ms", "advance_ms",
+        "end_ms", "advance_ms", "takes_too_large",
     },
     "task_result": {
         "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
         "series", "aggregate", "time_ms", "source_time_ms", "values", "first_ms", "last_ms",
         "channels", "count", "min", "mean", "max", "quality", "age_ms", "bad", "suspect",
-        "temperature", "humidity",
+        "temperature", "humidity", "longest_s", "nearest",
     },
     "cancel_task": {"type", "id"},
     "propose": {
@@ -28,7 +30,7 @@ ALLOWED = {
     },
     "offer": {
         "type", "id", "verdict", "hold_s", "counter", "message", "rate_per_s", "percentile",
-        "budget_ms",
+        "budget_ms", "retry_s",
     },
     "join": {
         "type", "id", "service", "owner", "version", "members", "iad", "address", "areas", "keys",

@@ -111,7 +111,7 @@ QUERY = Decoder(UNIONS[0], max_bytes=1_000)
 @pytest.mark.parametrize(
     ("frame", "line"),
     [
-        (b"", "empty frame"),
+        (b"", "empty frame, or a message of several: a message here is one frame"),
         (b"GET / HTTP/1.1", "not a Sanderling frame"),
         (b"20J{}", "version 2.0 is not spoken here; this is version 1.0"),
         (b"10X{}", "and a codec, b'10J' for JSON or b'10M' for MessagePack; got b'10X'"),

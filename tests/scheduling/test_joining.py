@@ -1,0 +1,288 @@
+"""Tasks that come while the nodes of a master that has just started are still joining."""
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.events import (
+    NodeJoined,
+    NodeLeft,
+    SendTaskResult,
+    ServiceChanged,
+    SubtaskReturned,
+    TaskArrived,
+    TaskCancelled,
+    TaskUndeliverable,
+    Tick,
+)
+from agent.scheduling.joining import JOINING_S, SHARE
+from agent.scheduling.query import AGAIN_S
+from agent.scheduling.task import TaskScheduler
+from agent.wire import messages as m
+from agent.wire.areas import covers
+from agent.wire.market import Member, Service, Terms
+from agent.wire.senders import Sender
+from tests.scheduling.oracle import found, hello, sent_to, task
+from tests.scheduling.rigs import QueryRig, TaskRig
+
+POOL = (Member("iad1", "tcp://127.0.0.1:5700", ("b1/f4/r1", "b1/f4/r2")),)
+
+
+def late(rig, now):
+    rig.do(Tick(), now)
+
+
+def test_a_query_waits_for_the_node_that_is_joining():
+    rig = TaskRig(started_s=0.0)
+    rig.ask(1, ("b1/f4",), now=0.2, timeout_ms=2_000.0)
+    assert (rig.results, rig.dispatched, rig.scheduler.open_tasks) == ([], [], 1)
+    rig.join("n1", now=1.0, areas=("b1/f4/r1",))
+    [(_, subtask)] = rig.dispatched
+    rig.answer(found(subtask.id), "n1", 1.1)
+    [result] = rig.results
+    assert (result.status, [r.area for r in result.results]) == ("complete", ["b1/f4/r1"])
+    assert math.isclose(result.total_ms, 900.0)
+
+
+def test_it_waits_until_all_that_was_announced_is_there():
+    rig = TaskRig(started_s=0.0, pool=POOL)
+    rig.ask(1, ("b1/f4",), now=0.2, timeout_ms=8_000.0)
+    rig.join("n1", now=0.5, areas=("b1/f4/r1",))
+    assert rig.dispatched == []
+    rig.join("n2", now=0.6, areas=("b1/f4/r2",))
+    assert len(rig.dispatched) == 2
+
+
+def test_the_nodes_that_are_there_keep_a_share_of_its_time():
+    rig = TaskRig(started_s=0.0, pool=POOL)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b1/f4",), now=0.2, timeout_ms=2_000.0)
+    assert rig.scheduler.next_tick == 0.2 + 2.0 * SHARE
+    late(rig, 0.2 + 2.0 * SHARE)
+    [(_, subtask)] = rig.dispatched
+    rig.answer(found(subtask.id), "n1", 1.3)
+    assert [r.area for r in rig.results[0].results] == ["b1/f4/r1"]
+
+
+def test_an_area_that_nobody_comes_for_is_said_to_have_no_node_within_the_timeout():
+    rig = TaskRig(started_s=0.0)
+    rig.ask(1, ("b1/f4",), now=0.2, timeout_ms=2_000.0)
+    late(rig, 2.2)
+    assert [(g.area, g.reason) for g in rig.results[0].missing] == [("b1/f4", "no_node")]
+    rig.ask(2, ("b1/f4",), now=3.0, timeout_ms=3_600_000.0)
+    late(rig, 3.0 + JOINING_S)
+    assert [g.reason for g in rig.results[1].missing] == ["no_node"]
+
+
+def test_a_settled_fleet_says_so_at_once():
+    rig = TaskRig(started_s=0.0)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b2",), now=JOINING_S)
+    assert [g.reason for g in rig.results[0].missing] == ["no_node"]
+
+
+def test_who_may_not_ask_is_refused_at_once():
+    rig = TaskRig(started_s=0.0)
+    rig.ask(1, ("b1",), now=0.1, sender=Sender("iad", "iad9"))
+    assert rig.results[0].reason == "not_authorised"
+
+
+def test_a_node_that_is_known_to_be_down_is_not_waited_for():
+    rig = TaskRig(started_s=0.0)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.do(NodeLeft("link-n1", "boot-n1"), 0.2)
+    rig.ask(1, ("b1",), now=0.3)
+    assert [g.reason for g in rig.results[0].missing] == ["node_down"]
+
+
+def test_a_rate_is_used_up_once():
+    terms = Terms(1.0, 99.0, 500.0)
+    member = Member("iad1", "tcp://127.0.0.1:5700", ("b1/f4/r1", "b1/f4/r2"), (), 1.0)
+    service = Service("climate", "iad1", 1, (member,), "temperature", terms)
+    rig, other = TaskRig(started_s=0.0), TaskRig()
+    for each in (rig, other):
+        each.do(ServiceChanged(service), 0.0)
+    rig.ask(1, ("b1",), now=0.1, service="climate")
+    for each in (rig, other):
+        each.join("n1", now=0.2, areas=("b1/f4/r1",))
+        each.join("n2", now=0.3, areas=("b1/f4/r2",))
+    other.ask(1, ("b1",), now=0.3, service="climate")
+    accepted = []
+    for each in (rig, other):
+        number = 1
+        while not any(result.reason == "over_rate" for result in each.results):
+            number += 1
+            each.ask(number, ("b1",), now=0.3, service="climate")
+        accepted.append(number - 1)
+    assert accepted[0] == accepted[1] > 1
+
+
+def two_iads(**options):
+    pool = (
+        Member("iad1", "tcp://127.0.0.1:1", ("b1/f1",)),
+        Member("iad2", "tcp://127.0.0.1:2", ("b1/f2",)),
+    )
+    return QueryRig(pool, iad="iad1", **options)
+
+
+def test_a_master_that_is_just_starting_is_tried_again():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    (own, own_task), (other, task_sent) = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(own, own_task, 0.6, areas=("b1/f1",))
+    rig.do(TaskUndeliverable(other, task_sent.id), 0.6)
+    assert rig.answers == []
+    assert rig.scheduler.next_tick == 0.6 + AGAIN_S
+    rig.do(Tick(), 0.6 + AGAIN_S)
+    name, again = rig.tasks[-1]
+    assert (name, again.id) == ("iad2", task_sent.id)
+    assert math.isclose(task_sent.timeout_ms - again.timeout_ms, 200.0)
+    rig.give(other, again, 0.8, areas=("b1/f2",))
+    assert rig.answers[0].status == "complete"
+
+
+def test_one_that_stays_away_leaves_the_answer_its_time():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, 0.6, areas=("b1/f1",))
+    now = 0.6
+    while not rig.answers:
+        rig.do(TaskUndeliverable("iad2", other[1].id), now)
+        if not rig.answers:
+            now = rig.scheduler.next_tick
+            rig.do(Tick(), now)
+    assert now <= 0.5 + 2.0 * SHARE
+    assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
+
+
+@pytest.mark.parametrize(("started_s", "now"), [(None, 0.0), (0.0, JOINING_S)])
+def test_later_it_is_unreachable_at_once(started_s, now):
+    rig = two_iads(started_s=started_s)
+    rig.ask("b1", now=now)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, now, areas=("b1/f1",))
+    rig.do(TaskUndeliverable("iad2", other[1].id), now)
+    assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
+
+
+def test_nothing_is_tried_again_for_a_query_that_has_ended():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.do(TaskUndeliverable("iad2", other[1].id), 0.6)
+    rig.give(*own, 0.65, status="refused")
+    assert rig.answers[0].status == "refused"
+    sent = len(rig.tasks)
+    rig.do(Tick(), 0.8)
+    assert len(rig.tasks) == sent
+
+
+AREAS = [f"b1/f{floor}/r{room}" for floor in (1, 2) for room in (1, 2)]
+
+
+class JoiningMachine(RuleBasedStateMachine):
+    """Tasks, nodes, cancellations and time in any order; a pod answers when it is told to."""
+
+    @initialize(announced=st.sets(st.sampled_from(AREAS)))
+    def start(self, announced):
+        self.now, self.started = 100.0, 100.0
+        self.announced = announced
+        pool = (Member("iad1", "tcp://127.0.0.1:5700", tuple(sorted(announced))),)
+        self.scheduler = TaskScheduler(
+            "iad1", DeadlineEstimator(), pool=pool, started_s=100.0, heartbeat_s=3_600.0
+        )
+        self.areas: dict[str, str] = {}
+        self.tasks: dict[str, m.Task] = {}
+        self.came: dict[str, float] = {}
+        self.results: dict[str, m.TaskResult] = {}
+        self.ended: dict[str, float] = {}
+        self.subtasks: list[tuple[str, m.Subtask]] = []
+
+    def do(self, event):
+        instructions = self.scheduler.handle(event, self.now)
+        self.scheduler.check_invariants()
+        self.subtasks += sent_to(instructions, m.Subtask)
+        for instruction in instructions:
+            if isinstance(instruction, SendTaskResult):
+                assert instruction.result.id not in self.ended, "answered twice, or cancelled"
+                self.results[instruction.result.id] = instruction.result
+                self.ended[instruction.result.id] = self.now
+
+    @rule(
+        asked=st.sets(st.sampled_from([*AREAS, "b1", "b1/f1", "b2"]), min_size=1),
+        timeout_ms=st.sampled_from([100.0, 2_000.0, 60_000.0]),
+    )
+    def a_task_comes(self, asked, timeout_ms):
+        new = task(len(self.tasks) + 1, tuple(sorted(asked)), timeout_ms=timeout_ms)
+        self.tasks[new.id], self.came[new.id] = new, self.now
+        self.do(TaskArrived("client", new))
+
+    @rule(area=st.sampled_from(AREAS))
+    def a_node_joins(self, area):
+        name = f"n{AREAS.index(area)}"
+        if name not in self.areas:
+            self.areas[name] = area
+            self.do(NodeJoined(f"link-{name}", hello(name, f"boot-{name}", areas=(area,))))
+
+    @rule(data=st.data())
+    def a_pod_answers(self, data):
+        if self.subtasks:
+            at = data.draw(st.integers(0, len(self.subtasks) - 1))
+            peer, subtask = self.subtasks.pop(at)
+            self.do(SubtaskReturned(peer, found(subtask.id)))
+
+    @rule(data=st.data())
+    def a_task_is_cancelled(self, data):
+        waiting = sorted(self.tasks.keys() - self.ended.keys())
+        if waiting:
+            name = data.draw(st.sampled_from(waiting))
+            self.ended[name] = self.now
+            self.do(TaskCancelled("client", name))
+
+    @rule(seconds=st.sampled_from([0.01, 0.5, 3.0, 20.0]))
+    def time_passes(self, seconds):
+        target = self.now + seconds
+        while (due := self.scheduler.next_tick) is not None and due <= target:
+            self.now = max(self.now, due)
+            self.do(Tick())
+        self.now = target
+
+    @invariant()
+    def nobody_waits_without_reason(self):
+        if not hasattr(self, "scheduler"):
+            return
+        there = set(self.areas.values())
+        for name in self.tasks.keys() - self.ended.keys():
+            asked = self.tasks[name]
+            assert self.now <= self.came[name] + asked.timeout_ms / 1e3
+            dispatched = any(s.window.last_s == int(name[1:]) for _, s in self.subtasks)
+            wanted = {*asked.areas} | {
+                a for a in self.announced if any(covers(w, a) for w in asked.areas)
+            }
+            lacking = [w for w in wanted if not any(covers(w, a) for a in there)]
+            # What is not with the nodes, running or queued, waits for some that may come.
+            if not dispatched and not any(s.queued for s in self.scheduler.node_statuses()):
+                since = self.started if there else self.came[name]
+                assert lacking
+                assert self.now < since + JOINING_S
+
+    def teardown(self):
+        if not hasattr(self, "scheduler"):
+            return
+        self.time_passes(20.0)
+        self.time_passes(20.0)
+        self.time_passes(20.0)
+        assert self.tasks.keys() == self.ended.keys()
+        for name, result in self.results.items():
+            told = {r.area for r in result.results} | {g.area for g in result.missing}
+            assert all(any(covers(w, a) for w in self.tasks[name].areas) for a in told)
+            assert told
+
+
+TestJoining = JoiningMachine.TestCase
+TestJoining.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
