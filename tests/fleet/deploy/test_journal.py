@@ -69,8 +69,10 @@ def test_each_failure_is_one_line_with_its_remedy() -> None:
         "i/c: rolled back: its master says lost",
         "i/d: failed [dead]: no answer (is it powered?)",
         "stopped: 2 hosts failed, 1 may",
-        "1 changed (i/a), 1 unchanged (i/b), 1 rolled back (i/c), 1 failed (i/d), "
-        "1 not begun (i/e) (1.2 s)",
+        (
+            "1 changed (i/a), 1 unchanged (i/b), 1 rolled back (i/c), 1 failed (i/d), "
+            "1 not begun (i/e) (1.2 s)"
+        ),
     ]
     many = [HostReport(f"i/n{n}", "changed") for n in range(200)]
     assert list(lines(report(*many, SAME))) == [
