@@ -2,7 +2,8 @@
 
 Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
 3 refused, 4 no reply that can be read, 5 nothing was done (every host failed, or it was stopped
-before the first), 130 interrupted. Errors are one line on stderr.
+before the first), 130 interrupted. Errors are one line on stderr; one that nobody expected names
+the file with its traceback.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from io import TextIOWrapper
 
 # Next to nothing is imported here: Ctrl-C is only answered afterwards.
-from fleet.exits import INTERRUPTED, USAGE, fail
+from fleet.exits import FAILED, INTERRUPTED, USAGE, fail
 
 
 def main() -> int:
@@ -37,4 +38,10 @@ def main() -> int:
         # Whoever read stdout has enough; Python must not try again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        from fleet import unexpected
+
+        if unexpected.raised:
+            raise
+        return fail(f"unexpected {unexpected.told(error)}", FAILED)
     return status

@@ -70,7 +70,28 @@ def run(arguments: Sequence[str]) -> int:
         return exits.fail("interrupted", exits.INTERRUPTED)
 
 
+def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        import logging
+
+        from fleet import unexpected
+
+        unexpected.raised = True
+        ssh = logging.getLogger("paramiko")
+        ssh.addHandler(logging.StreamHandler())
+        ssh.setLevel(logging.INFO)
+
+
 @click.group(context_settings={"max_content_width": 100})
+@click.version_option(package_name="sanderling", prog_name="fleet", message="%(prog)s %(version)s")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Follow SSH on stderr, and show the traceback of an unexpected error.",
+)
 def fleet() -> None:
     """Sensing queries with deadlines on fleets of Raspberry Pis: the operator's commands.
 

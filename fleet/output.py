@@ -40,6 +40,12 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def say_as_it_is(text: str) -> None:
+    """The same of a line that is indented."""
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
+
+
 def progress() -> Console:
     """Where progress goes: colour and lines that move only on a terminal, no colour with
     NO_COLOR."""
@@ -68,6 +74,11 @@ def confirm(question: str, *, yes: bool) -> bool:
     asked: then click.UsageError, status 2, says that --yes is needed."""
     if yes:
         return True
+    require_terminal(question)
+    return click.confirm(question, err=True)
+
+
+def require_terminal(question: str) -> None:
+    """click.UsageError where nobody can be asked, before any work is done for the question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError(f"{question} There is no terminal to ask on: give --yes")
-    return click.confirm(question, err=True)

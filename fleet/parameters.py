@@ -97,10 +97,6 @@ def _share(text: str) -> Any:
     return Share(int(match[1]), bool(match[2]))
 
 
-def _percent(text: str) -> Any:
-    return _share(text if text.endswith("%") else f"{text}%")
-
-
 ADDRESS = Parsed("address", _address)
 POLICY = Parsed("policy", _policy)
 AREA = Parsed("area", _area)
@@ -113,7 +109,6 @@ INTERVAL = Parsed("duration", _units("parse_interval"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
 SHARE = Parsed("hosts", _share)
-PERCENT = Parsed("percent", _percent)
 SLO = Parsed("objective", _units("parse_slo"))
 
 CHANNELS = click.option(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct
 
@@ -75,12 +75,33 @@ class Driver(Protocol):
         ...
 
 
+class Described:
+    """What a check gets for a sensor that it must leave alone: its channels, and no readings."""
+
+    def __init__(self, channels: tuple[Channel, ...]) -> None:
+        self.channels = channels
+
+    def read(self) -> Reading:
+        raise SensorError("the sensor was only checked")
+
+    def preload(self) -> Iterable[tuple[int, Reading]]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+
+Leave = Literal["", "sensor", "machine"]
+
+
 class Options:
     """A driver's own options, taken one by one; SensorError in one line for a wrong one.
 
     `interval_s` is the time between two reads: a driver may find it too short for its sensor.
     `checking` says that nothing will be read: it is to be found out whether it could be. Else a
-    sensor that is not there should keep no agent from starting.
+    sensor that is not there should keep no agent from starting. What a check has to `leave` alone
+    is the `sensor`, if an agent reads it meanwhile, or all of the `machine`, if it is another one
+    than the sensor's: then there is no file, library or device to look for either.
     """
 
     def __init__(
@@ -91,9 +112,11 @@ class Options:
         interval_s: float = 1.0,
         *,
         checking: bool = False,
+        leave: Leave = "",
     ) -> None:
         self.interval_s = interval_s
         self.checking = checking
+        self.leave = leave
         self._driver = driver
         self._given = given
         self._folder = folder

@@ -8,7 +8,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sensors.base import Driver, Options, SensorError, nearest
+from sensors.base import Driver, Leave, Options, SensorError, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -32,15 +32,17 @@ def open_driver(
     interval_s: float = 1.0,
     *,
     checking: bool = False,
+    leave: Leave = "",
 ) -> Driver:
     """Open the driver `name`, to be read every `interval_s` seconds, or only to find out whether it
-    could be; relative paths in its options are taken from `folder`.
+    could be; relative paths in its options are taken from `folder`. A check may have to `leave`
+    something alone (`sensors.base.Options`).
 
     A name that is not one of `DRIVERS` is looked for in other packages' entry points. SensorError
     in one line for an unknown name, a package's driver that cannot be imported, an unknown or
     wrong option, or a sensor that is not there.
     """
-    given = Options(name, options, fspath(folder), interval_s, checking=checking)
+    given = Options(name, options, fspath(folder), interval_s, checking=checking, leave=leave)
     module = DRIVERS.get(name)
     if module is None:
         return _open_foreign(name, given)

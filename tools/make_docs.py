@@ -260,10 +260,10 @@ def _type_name(annotation: Any) -> str:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is tuple:
         return f"list of {_type_name(arguments[0])}"
-    if issubclass(annotation, msgspec.Struct):
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)):
         return "table"
     names = {"str": "text", "int": "integer", "float": "number", "bool": "true or false"}
-    return names.get(annotation.__name__, "table" if origin is dict else "null")
+    return names.get(annotation.__name__, "null")
 
 
 def schema() -> str:

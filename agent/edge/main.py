@@ -23,7 +23,7 @@ from agent.edge.report import Reporter
 from agent.edge.sensor import Sensor, close_sensors, open_sensors
 from agent.process import StopSignal
 from agent.wire import config, edge_config
-from sensors.base import SensorError, path_in
+from sensors.base import Leave, SensorError, path_in
 
 
 def _no_metrics(settings: config.Metrics) -> str | None:
@@ -55,7 +55,8 @@ def main() -> None:
         keys = keys_of(settings, folder)
         reject(history_path)
         emulation_of(settings.pods.emulate, settings.node.name)
-        sensors = open_sensors(settings.sensor, folder, checking=given.check)
+        leave: Leave = "sensor" if given.leave_sensors else ""
+        sensors = open_sensors(settings.sensor, folder, checking=given.check, leave=leave)
         _check_triggers(settings, sensors)
     except (config.ConfigError, HistoryError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)

@@ -27,7 +27,7 @@ from agent.edge.together import Together
 from agent.process import StopSignal
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeConfig
-from sensors.base import SensorError
+from sensors.base import Leave, SensorError
 from sensors.quality.flags import GOOD, names
 
 WAITING_S: Final = 3.0  # on top of an interval, in which a driver may block; and between two lines
@@ -158,7 +158,8 @@ def main() -> None:
     folder = os.path.dirname(given.config)  # noqa: PTH120 - as the agent itself
     settings = configuration(given.config, EdgeConfig)
     try:
-        sensors = open_sensors(settings.sensor, folder, checking=given.check)
+        leave: Leave = "sensor" if given.leave_sensors else ""
+        sensors = open_sensors(settings.sensor, folder, checking=given.check, leave=leave)
     except (ConfigError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from agent.wire.base import RAW
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
-from sensors.base import Channel, Driver, SensorError, nearest
+from sensors.base import Channel, Driver, Leave, SensorError, nearest
 from sensors.quality.limits import Limits, limits_for
 from sensors.registry import open_driver
 
@@ -52,7 +52,11 @@ class Sensor(Struct, frozen=True):
 
 
 def open_sensors(
-    settings: Sequence[EdgeSensor], folder: str | PathLike[str], *, checking: bool = False
+    settings: Sequence[EdgeSensor],
+    folder: str | PathLike[str],
+    *,
+    checking: bool = False,
+    leave: Leave = "",
 ) -> tuple[Sensor, ...]:
     """Open all sensors, or find out whether they could be; ConfigError or SensorError in one line,
     with none left open."""
@@ -60,7 +64,7 @@ def open_sensors(
     try:
         for index, sensor in enumerate(settings):
             try:
-                found.append(_open(sensor, folder, checking=checking))
+                found.append(_open(sensor, folder, checking=checking, leave=leave))
             except (ConfigError, SensorError) as error:
                 if len(settings) == 1:
                     raise
@@ -84,9 +88,16 @@ def close_sensors(sensors: Sequence[Sensor]) -> None:
         sensor.driver.close()
 
 
-def _open(settings: EdgeSensor, folder: str | PathLike[str], *, checking: bool) -> Sensor:
+def _open(
+    settings: EdgeSensor, folder: str | PathLike[str], *, checking: bool, leave: Leave
+) -> Sensor:
     driver = open_driver(
-        settings.driver, settings.options, folder, settings.interval_s, checking=checking
+        settings.driver,
+        settings.options,
+        folder,
+        settings.interval_s,
+        checking=checking,
+        leave=leave,
     )
     try:
         known = [channel.name for channel in driver.channels]

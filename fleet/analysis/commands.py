@@ -59,17 +59,27 @@ def lake() -> None:
 @lake.command()
 @engine_options
 @click.option("--compact/--no-compact", default=True, help="Join small files afterwards.")
+@click.option(
+    "--exit-code", "tell_nothing", is_flag=True, help="End with status 5 if there was nothing new."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def ingest(
-    lake: Path | None, folder: Folder | None, spark: str, compact: bool, as_json: bool
+    lake: Path | None,
+    folder: Folder | None,
+    spark: str,
+    compact: bool,
+    tell_nothing: bool,
+    as_json: bool,
 ) -> int:
     """Turn what was pulled into tables; what is there already stays as it is.
 
-    Exit status: 0 done, 2 wrong usage, 5 there was nothing new, 130 interrupted.
+    Exit status: 0 done, 2 wrong usage, 5 with --exit-code: there was nothing new, 130 interrupted.
     """
     from fleet.analysis import ingest as command
 
-    return command.run(lake, folder, spark, compact=compact, as_json=as_json)
+    return command.run(
+        lake, folder, spark, compact=compact, as_json=as_json, tell_nothing=tell_nothing
+    )
 
 
 @lake.command()

@@ -17,9 +17,16 @@ SHOWN: Final = 3
 
 
 def run(
-    named: Path | None, folder: Folder | None, master: str, *, compact: bool, as_json: bool
+    named: Path | None,
+    folder: Folder | None,
+    master: str,
+    *,
+    compact: bool,
+    as_json: bool,
+    tell_nothing: bool = False,
 ) -> int:
-    """Ingest, and print what was new; the exit status."""
+    """Ingest, and print what was new; the exit status, `exits.NOTHING` only where nothing new is to
+    be told from something."""
     lake = existing_lake(named, folder)
     from fleet.output import write_json
     from fleet.pipeline.lake import store
@@ -34,7 +41,7 @@ def run(
         write_json(done)
     else:
         print("\n".join(table(done)))
-    return exits.DONE if done.changed else exits.NOTHING
+    return exits.NOTHING if tell_nothing and not done.changed else exits.DONE
 
 
 def table(done: Ingested) -> list[str]:

@@ -12,13 +12,13 @@ from fleet.parameters import (
     FLEET,
     INTERVAL,
     PARALLEL,
-    PERCENT,
     SHARE,
     YES,
     hosts_options,
 )
 
 if TYPE_CHECKING:
+    from fleet.deploy.rollout import Share
     from fleet.folder import Folder
 
 
@@ -29,12 +29,28 @@ SERIAL = click.option(
     show_default=True,
     help="Nodes out of service at a time: a number, or a part of all.",
 )
+
+
+def _max_fail(_context: click.Context, _parameter: click.Parameter, value: Share) -> Share:
+    """Up to 0.1 a number alone was a part of all; the warning goes with the next release."""
+    if not value.percent and value.value:
+        from fleet import output
+
+        number = f"{value.value:g}"
+        output.say(
+            f"--max-fail {number} is {number} host{'s' * (number != '1')}; up to release 0.1 it "
+            f"was {number} %: write {number}% for that"
+        )
+    return value
+
+
 MAX_FAIL = click.option(
     "--max-fail",
-    type=PERCENT,
+    type=SHARE,
     default="10%",
     show_default=True,
-    help="Stop when more than this part of the hosts failed after their switch.",
+    callback=_max_fail,
+    help="Stop when more hosts than this failed after their switch: a number, or a part of all.",
 )
 GATE = click.option(
     "--gate",

@@ -20,9 +20,11 @@ from fleet.deploy.report import (
     Report,
     counted,
     dry_lines,
+    failures,
     lines,
     remedy_of,
     status_of,
+    summary,
 )
 from fleet.deploy.rollout import Member, Rollout, Share
 from fleet.deploy.runner import Runner
@@ -103,8 +105,15 @@ def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: 
         report = _dry(folder, fleet, remote, locals_, planner, options, begun_s)
         _show(report, options)
         return status_of(report)
-    if not output.confirm(f"Deploy to {_names(chosen)}?", yes=options.yes):
-        return exits.fail("nothing was done", exits.NOTHING)
+    if not options.yes:
+        output.require_terminal("It asks before it deploys.")
+        report = _dry(folder, fleet, remote, locals_, planner, options, begun_s)
+        for line in (*dry_lines(report), *failures(report)):
+            output.say_as_it_is(line)
+        if not _changes(report):
+            return _nothing_to_do(report, options)
+        if not output.confirm(_question(report, chosen), yes=False):
+            return exits.fail("nothing was done", exits.NOTHING)
     for plan in locals_:
         local.write(plan)
     gates = {host.iad.name: Gate(host.iad, store) for host in chosen}
@@ -263,9 +272,27 @@ def _start_first(silent: dict[str, str]) -> str:
     )
 
 
-def _names(chosen: Sequence[HostOf]) -> str:
-    iads = ", ".join(dict.fromkeys(host.iad.name for host in chosen))
-    return chosen[0].name if len(chosen) == 1 else f"{len(chosen)} hosts of {iads}"
+def _changes(report: Report) -> int:
+    """How many changes a plan has."""
+    return sum(len(host.changes) for host in report.hosts)
+
+
+def _question(report: Report, chosen: Sequence[HostOf]) -> str:
+    """What is asked when the plan was shown."""
+    names = {host.host for host in report.hosts if host.changes}
+    of = [host for host in chosen if host.name in names]
+    iads = ", ".join(dict.fromkeys(host.iad.name for host in of))
+    hosts = of[0].name if len(of) == 1 else f"{len(of)} hosts of {iads}"
+    number = _changes(report)
+    return f"Apply {number} change{'s' * (number != 1)} to {hosts}?"
+
+
+def _nothing_to_do(report: Report, options: Options) -> int:
+    """The end of a run whose plan has no changes: nobody is asked."""
+    if options.as_json:
+        output.write_json(report)
+    output.say(summary(report))
+    return status_of(report)
 
 
 def _show(report: Report, options: Options) -> None:

@@ -5,7 +5,8 @@ of seven things:
 
     stage     remove releases that are too many, take a bundle from standard input, check it,
               unpack it to releases/<release>
-    switch    write files, set `current`, restart the unit; undo all at once if that fails
+    switch    have the new release check its configuration; then write files, set `current`,
+              restart the unit; undo all at once if that fails
     confirm   the deployment is good: what undoes it is kept, no timer waits any more
     undo      put back the release and the files from before the last switch
     remove    remove releases
@@ -25,8 +26,8 @@ second time, as one that panics, it goes back before its agent starts.
                                journal.jsonl   what happened
 """
 
-# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH115, PTH119, PTH120
-# ruff: noqa: PTH123, PTH208, PTH211 - without pathlib it starts faster on a small Pi
+# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH117, PTH119
+# ruff: noqa: PTH120, PTH123, PTH208, PTH211 - without pathlib it starts faster on a small Pi
 
 from __future__ import annotations
 
@@ -71,6 +72,10 @@ PATIENCE_S = 30
 LOCK_S = 60.0
 CHUNK = 1 << 18
 CONFIGURATION = "/etc/sanderling"
+# Beside it, so that paths which lead out of it lead to the same.
+TRIED = "/etc/.sanderling-tried"
+STATE = "/var/lib/sanderling"
+USER = "sanderling"
 JOURNAL_LINES = 500
 COMMAND_S = 60.0
 
@@ -100,17 +105,18 @@ class Host:
         with self._printing, contextlib.suppress(OSError, ValueError):
             print(json.dumps(line), flush=True)
 
-    def run(self, *command: str, timeout_s: float = COMMAND_S) -> str:
+    def run(self, *command: str, timeout_s: float = COMMAND_S, **more: Any) -> str:
         """The output of a command; Failure with its last line if it fails."""
         program, *rest = command
         try:
             done = subprocess.run(
-                [self.tools + program, *rest],
+                [program if os.path.isabs(program) else self.tools + program, *rest],
                 capture_output=True,
                 text=True,
                 stdin=subprocess.DEVNULL,
                 timeout=timeout_s,
                 check=False,
+                **more,
             )
         except subprocess.TimeoutExpired:
             raise Failure(f"{' '.join(command)} takes more than {timeout_s:g} s") from None
@@ -119,7 +125,7 @@ class Host:
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             raise Failure(f"{' '.join(command)}: {said[-1] if said else done.returncode}")
-        return done.stdout
+        return str(done.stdout)
 
     @contextlib.contextmanager
     def lock(self, name: str = "lock") -> Iterator[None]:
@@ -359,11 +365,72 @@ def has_byte_code(folder: str) -> bool:
     return any(name.endswith(".pyc") for _, _, names in os.walk(folder) for name in names)
 
 
+# --- check --------------------------------------------------------------------------------------
+
+
+def check(host: Host, request: Json) -> None:
+    """Have the agent of the new release check the configuration that it would get, while the
+    former one goes on; Failure with what it says, and nothing is touched.
+
+    A host's first deployment is not checked: what an agent needs, its user and folders, is only
+    made by it, and there is no agent yet that could be down meanwhile.
+    """
+    wanted = request.get("check")
+    if not wanted or not os.path.isdir(host.at(STATE)):
+        return
+    try:
+        as_user = process_of_user(host)
+    except Failure:
+        return
+    program = host.at(f"{RELEASES}/{request['release']}/bin/{wanted['program']}")
+    config = host.at(f"{TRIED}/{wanted['config']}")
+    try:
+        lay_out(host, request)
+        host.run(program, "--config", config, "--check", "--leave-sensors", cwd="/", **as_user)
+    except Failure as error:
+        said = str(error).partition(": error: ")[2] or str(error)
+        if said.startswith("option --leave-sensors not recognized"):
+            return  # a release from before there was such a check
+        said = said.replace(host.at(TRIED), CONFIGURATION)
+        raise Failure(f"nothing was touched, as {request['release']} refuses: {said}") from None
+    finally:
+        shutil.rmtree(host.at(TRIED), ignore_errors=True)
+
+
+def process_of_user(host: Host) -> Json:
+    """What a process needs to run as the agents do; Failure if there is no such user yet."""
+    number, group = user(host, USER)
+    if host.root:
+        return {}
+    return {"user": number, "group": group, "extra_groups": os.getgrouplist(USER, group)}
+
+
+def lay_out(host: Host, request: Json) -> None:
+    """The folder of configuration as it would be after the switch."""
+    top, tried = host.at(CONFIGURATION), host.at(TRIED)
+    shutil.rmtree(tried, ignore_errors=True)
+    os.makedirs(tried, 0o755)
+    for folder, folders, names in os.walk(top):
+        beside = tried + folder[len(top) :]
+        for name in folders:
+            if not os.path.islink(f"{folder}/{name}"):
+                os.mkdir(f"{beside}/{name}", 0o755)
+        for name in names + [each for each in folders if os.path.islink(f"{folder}/{each}")]:
+            if f"{folder}/{name}"[len(host.root) :] not in request["gone"]:
+                os.symlink(f"{folder}/{name}", f"{beside}/{name}")
+    for file in request["files"]:
+        if file["path"].startswith(f"{CONFIGURATION}/"):
+            path = TRIED + file["path"][len(CONFIGURATION) :]
+            content = base64.b64decode(file["content"])
+            write(host, path, content, file["mode"], user(host, file["owner"]))
+
+
 # --- switch, confirm, undo ----------------------------------------------------------------------
 
 
 def switch(host: Host, request: Json, source: str) -> Json:
-    """Make the changes; if one fails, undo all."""
+    """Make the changes, unless the new agent refuses them; if one fails, undo all."""
+    check(host, request)
     pending = prepare(host, request)
     arm(host, request["window_s"], source)
     try:

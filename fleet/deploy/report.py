@@ -20,6 +20,8 @@ WORDS: Final[dict[Outcome, str]] = {
     "lost": "lost",
     "skipped": "not begun",
 }
+# So many hosts of one outcome are named in the last line.
+NAMED: Final = 4
 GOOD: Final = frozenset({"changed", "unchanged"})
 
 
@@ -67,14 +69,29 @@ def status_of(report: Report) -> int:
 
 def lines(report: Report) -> Iterator[str]:
     """One line per host that is not well, then all in one line."""
+    yield from failures(report)
     for host in report.hosts:
-        if host.outcome not in GOOD | {"skipped"}:
-            yield failure_line(host)
-        elif host.note:
+        if host.note and host.outcome in GOOD | {"skipped"}:
             yield f"{host.host}: {host.note}"
     if report.stopped:
         yield f"stopped: {report.stopped}"
-    told = ", ".join(f"{number} {WORDS[name]}" for name, number in _items(report.counts))
+    yield summary(report)
+
+
+def failures(report: Report) -> Iterator[str]:
+    """One line per host that is not well."""
+    for host in report.hosts:
+        if host.outcome not in GOOD | {"skipped"}:
+            yield failure_line(host)
+
+
+def summary(report: Report) -> str:
+    """All in one line, with the names of the hosts where it says more than how many."""
+    several = len(report.counts) > 1
+    told = ", ".join(
+        f"{number} {WORDS[name]}{_names(report, name) * several}"
+        for name, number in _items(report.counts)
+    )
     if report.counts == {"unchanged": len(report.hosts)}:
         shall = (
             "1 host as it shall be"
@@ -84,7 +101,14 @@ def lines(report: Report) -> Iterator[str]:
         told = f"nothing to do: {shall}"
     elif report.dry:
         told = told.replace("changed", "to change", 1) if "changed" in report.counts else told
-    yield f"{told} ({report.seconds:.1f} s)"
+    return f"{told} ({report.seconds:.1f} s)"
+
+
+def _names(report: Report, outcome: Outcome) -> str:
+    """The hosts that ended so, the first of them if there are many."""
+    names = [host.host for host in report.hosts if host.outcome == outcome]
+    more = len(names) - NAMED
+    return f" ({', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
 def failure_line(host: HostReport) -> str:

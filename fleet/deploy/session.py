@@ -19,7 +19,7 @@ from fleet.hosts.connect import Login, connect, error_of, login_of
 from fleet.hosts.errors import HostError
 from fleet.hosts.remote import run_program
 from fleet.inventory.model import Inventory
-from fleet.inventory.parties import HostOf
+from fleet.inventory.parties import UNITS, HostOf
 from fleet.operations.changes import (
     AnyChange,
     EnableUnit,
@@ -40,6 +40,12 @@ PIECE: Final = 32_000
 ATTEMPTS: Final = 3
 # What a host's own undoing waits for beside the start and the gate.
 MARGIN_S: Final = 60.0
+
+# By unit: the agent that checks its configuration before anything stops.
+CHECKED: Final = {
+    UNITS["node"]: {"program": "sanderling-edge", "config": "edge.toml"},
+    UNITS["master"]: {"program": "sanderling-master", "config": "master.toml"},
+}
 
 T = TypeVar("T")
 Request = dict[str, Any]
@@ -178,6 +184,7 @@ def switch_request(
         if isinstance(change, WriteFile)
     ]
     kinds = {type(change) for change in changes}
+    restart = StartUnit in kinds or RestartUnit in kinds
     return {
         "do": "switch",
         "run": run,
@@ -189,7 +196,8 @@ def switch_request(
         "rules": LoadRules in kinds,
         "units": LoadUnits in kinds,
         "enable": EnableUnit in kinds,
-        "restart": StartUnit in kinds or RestartUnit in kinds,
+        "restart": restart,
+        "check": CHECKED[desired.unit] if restart else None,
     }
 
 

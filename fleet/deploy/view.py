@@ -36,18 +36,43 @@ DOING: Final[dict[Do, str]] = {
 }
 # Uploads are told so often where lines cannot move.
 TELL_S: Final = 10.0
+# So many hosts are named where something is waited for.
+NAMED: Final = 5
 
 
-class Lines:
+class UnderWay:
+    """What is done to which host now."""
+
+    def __init__(self) -> None:
+        self._doing: dict[str, Do] = {}
+
+    def begun(self, host: str, do: Do) -> None:
+        """Work on a host begins."""
+        self._doing[host] = do
+
+    def line_of(self, event: AnyEvent) -> str:
+        """The line about an event; that of Ctrl-C names what is waited for."""
+        if not isinstance(event, Interrupted):
+            self._doing.pop(event.host, None)
+            return told(event)
+        doing = sorted(self._doing.items())
+        names = ", ".join(f"{host} ({DOING[do]})" for host, do in doing[:NAMED])
+        more = f" and {len(doing) - NAMED} more" if len(doing) > NAMED else ""
+        return f"{told(event)}; waiting for {names}{more}" if doing else told(event)
+
+
+class Lines(UnderWay):
     """Plain lines, one for each thing that happened."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
         self._say = say
         self._told_s: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def begun(self, host: str, do: Do) -> None:
         """Work on a host begins."""
+        super().begun(host, do)
         if do == "roll_back":
             self._say(f"{host}: rolling back")
 
@@ -62,21 +87,21 @@ class Lines:
 
     def happened(self, event: AnyEvent, ended: int, total: int) -> None:
         """Something came of it."""
-        if text := told(event):
+        if text := self.line_of(event):
             self._say(f"{text} ({ended}/{total})" if isinstance(event, Confirmed) else text)
 
 
-class Moving:
+class Moving(UnderWay):
     """One line that moves, above it what went wrong."""
 
     def __init__(self, progress: Progress, total: int) -> None:
+        super().__init__()
         self._progress = progress
         self._task = progress.add_task("", total=total)
-        self._doing: dict[str, Do] = {}
 
     def begun(self, host: str, do: Do) -> None:
         """Work on a host begins."""
-        self._doing[host] = do
+        super().begun(host, do)
         counts: dict[Do, int] = {}
         for each in list(self._doing.values()):
             counts[each] = counts.get(each, 0) + 1
@@ -89,9 +114,8 @@ class Moving:
     def happened(self, event: AnyEvent, ended: int, total: int) -> None:
         """Something came of it."""
         self._progress.update(self._task, completed=ended, total=total)
-        if not isinstance(event, Interrupted):
-            self._doing.pop(event.host, None)
-        if isinstance(event, Failed | RolledBack | Interrupted) and (text := told(event)):
+        text = self.line_of(event)
+        if text and isinstance(event, Failed | RolledBack | Interrupted):
             self._progress.console.print(output.printable(text), soft_wrap=True, markup=False)
 
 
@@ -115,10 +139,10 @@ def told(event: AnyEvent) -> str:
             return f"{event.host}: switched"
         case Confirmed():
             return f"{event.host}: done"
-        case Failed():
-            return f"{event.host}: {event.reason}"
+        case Failed():  # why is in the report, with the remedy
+            return f"{event.host}: failed{', and went back by itself' if event.undone else ''}"
         case RolledBack():
-            return f"{event.host}: rolled back{': ' + event.problem if event.problem else ''}"
+            return f"{event.host}: {'not quite ' if event.problem else ''}rolled back"
         case Interrupted():
             return "interrupted: what is under way comes to its end; again to cut it"
         case Planned() | Healthy() | Dropped():

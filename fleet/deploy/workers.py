@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from fleet import unexpected
 from fleet.deploy.events import AnyEvent, Do, Failed, Instruction, Interrupted
 from fleet.deploy.rollout import Rollout
 from fleet.hosts.ctrl_c import noted
@@ -80,4 +81,4 @@ def _event_of(attempt: Attempt, instruction: Instruction) -> AnyEvent:
         undone = "rolled_back" in error.details
         return Failed(instruction.host, error.kind, str(error), undone=undone)
     except BaseException as error:  # noqa: BLE001 - as a thread that ends is waited for forever
-        return Failed(instruction.host, "failed", f"{type(error).__name__}: {error}")
+        return Failed(instruction.host, "failed", unexpected.told(error))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from fleet import unexpected
 from fleet.hosts.ctrl_c import noted
 from fleet.hosts.errors import HostError
 from fleet.inventory.parties import HostOf
@@ -113,4 +114,4 @@ def attempt(host: HostOf, work: Callable[[HostOf], T]) -> Outcome[T]:
     except HostError as error:
         return Outcome(host, None, error)
     except BaseException as error:  # noqa: BLE001 - a thread that ends early is waited for forever
-        return Outcome(host, None, HostError("failed", f"{type(error).__name__}: {error}"))
+        return Outcome(host, None, HostError("failed", unexpected.told(error)))

@@ -49,6 +49,8 @@ PROGRAMS: Final = {
     "mcopy": "mtools",
     "bmaptool": "bmap-tools",
 }
+# What runs another machine's programs here: QEMU, and what tells the kernel of it.
+EMULATION: Final = {"qemu-aarch64-static": "qemu-user-static", "update-binfmts": "binfmt-support"}
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 LINES_OF_LOG: Final = 3
 
@@ -66,13 +68,21 @@ def missing() -> str:
     """What this host lacks to build an image, and the remedy; empty if nothing."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     programs = PROGRAMS if os.geteuid() == 0 else {**PROGRAMS, "newuidmap": "uidmap"}
+    emulated = os.uname().machine != "aarch64" and not BINFMT.exists()
+    if emulated:
+        programs = {**programs, **EMULATION}
     lacking = [package for name, package in programs.items() if not shutil.which(name, path=path)]
-    emulated = os.uname().machine != "aarch64"
-    if emulated and not BINFMT.exists():
-        lacking += ["qemu-user-static", "binfmt-support"]
     if lacking:
         return f"building an image needs more here: apt install {' '.join(dict.fromkeys(lacking))}"
-    return ""
+    return _unregistered() if emulated else ""
+
+
+def _unregistered() -> str:
+    """QEMU is installed, and the kernel was not told that it runs programs for aarch64."""
+    remedies = ["update-binfmts --enable qemu-aarch64"]
+    if not (BINFMT.parent / "register").exists():  # as in a container
+        remedies.insert(0, f"mount -t binfmt_misc binfmt_misc {BINFMT.parent}")
+    return f"the kernel runs no programs for aarch64 here yet; as root: {' && '.join(remedies)}"
 
 
 def key_of(plan: Plan, suite: str) -> str:

@@ -24,6 +24,8 @@ SKEW_S: Final = 2.0
 LITTLE_MEMORY: Final = 0.05
 # Models that are in the inventory, by what the board calls itself.
 BOARDS: Final = {"pi3": "Pi 3", "pi4": "Pi 4", "zero2w": "Zero 2 W"}
+# What QEMU calls its machines that are no board.
+EMULATED: Final = frozenset({"linux,dummy-virt"})
 MACHINES: Final = ("aarch64", "x86_64")
 
 
@@ -151,7 +153,7 @@ def _board(seen: HostSeen, facts: Facts) -> Iterator[Finding]:
     if facts.machine not in MACHINES:
         what = f"its system is for {facts.machine}; there are releases for {', '.join(MACHINES)}"
         yield _finding(seen, "error", "machine", what, "flash a 64-bit image")
-    if seen.host.node is None or not facts.model:
+    if seen.host.node is None or not facts.model or facts.model in EMULATED:
         return
     wanted = BOARDS.get(seen.host.node.model)
     if wanted and wanted not in facts.model:

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from fleet import exits
+from fleet import exits, unexpected
 from fleet.deploy.events import (
     AnyEvent,
     Confirmed,
@@ -186,7 +186,7 @@ def _attempt(acts: Acts, host: HostOf, do: Do) -> AnyEvent:
         except HostError as error:
             return Failed(name, "lost", str(error))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is not known to be back
-            return Failed(name, "lost", f"{type(error).__name__}: {error}")
+            return Failed(name, "lost", unexpected.told(error))
         return Healthy(name)
     return Confirmed(name)
 

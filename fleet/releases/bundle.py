@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fleet.folder import Folder, cache
 from fleet.releases import sources as sources_
 from fleet.releases import wheelhouse
@@ -17,6 +19,9 @@ __all__ = ["Bundle", "ReleaseError", "Target", "build", "find", "stored"]
 
 # Folder of downloads and compiled modules; by default the fleet's `releases`.
 _SUFFIX: Final = ".tar.xz"
+# Beside the bundles of a release: the commit of its sources, and what differed from it. Not in
+# them, as the same sources make the same bytes whatever their commit.
+ORIGIN: Final = "origin.json"
 
 
 class Bundle(NamedTuple):
@@ -32,7 +37,9 @@ class Bundle(NamedTuple):
 def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
     """The bundle of these sources for `target`, made unless it is there. Seconds to minutes; `say`
     gets a line now and then. ReleaseError says in one line why it cannot be made."""
-    sources = sources_.read(sources_.checkout())
+    checkout = sources_.checkout()
+    sources = sources_.read(checkout)
+    _record(folder, sources.release, sources_.origin(checkout), say)
     path = _path(folder, sources.release, target)
     if not path.is_file():
         content = _made(folder, sources, target, say)
@@ -43,6 +50,19 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
         whole.chmod(0o644)
         whole.replace(path)
     return _bundle(path)
+
+
+def _record(
+    folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
+) -> None:
+    """Write down which commit a release is of; changes that no commit has are said."""
+    if origin.changed:
+        more = f" and {len(origin.changed) - 1} more" if len(origin.changed) > 1 else ""
+        commit = origin.commit[:12] or "no commit"
+        say(f"{release} is of {commit}, changed since: {origin.changed[0]}{more}")
+    path = folder.releases / release / ORIGIN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")
 
 
 def stored(folder: Folder) -> list[Bundle]:

@@ -19,6 +19,7 @@ SHARED: Final = "images/systemd"
 LOCK: Final = "locks/release.txt"
 BUILD_LOCK: Final = "locks/build.txt"
 PROJECT: Final = "pyproject.toml"
+WANTED: Final = (*PACKAGES, SHARED, LOCK, BUILD_LOCK, PROJECT, "setup.py", "LICENSE")
 # What of the project's file decides what is built; settings of checks do not.
 _DECIDING: Final = (("project",), ("build-system",), ("tool", "setuptools"), ("tool", "distutils"))
 
@@ -79,11 +80,10 @@ def checkout() -> Path:
 def read(root: Path) -> Sources:
     """The sources in the checkout `root` as they are now, changes that are not committed and new
     files included, ignored files not. ReleaseError if git cannot list them."""
-    wanted = (*PACKAGES, SHARED, LOCK, BUILD_LOCK, PROJECT, "setup.py", "LICENSE")
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *listing, *wanted],  # noqa: S607 - the one in PATH
+            ["git", "-C", str(root), *listing, *WANTED],  # noqa: S607 - the one in PATH
             capture_output=True,
             check=False,
         )
@@ -94,6 +94,30 @@ def read(root: Path) -> Sources:
         raise ReleaseError(f"{root} is not a git checkout that can be listed: {reason}")
     paths = sorted(set(done.stdout.decode().split("\0")) - {""})
     return Sources({path: (root / path).read_bytes() for path in paths if (root / path).is_file()})
+
+
+class Origin(NamedTuple):
+    """Where sources come from: a commit, and what differs from it, if anything."""
+
+    commit: str  # empty before the first
+    changed: tuple[str, ...]
+
+
+def origin(root: Path) -> Origin:
+    """The commit of the checkout `root`, and which files of a release it does not have so."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(root), *words],  # noqa: S607 - the one in PATH
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return "" if done.returncode else done.stdout
+
+    status = git("status", "--porcelain", "-z", "--no-renames", "--", *WANTED)
+    changed = tuple([line[3:] for line in status.split("\0") if line])
+    return Origin(git("rev-parse", "--verify", "-q", "HEAD").strip(), changed)
 
 
 def _deciding(project: dict[str, object]) -> bytes:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from sensors.base import Options
 
 if TYPE_CHECKING:
+    from sensors.base import Described
     from sensors.dht.driver import DhtDriver
 
 
-def open_driver(options: Options) -> DhtDriver:
+def open_driver(options: Options) -> DhtDriver | Described:
     # The reader imports this package too, and has no use for the agent's side.
     from sensors.dht.driver import open_driver
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from sensors.base import ChecksumError, Options, Reading, SensorError
+from sensors.base import ChecksumError, Described, Options, Reading, SensorError
 from sensors.dht.models import MODELS, TRIES
 from sensors.dht.process import Process
 from sensors.dht.protocol import Failed, Job, Measured, Unusable, decode
@@ -176,7 +176,7 @@ class DhtDriver:
         return SensorError(f"dht {self._job.pin}: {why}")
 
 
-def open_driver(options: Options) -> DhtDriver:
+def open_driver(options: Options) -> DhtDriver | Described:
     """The sensor that `options` describe."""
     name = options.choice("model", MODELS) or "dht22"
     pin = options.text("pin")
@@ -202,6 +202,8 @@ def open_driver(options: Options) -> DhtDriver:
             f"a {name} gives a value every {rule_s:g} s at most: interval_s must be {rule_s:g} or "
             f"more, and is {options.interval_s:g}"
         )
+    if options.leave:
+        return Described(MODELS[name].channels)
     driver = DhtDriver(
         Job(
             factory=ADAFRUIT,

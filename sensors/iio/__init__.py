@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from sensors.base import Channel, ChecksumError, Options, Reading, SensorError
+from sensors.base import Channel, ChecksumError, Described, Options, Reading, SensorError
 from sensors.iio.sysfs import FOLDER, KINDS, Device, Kind, find
 
 # How long the dht11 driver repeats itself (DHT11_DATA_VALID_TIME), and the shortest interval in
@@ -115,7 +115,7 @@ class Iio:
             )
 
 
-def open_driver(options: Options) -> Iio:
+def open_driver(options: Options) -> Iio | Described:
     wanted = options.text("device")
     names = options.texts("channels")
     folder = options.path("sysfs") or FOLDER
@@ -124,6 +124,8 @@ def open_driver(options: Options) -> Iio:
     for name in names:
         if name not in known:
             raise options.error(f"no channel {name}; known: {', '.join(known)}")
+    if options.leave == "machine":
+        return Described(tuple([k.channel for k in KINDS if not names or k.channel.name in names]))
     try:
         return Iio(folder, wanted, names, options.interval_s)
     except SensorError as error:

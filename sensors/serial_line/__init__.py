@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from sensors.base import Channel, Options, Reading
+from sensors.base import Channel, Described, Options, Reading
 from sensors.serial_line.inbox import Inbox
 from sensors.serial_line.mapping import Layout, layout
 
@@ -155,11 +155,12 @@ class SerialLine:
                 self._news.notify_all()
 
 
-def open_driver(options: Options) -> SerialLine:
-    try:
-        import serial  # noqa: F401 - whether it is there is asked before the thread starts
-    except ImportError:
-        raise options.error("pyserial is missing: pip install '.[drivers]'") from None
+def open_driver(options: Options) -> SerialLine | Described:
+    if options.leave != "machine":
+        try:
+            import serial  # noqa: F401 - whether it is there is asked before the thread starts
+        except ImportError:
+            raise options.error("pyserial is missing: pip install '.[drivers]'") from None
     port = options.path("port")
     baud = options.count("baud", 9600)
     lines = layout(options)
@@ -168,4 +169,6 @@ def open_driver(options: Options) -> SerialLine:
         raise options.error("port is missing, such as /dev/ttyUSB0")
     if baud == 0:
         raise options.error("baud must be 1 or more")
+    if options.leave:
+        return Described(lines.channels)
     return SerialLine(port, baud, lines, options.interval_s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,10 @@ def config(text: str) -> EdgeConfig:
     return parse(tomllib.loads(CONFIG + text), EdgeConfig, "edge.toml")
 
 
+# Histories of the test that runs.
+OPENED: list[History] = []
+
+
 class Bench:
     """A node's triggers and its history, without its loop; a reading of the desk a second."""
 
@@ -61,6 +67,7 @@ class Bench:
         self.history = History(
             path, "boot", group_readings=100, commit_s=10.0, retention_s=1e6, most_events=50
         )
+        OPENED.append(self.history)
         self.alerts = Alerts(
             settings,
             sensors,
@@ -123,8 +130,13 @@ class Bench:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "h.sqlite"
+def path(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "h.sqlite"
+    while OPENED:
+        history = OPENED.pop()
+        if history._db is not None:  # the test has not closed it
+            with suppress(HistoryError):
+                history.close()
 
 
 def test_an_event_says_what_did_it_and_where(path: Path) -> None:

@@ -25,6 +25,14 @@ def small_bed(directory: Path, plan: FleetPlan = SMALL) -> Testbed:
     return Testbed(plan, directory, liveness=PATIENT)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where a user's state is kept; none of the tests' stays with whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """A running fleet; a test that ends one of its processes starts it again."""

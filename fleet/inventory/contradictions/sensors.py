@@ -1,21 +1,21 @@
-"""Sensors: every node has some, and of drivers that a release has."""
+"""Sensors: every node has some, of drivers that a release has, with options that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from agent.wire.edge_config import EdgeSensor
 from fleet.inventory.effective import sensors_of
+from fleet.inventory.files import CONFIGURATION
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
-
-# Those of sensors.registry, which `fleet` may not import.
-DRIVERS: Final = ("dht", "iio", "replay", "serial_line", "synthetic")
+from sensors.base import SensorError
+from sensors.registry import DRIVERS, open_driver
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Nodes without a sensor, sensors called alike, drivers that are in no release."""
+    """Nodes without a sensor, sensors called alike, drivers that are in no release, options that a
+    driver refuses."""
     for iad in fleet.iad:
         for node in iad.node:
             host = f"{iad.name}/{node.name}"
@@ -29,13 +29,33 @@ def check(fleet: Inventory) -> Iterator[str]:
                 if names.count(name) > 1:
                     yield f"{host}: two sensors are called {name}; give one of them another name"
             if node.sensor:
-                yield from _unknown_drivers(host, node.sensor)
+                yield from _refused(host, node.sensor)
     for group in fleet.group:
-        yield from _unknown_drivers(f"group {group.name}", group.sensor)
+        yield from _refused(f"group {group.name}", group.sensor)
+
+
+def _refused(where: str, sensors: Sequence[EdgeSensor]) -> Iterator[str]:
+    yield from _unknown_drivers(where, sensors)
+    for sensor in sensors:
+        if sensor.driver in DRIVERS:
+            try:
+                # Nothing of this machine says anything about the host's.
+                open_driver(
+                    sensor.driver,
+                    sensor.options,
+                    CONFIGURATION,
+                    sensor.interval_s,
+                    checking=True,
+                    leave="machine",
+                ).close()
+            except SensorError as error:
+                named = f"sensor {sensor.name}: " if sensor.name else ""
+                yield f"{where}: {named}{error}"
 
 
 def _unknown_drivers(where: str, sensors: Sequence[EdgeSensor]) -> Iterator[str]:
     for driver in dict.fromkeys(sensor.driver for sensor in sensors):
         if driver not in DRIVERS:
             said = driver if driver.isprintable() else repr(driver)
-            yield f"{where}: there is no sensor driver {said}; {did_you_mean(driver, DRIVERS)}"
+            known = did_you_mean(driver, tuple(DRIVERS))
+            yield f"{where}: there is no sensor driver {said}; {known}"

@@ -182,8 +182,16 @@ def test_each_failure_is_one_line_with_its_remedy() -> None:
         "i/c: rolled back: its master says lost",
         "i/d: failed [dead]: no answer (is it powered?)",
         "stopped: 2 hosts failed, 1 may",
-        "1 changed, 1 unchanged, 1 rolled back, 1 failed, 1 not begun (1.2 s)",
+        (
+            "1 changed (i/a), 1 unchanged (i/b), 1 rolled back (i/c), 1 failed (i/d), "
+            "1 not begun (i/e) (1.2 s)"
+        ),
     ]
+    many = [HostReport(f"i/n{n}", "changed") for n in range(200)]
+    assert list(lines(report(*many, SAME))) == [
+        "200 changed (i/n0, i/n1, i/n2, i/n3 and 196 more), 1 unchanged (i/b) (1.2 s)"
+    ]
+    assert list(lines(report(*many))) == ["200 changed (1.2 s)"]
     assert list(lines(report(SAME))) == ["nothing to do: 1 host as it shall be (1.2 s)"]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from fleet.deploy import on_host
 from fleet.deploy.on_host import Failure, Host, do
@@ -134,6 +135,7 @@ def switch(
     run: str = "r1",
     gone: tuple[str, ...] = (),
     unit: str = UNIT,
+    check: dict[str, str] | None = None,
 ) -> Any:
     # As `stage` leaves it.
     marker = Path(host.at(f"/opt/sanderling/releases/{release}/RELEASE"))
@@ -151,6 +153,7 @@ def switch(
         "units": True,
         "enable": True,
         "restart": True,
+        "check": check,
         "start_s": 10,
         "window_s": 100,
     }
@@ -247,6 +250,96 @@ def test_a_switch_that_is_confirmed_stays_and_can_be_undone_later(host: Fake) ->
     with pytest.raises(Failure, match="nothing is there to go back to"):
         undo(host, "kept")
     assert before == {}
+
+
+EDGE = """\
+[node]
+name = "n1"
+areas = ["b1"]
+[master]
+address = "tcp://127.0.0.1:5701"
+keys = "keys/master.public"
+[trust]
+key = "keys/node.secret"
+[history]
+path = "../../var/lib/sanderling/history.sqlite"
+[[sensor]]
+interval_s = 2.0
+"""
+CHECKED = {"program": "sanderling-edge", "config": "edge.toml"}
+
+
+def with_agent(host: Fake, release: str, script: str) -> None:
+    """A release whose agent is `script`, on a host that has been deployed to before."""
+    folder = host.folder / f"opt/sanderling/releases/{release}/bin"
+    folder.mkdir(parents=True)
+    (folder / "sanderling-edge").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "sanderling-edge").chmod(0o755)
+    (host.folder / "var/lib/sanderling").mkdir(exist_ok=True)
+
+
+def deployed(host: Fake) -> None:
+    """What the hosts of the next tests have: keys, which a switch leaves as they are."""
+    pair = zmq.curve_keypair()
+    files = {"node.secret": pair[1].decode(), "master.public": pair[0].decode()}
+    switch(host, "1-a", {f"/etc/sanderling/keys/{name}": text for name, text in files.items()})
+    confirm(host, "1-a")
+    assert host.calls
+
+
+THIS_AGENT = f'exec {Path(sys.executable).with_name("sanderling-edge")} "$@"'
+
+
+def test_a_switch_that_the_new_agent_refuses_touches_nothing(host: Fake) -> None:
+    deployed(host)
+    with_agent(host, "1-b", THIS_AGENT)
+    before = host.files
+    with pytest.raises(Failure) as caught:
+        switch(
+            host,
+            "1-b",
+            {"/etc/sanderling/edge.toml": f'{EDGE}driver = "dht"\n'},
+            "r2",
+            check=CHECKED,
+        )
+    assert str(caught.value) == (
+        "nothing was touched, as 1-b refuses: /etc/sanderling/edge.toml: dht: give the pin of the "
+        "sensor's data line, such as pin = 'D4'"
+    )
+    assert caught.value.more == {}
+    assert host.calls == []
+    assert host.files == before
+    assert not (host.folder / "var/lib/sanderling-deploy/pending.json").exists()
+
+
+def test_the_new_agent_checks_what_will_be_there_and_touches_no_sensor(host: Fake) -> None:
+    deployed(host)
+    with_agent(host, "1-b", f"{THIS_AGENT}")
+    # A DHT that is not there: the check would end with an error if it looked.
+    files = {"/etc/sanderling/edge.toml": f'{EDGE}driver = "dht"\noptions = {{ pin = "D4" }}\n'}
+    switch(host, "1-b", files, "r2", check=CHECKED)
+    assert "systemctl restart sanderling-edge.service" in host.calls
+    assert not (host.folder / "etc/.sanderling-tried").exists()
+    confirm(host, "1-b")
+    with_agent(host, "1-c", f"{THIS_AGENT}")
+    with pytest.raises(Failure, match=r"/etc/sanderling/keys/node.secret: No such file"):
+        switch(host, "1-c", files, "r3", gone=("/etc/sanderling/keys/node.secret",), check=CHECKED)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'echo "error: option --leave-sensors not recognized; usage: …" >&2; exit 2',
+        "exit 0",
+    ],
+)
+def test_a_release_from_before_this_check_is_switched_to_all_the_same(
+    host: Fake, script: str
+) -> None:
+    deployed(host)
+    with_agent(host, "1-0", script)
+    switch(host, "1-0", {"/etc/sanderling/edge.toml": "any"}, "r2", check=CHECKED)
+    assert "systemctl restart sanderling-edge.service" in host.calls
 
 
 def test_a_unit_that_does_not_start_is_undone_at_once_with_its_own_last_word(host: Fake) -> None:

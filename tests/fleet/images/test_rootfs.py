@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import tarfile
+from pathlib import Path
+
+import pytest
 
 from fleet.images import layers, recipe, rootfs
 
@@ -66,6 +69,29 @@ def test_what_the_initramfs_is_made_of_is_there_before_the_kernel(tmp_path):
     assert script.mode == 0o755
     assert names.index("etc/initramfs-tools/scripts") < names.index(script.name)
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_programs_that_are_installed_are_not_asked_for_again(monkeypatch, tmp_path, mounted):
+    """QEMU is there, and the kernel was not told of it: no package helps."""
+    folder = tmp_path / "binfmt_misc"
+    folder.mkdir()
+    if mounted:
+        (folder / "register").touch()
+    monkeypatch.setattr(rootfs.shutil, "which", lambda name, path: f"/usr/bin/{name}")
+    monkeypatch.setattr(rootfs, "BINFMT", folder / "qemu-aarch64")
+    mount = "" if mounted else f"mount -t binfmt_misc binfmt_misc {folder} && "
+    assert rootfs.missing() == (
+        "the kernel runs no programs for aarch64 here yet; as root: "
+        f"{mount}update-binfmts --enable qemu-aarch64"
+    )
+
+
+def test_the_first_fleet_has_every_package_that_an_image_needs():
+    page = (Path(__file__).parents[3] / "docs/first-fleet.md").read_text()
+    asked_for = page.partition("sudo apt install")[2].partition("Everything below")[0].split()
+    needed = {**rootfs.PROGRAMS, **rootfs.EMULATION, "newuidmap": "uidmap"}
+    assert set(needed.values()) - {"util-linux"} <= set(asked_for)
 
 
 def test_what_is_missing_here_comes_with_the_remedy(monkeypatch, tmp_path):

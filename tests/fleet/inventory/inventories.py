@@ -232,4 +232,9 @@ def _sound_overlay(draw: st.DrawFn, iads: list[dict[str, Any]]) -> dict[str, Any
 
 def _sound_sensors(draw: st.DrawFn) -> list[dict[str, Any]]:
     sensors = draw(SENSORS) or [{}]
-    return [s | {"driver": "synthetic", "name": f"s{i}"} for i, s in enumerate(sensors)]
+    return [
+        s
+        | {"driver": "synthetic", "name": f"s{i}"}
+        | {"options": {key: n for key, n in s.get("options", {}).items() if key == "seed"}}
+        for i, s in enumerate(sensors)
+    ]

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from fleet.inventory import files
-from fleet.inventory.contradictions.sensors import DRIVERS
 from fleet.inventory.files import edge_config, master_config
 from fleet.inventory.problems import problems, warnings
-from sensors import registry
 from tests.fleet.inventory.inventories import ANY, PLAIN, read, sound
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -25,6 +23,23 @@ NODE2 = PLAIN[PLAIN.index('[[iad.node]]\nname = "n2"') : PLAIN.index('[[iad]]\nn
 def test_nothing_is_wrong_with_a_plain_inventory():
     assert problems(read(PLAIN)) == []
     assert warnings(read(PLAIN)) == []
+
+
+@pytest.mark.parametrize(
+    "sensor",
+    [
+        'driver = "dht"\ninterval_s = 2.0\noptions = { pin = "D4" }',
+        'driver = "iio"',
+        'driver = "replay"\noptions = { file = "/srv/of-the-host.csv" }',
+        'driver = "replay"\noptions = { room = "413" }',
+        (
+            'driver = "serial_line"\noptions = { port = "/dev/ttyUSB7", format = "csv", channels = '
+            '[{ name = "co2", unit = "ppm", low = 0, high = 5000, field = "1" }] }'
+        ),
+    ],
+)
+def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
+    assert problems(read(PLAIN.replace('driver = "synthetic"', sensor))) == []
 
 
 @pytest.mark.parametrize(
@@ -62,6 +77,21 @@ def test_nothing_is_wrong_with_a_plain_inventory():
             'driver = "synthetic"',
             'driver = "synthetic"\n[[group.sensor]]\ndriver = "synthetic"',
             "iad1/n1: two sensors are called synthetic",
+        ),
+        (
+            'driver = "synthetic"',
+            'driver = "dht"\ninterval_s = 2.0',
+            "group sensing: dht: give the pin of the sensor's data line, such as pin = 'D4'",
+        ),
+        (
+            'driver = "synthetic"',
+            'driver = "iio"\noptions = { channels = ["moisture"] }',
+            "group sensing: iio: no channel moisture; known: temperature",
+        ),
+        (
+            'driver = "synthetic"',
+            'driver = "synthetic"\nname = "s"\noptions = { sede = 3 }',
+            "group sensing: sensor s: synthetic: unknown option sede; did you mean seed?",
         ),
         # triggers
         (
@@ -247,10 +277,6 @@ def test_whatever_the_keys_admit_is_judged_without_an_error(fleet):
 @settings(deadline=None, max_examples=50)
 def test_nothing_is_wrong_where_nothing_contradicts(fleet):
     assert problems(fleet) == []
-
-
-def test_the_drivers_are_those_of_a_release():
-    assert set(DRIVERS) == set(registry.DRIVERS)
 
 
 def test_the_areas_of_an_iad_are_made_out_once_however_many_others_there_are(monkeypatch):

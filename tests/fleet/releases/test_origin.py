@@ -1,0 +1,41 @@
+"""Which commit a release is of."""
+
+import json
+import subprocess
+
+from fleet.folder import Folder
+from fleet.releases.bundle import ORIGIN, _record
+from fleet.releases.sources import Origin, origin
+
+
+def git(root, *words):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True)
+
+
+def test_the_commit_and_what_of_a_release_differs_from_it(tmp_path):
+    git(tmp_path, "init")
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/a.py").write_text("a = 1")
+    assert origin(tmp_path) == Origin("", ("agent/",))
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "a")
+    clean = origin(tmp_path)
+    assert len(clean.commit) == 40
+    assert clean.changed == ()
+    (tmp_path / "notes.md").write_text("no part of a release")
+    assert origin(tmp_path) == clean
+    (tmp_path / "agent/a.py").write_text("a = 2")
+    assert origin(tmp_path) == Origin(clean.commit, ("agent/a.py",))
+
+
+def test_it_is_kept_with_the_release_and_changes_are_said(tmp_path):
+    said = []
+    folder = Folder(tmp_path)
+    _record(folder, "1-a", Origin("c" * 40, ("agent/a.py", "agent/b.py")), said.append)
+    assert said == ["1-a is of cccccccccccc, changed since: agent/a.py and 1 more"]
+    kept = json.loads((tmp_path / "releases/1-a" / ORIGIN).read_text())
+    assert kept == {"commit": "c" * 40, "changed": ["agent/a.py", "agent/b.py"]}
+    _record(folder, "1-a", Origin("d" * 40, ()), said.append)
+    assert len(said) == 1
+    assert json.loads((tmp_path / "releases/1-a" / ORIGIN).read_text())["changed"] == []
