@@ -239,7 +239,7 @@ def run_directory(default: str) -> Callable[[F], F]:
         type=click.Path(file_okay=False, path_type=Path),
         default=Path(default),
         show_default=True,
-        help="Where the run is kept; the run before is replaced.",
+        help="Where the run is kept; the run before is moved aside.",
     )
 
 
