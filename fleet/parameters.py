@@ -24,14 +24,14 @@ class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic 
 
     def __init__(self, name: str, parse: Callable[[str], V]) -> None:
         self.name = name
-        self._parse = parse
+        self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> V:
         """The parsed value."""
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # click converts its own result again
         try:
-            return self._parse(value)
+            return self.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

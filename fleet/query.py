@@ -50,7 +50,7 @@ def run(
     if as_json:
         replies.write_json(answer)
     elif answer.status == "refused":
-        return exits.fail(f"refused: {answer.message or answer.reason}", EXIT_STATUS["refused"])
+        return replies.refused(answer.message or answer.reason or "", master)
     else:
         out = screen.console()
         screen.show_answer(out, answer, slo)

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
@@ -24,7 +24,7 @@ from agent.wire.emulation import PROFILES
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.standing import Style
-from fleet import exits, screen, service_screen, watch
+from fleet import exits, running, screen, service_screen, watch
 from fleet.lab import demo_alerts, workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.lab.load import LoadGenerator, Tick
@@ -130,14 +130,18 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 def _run(options: Options, show: DemoScreen) -> None:
     plan = building_fleet()
     _introduce(plan, show)
-    with Testbed(
-        plan,
-        options.directory,
-        market=True,
-        overlay=demo_alerts.OVERLAY,
-        triggers=demo_alerts.TRIGGERS,
-    ) as bed:
+    with (
+        ExitStack() as stack,
+        Testbed(
+            plan,
+            options.directory,
+            market=True,
+            overlay=demo_alerts.OVERLAY,
+            triggers=demo_alerts.TRIGGERS,
+        ) as bed,
+    ):
         _start(bed, show)
+        stack.enter_context(running.announced(_addresses(bed)))
         _trade(bed, show)
         _ask(bed, show)
         _watch(bed, show)
@@ -163,6 +167,11 @@ def _run(options: Options, show: DemoScreen) -> None:
         show.say(f"Records, trace, logs and results.json of this run are in {options.directory}/.")
         if options.keep:
             _keep(bed, show)
+
+
+def _addresses(bed: Testbed) -> tuple[running.Addresses, ...]:
+    names = [iad.name for iad in bed.plan.iads]
+    return tuple(running.Addresses(name, bed.public(name), bed.operator(name)) for name in names)
 
 
 def _introduce(plan: FleetPlan, show: DemoScreen) -> None:
@@ -416,7 +425,10 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     show.heading("The fleet keeps running; Ctrl-C stops it")
     iad = bed.plan.iads[0].name
     address = bed.public(iad)
-    show.say(f"{iad}'s socket for queries: {address}. Try in another terminal, in this folder:")
+    show.say(
+        f"{iad}'s socket for queries: {address}; while the demo runs it is meant where --master is "
+        "left out. Try in another terminal, in this folder:"
+    )
     query = f"{fleet_command()} query --master {address}"
     for rest in (
         "--area b1/f4/r413 --last 10m --slo p99=500ms",

@@ -25,6 +25,14 @@ def small_bed(directory: Path, plan: FleetPlan = SMALL) -> Testbed:
     return Testbed(plan, directory, liveness=PATIENT)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands find no demo that somebody runs beside the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """A running fleet; a test that ends one of its processes starts it again."""

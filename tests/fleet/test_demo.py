@@ -146,6 +146,7 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
             assert (summary in done.stderr) if summary else done.stderr == "", command
         with pytest.raises(RunFolderError, match="another run is at work"), run_folder(run):
             pass
+        require_found(commands[-1])
         require_deaths_survived(process, run)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TIMEOUT_S)
@@ -154,6 +155,25 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
         "fleet: interrupted; no process of the fleet is left\n",
     )
     assert of_run(run) == []
+
+
+def require_found(to_operator: str) -> None:
+    """Without an address the demo is asked; what it refuses names its operator's socket."""
+    fleet = agent_command("fleet")
+    done = subprocess.run(
+        [*fleet, "query", "--area", "b1"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3
+    said, refusal = done.stderr.splitlines()
+    assert said.startswith("asking the demo that runs here: --master tcp://127.0.0.1:")
+    operator = shlex.split(to_operator)[-1]
+    assert refusal.endswith(f"see `fleet service list --operator {operator}`")
+    done = subprocess.run(
+        [*fleet, "service", "list"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0
+    assert "humidity" in done.stdout
+    assert done.stderr == f"asking the demo that runs here: --operator {operator}\n"
 
 
 def require_deaths_survived(process: subprocess.Popen[str], run: Path) -> None:
