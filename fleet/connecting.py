@@ -1,9 +1,15 @@
-"""Options that name a master to talk to: by address and key files, or by its IAD in the fleet."""
+"""Options that name a master to talk to: by address and key files, or by its IAD in the fleet.
+
+Who gives neither means the address in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
+a fleet's folder, the demo that runs on this machine.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -17,8 +23,8 @@ if TYPE_CHECKING:
 
 Socket = Literal["master", "operator"]
 HELP: dict[Socket, str] = {
-    "master": "Public socket of any master.",
-    "operator": "Operator socket of a master.",
+    "master": "Public socket of any master; by default $SANDERLING_MASTER, else the demo's.",
+    "operator": "Operator socket of a master; by default $SANDERLING_OPERATOR, else the demo's.",
 }
 
 
@@ -54,6 +60,8 @@ def connecting(socket: Socket) -> Callable[[Callable[..., int]], Callable[..., i
             server_keys: str | None,
             **options: Any,
         ) -> int:
+            if address is None and of_iad is None and folder is None:
+                address = unnamed(socket)
             if (address is None) == (of_iad is None):
                 raise click.UsageError(f"give either --{socket} ADDRESS or --iad NAME")
             keys: KeyFiles | None
@@ -90,6 +98,29 @@ def of_fleet(folder: Folder | None, iad: str, socket: Socket) -> tuple[str, KeyF
     port = master.public_port if socket == "master" else master.operator_port
     role: Literal["client", "operator"] = "client" if socket == "master" else "operator"
     return f"tcp://{master.address}:{port}", Store(folder).key_files(role, iad)
+
+
+def unnamed(socket: Socket) -> str | None:
+    """The address that is meant where none is given."""
+    variable = f"SANDERLING_{socket.upper()}"
+    if named := os.environ.get(variable):
+        try:
+            return ADDRESS.parse(named)
+        except ValueError as error:
+            raise click.UsageError(f"${variable}: {error}") from None
+    from fleet import running
+    from fleet.folder import VARIABLE, NoFleetError, find
+    from fleet.output import say
+
+    with suppress(NoFleetError):
+        if not os.environ.get(VARIABLE):
+            find()
+        return None
+    if (demo := running.found()) is None:
+        return None
+    address = demo.address(socket)
+    say(f"asking the demo that runs here: --{socket} {address}")
+    return address
 
 
 def _given(key: str | None, server_keys: str | None) -> KeyFiles | None:

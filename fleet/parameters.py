@@ -24,14 +24,14 @@ class Parsed(click.ParamType, Generic[V]):  # type: ignore[type-arg]  # generic 
 
     def __init__(self, name: str, parse: Callable[[str], V]) -> None:
         self.name = name
-        self._parse = parse
+        self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> V:
         """The parsed value."""
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # click converts its own result again
         try:
-            return self._parse(value)
+            return self.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -234,7 +234,7 @@ def run_directory(default: str) -> Callable[[F], F]:
         type=click.Path(file_okay=False, path_type=Path),
         default=Path(default),
         show_default=True,
-        help="Where the run is kept; the run before is replaced.",
+        help="Where the run is kept; the run before is moved aside.",
     )
 
 

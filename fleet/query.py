@@ -20,12 +20,6 @@ EXIT_STATUS: Final = {
 }
 
 
-# The services of a master are its operator's to tell.
-NAME_ONE: Final = (
-    " --operator ADDRESS, which takes the master's operator socket, then name one with --service"
-)
-
-
 def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
     """What an answer leaves unsaid that people ask themselves."""
     if (held := held_of(answer, window.length_s)) is not None:
@@ -73,10 +67,7 @@ def run(
     if as_json:
         replies.write_json(answer)
     elif answer.status == "refused":
-        text = f"refused: {answer.message or answer.reason}"
-        if answer.reason == "unknown_service":
-            text += NAME_ONE
-        return exits.fail(text, EXIT_STATUS["refused"])
+        return replies.refused(answer.message or answer.reason or "", master)
     else:
         out = screen.console()
         screen.show_answer(out, answer, slo)

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from agent.client import NoReplyError
 from agent.wire.base import Message
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from fleet import exits
 
+# What a master's refusal names where it does not have the service.
+OPERATOR_S: Final = "`fleet service list`"
+HINT: Final = " with the address of its operator socket, and name one with --service"
+
 
 def write_json(message: Message) -> None:
     """Print `message` in a line of its own, at once."""
     sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
     sys.stdout.flush()
+
+
+def refused(message: str, master: str) -> int:
+    """Say that a master refused, and why; the exit status. Where it sends to its operator, the
+    command says to which socket: of the demo it is known."""
+    from fleet import running
+
+    if OPERATOR_S in message:
+        operator = running.operator_of(master)
+        command = f"`fleet service list --operator {operator or 'ADDRESS'}`"
+        message = message.replace(OPERATOR_S, command if operator else command + HINT)
+    return exits.fail(f"refused: {message}", exits.REFUSED)
 
 
 def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:

@@ -15,6 +15,7 @@ from rich.text import Text
 from agent.wire.base import RAW
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
+from fleet.fitted import fitted, folded
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_ms, format_slo
 from sensors.quality.limits import quantity_of
@@ -63,7 +64,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def line(screen: Console, text: str | Text, style: str = "") -> None:
-    """Print one line, however long."""
+    """Print one line, however long; on a terminal it is folded between words."""
+    if not screen.is_terminal:
+        as_it_is(screen, text, style)
+        return
+    drawn = text if isinstance(text, Text) else Text(text)
+    for each in folded(drawn, screen.width):
+        as_it_is(screen, each, style)
+
+
+def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
+    """Print a line that is to be copied: the terminal alone breaks it."""
     screen.print(text, style=style or None, soft_wrap=True)
 
 
@@ -81,9 +92,11 @@ def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Ta
 
 
 def show_table(screen: Console, table: Table) -> None:
-    """Print a table; into a file without blanks at the ends of lines."""
+    """Print a table, or its rows as texts where the terminal is too narrow for it; into a file
+    without blanks at the ends of lines."""
     if screen.is_terminal:
-        screen.print(table)
+        for part in fitted(table, screen):
+            screen.print(part, soft_wrap=isinstance(part, Text))
         return
     with screen.capture() as printed:
         screen.print(table)

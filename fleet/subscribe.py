@@ -20,8 +20,9 @@ from fleet import exits, replies, screen
 from fleet.output import printable
 from fleet.units import format_duration
 
-# Wide enough for a date, a desk's area, a channel, and a number with its unit.
-ALERT: Final = "{:<15}  {:<16}  {:<11}  {:>8}"
+# Wide enough for a date, a room's area, a channel, and a number with its unit; with a trigger and
+# an IAD of usual names 80 columns.
+ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
 COLOURS: Final = {"raised": "red", "cleared": "green"}

@@ -68,7 +68,7 @@ def run(options: Options, keys: KeyFiles | None = None) -> int:
     except KeyboardInterrupt:
         return exits.fail("interrupted", exits.INTERRUPTED)
     except WatchError as error:
-        return exits.fail(f"refused: {error}", exits.REFUSED)
+        return replies.refused(str(error), options.master)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{options.master} is none to a watch", "public")
 

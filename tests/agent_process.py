@@ -9,6 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Before a command that is to be ended by Ctrl-C: a shell that has put the tests into the background
+# has all their children ignore it.
+LISTENS = (
+    sys.executable,
+    "-c",
+    (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    ),
+)
+
 
 def installed(command: str) -> Path:
     """Where a console command is."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def run(named: Path | None, folder: Folder | None, master: str, every_s: float) -> int:
     """Follow until SIGTERM or Ctrl-C, a line on stderr for each batch that changed something; the
-    exit status. A signal waits for the batch that is under way."""
+    exit status. SIGTERM waits for the batch that is under way; Ctrl-C leaves it to the next time.
+    """
     lake = existing_lake(named, folder)
     from fleet.analysis.ingest import SETTINGS
     from fleet.output import say
@@ -29,27 +30,23 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
     from fleet.spark.session import open_session
 
     until = threading.Event()
-    status = exits.DONE
 
-    def stop(number: int, _: FrameType | None) -> None:
-        nonlocal status
-        status = exits.INTERRUPTED if number == signal.SIGINT else exits.DONE
+    def stop(_number: int, _frame: FrameType | None) -> None:
         until.set()
 
     with store.writing(lake):
         pass  # whoever has to wait hears so before Spark starts
     try:
         with open_session("fleet lake follow", master, SETTINGS) as spark:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, stop)
+            if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+                signal.signal(signal.SIGTERM, stop)
             say(f"following {lake.landing}")
             follow(spark, lake, every_s, lambda done: say(line(done)), until)
     except EngineError:
         # Those who end a service send the signal to its Java as well.
         if not until.is_set():
             raise
-    return status
+    return exits.DONE
 
 
 def line(done: Ingested) -> str:

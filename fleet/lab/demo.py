@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
@@ -23,7 +24,7 @@ from agent.wire.emulation import PROFILES
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.standing import Style
-from fleet import exits, screen, service_screen, watch
+from fleet import exits, running, screen, service_screen, watch
 from fleet.lab import demo_alerts, workload
 from fleet.lab.demo_screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.lab.load import LoadGenerator, Tick
@@ -31,7 +32,7 @@ from fleet.lab.measures import ClassSummary, Outcome, summarize
 from fleet.lab.plan import PRELOAD_ROWS, FleetPlan, building_fleet
 from fleet.lab.run_folder import RunFolderError, run_folder
 from fleet.lab.run_records import tasks_of
-from fleet.lab.testbed import Testbed, TestbedError
+from fleet.lab.testbed import DRS, Testbed, TestbedError
 from fleet.lab.virtual import VirtualFleet
 from fleet.lab.workload import Arrival
 from fleet.units import format_duration
@@ -129,14 +130,18 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
 def _run(options: Options, show: DemoScreen) -> None:
     plan = building_fleet()
     _introduce(plan, show)
-    with Testbed(
-        plan,
-        options.directory,
-        market=True,
-        overlay=demo_alerts.OVERLAY,
-        triggers=demo_alerts.TRIGGERS,
-    ) as bed:
+    with (
+        ExitStack() as stack,
+        Testbed(
+            plan,
+            options.directory,
+            market=True,
+            overlay=demo_alerts.OVERLAY,
+            triggers=demo_alerts.TRIGGERS,
+        ) as bed,
+    ):
         _start(bed, show)
+        stack.enter_context(running.announced(_addresses(bed)))
         _trade(bed, show)
         _ask(bed, show)
         _watch(bed, show)
@@ -162,6 +167,11 @@ def _run(options: Options, show: DemoScreen) -> None:
         show.say(f"Records, trace, logs and results.json of this run are in {options.directory}/.")
         if options.keep:
             _keep(bed, show)
+
+
+def _addresses(bed: Testbed) -> tuple[running.Addresses, ...]:
+    names = [iad.name for iad in bed.plan.iads]
+    return tuple(running.Addresses(name, bed.public(name), bed.operator(name)) for name in names)
 
 
 def _introduce(plan: FleetPlan, show: DemoScreen) -> None:
@@ -330,7 +340,7 @@ def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int
             nonlocal looked_s
             if now_s - looked_s >= LOOK_EVERY_S:
                 looked_s = now_s
-                bed.check()
+                _go_on(bed, show, measuring=True)
             advance(min(now_s, seconds), f"{answered}/{queries} answers")
 
         yield tick
@@ -415,37 +425,61 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     show.heading("The fleet keeps running; Ctrl-C stops it")
     iad = bed.plan.iads[0].name
     address = bed.public(iad)
-    show.say(f"{iad}'s socket for queries: {address}. Try in another terminal, in this folder:")
+    show.say(
+        f"{iad}'s socket for queries: {address}; while the demo runs it is meant where --master is "
+        "left out. Try in another terminal, in this folder:"
+    )
     query = f"{fleet_command()} query --master {address}"
     for rest in (
         "--area b1/f4/r413 --last 10m --slo p99=500ms",
         "--area b1/f7 --last 1h --slo p99=800ms",
         "--area b1 --last 3h --slo p99=1200ms --aggregate",
     ):
-        screen.line(show.console, f"  {query} --service temperature {rest}")
+        screen.as_it_is(show.console, f"  {query} --service temperature {rest}")
     show.say("Standing queries, until Ctrl-C:")
     standing = f"{fleet_command()} watch --master {address} --service humidity --area b1/f4"
     for rest in ("--every 5s", "--every 2s --stream", f"--every 2s --when '{HUMID}'"):
-        screen.line(show.console, f"  {standing} {rest}")
+        screen.as_it_is(show.console, f"  {standing} {rest}")
     show.say("Alerts, until Ctrl-C:")
     wanted = demo_alerts.WANTED
-    screen.line(show.console, f"  {fleet_command()} subscribe --master {address} '{wanted}'")
+    screen.as_it_is(show.console, f"  {fleet_command()} subscribe --master {address} '{wanted}'")
     asked = f"{fleet_command()} watch --master {address} --service humidity --area b1/f6"
-    screen.line(show.console, f"  {asked} --every 5s --window 10s --on '{wanted}'")
+    screen.as_it_is(show.console, f"  {asked} --every 5s --window 10s --on '{wanted}'")
     show.say("And its operator's view:")
     for command in ("status", "service list", "service show temperature"):
         line = f"  {fleet_command()} {command} --operator {bed.operator(iad)}"
-        screen.line(show.console, line)
+        screen.as_it_is(show.console, line)
     while True:
-        bed.check()
+        _go_on(bed, show, measuring=False)
         time.sleep(LOOK_EVERY_S)
+
+
+def _go_on(bed: Testbed, show: DemoScreen, *, measuring: bool) -> None:
+    """Say which processes have ended, and how each is started again. TestbedError if it is a master
+    while the load is measured: every query scheduler has a part of it."""
+    areas = {node.name: node.area for node in bed.plan.nodes}
+    for child in bed.let_go():
+        if area := areas.get(child.name):
+            lost = f"{area} is node_down"
+        elif measuring:
+            raise TestbedError(child.how_it_ended())
+        else:
+            lost = "no service changes" if child.name == DRS else "its areas are unreachable"
+        screen.line(show.console, f"{child.end}: {lost}. Start it again:", "yellow")
+        program, *rest = bed.command(child.name)
+        screen.as_it_is(show.console, f"  {shlex.join([_typed(Path(program)), *rest])}")
 
 
 def fleet_command() -> str:
     """This command as the user would type it here."""
-    path = Path(sys.argv[0]).absolute()
-    found = shutil.which("fleet")
+    return _typed(Path(sys.argv[0]))
+
+
+def _typed(path: Path) -> str:
+    """A command as the user would type it here: by its name where the shell finds this very one."""
+    path = path.absolute()
+    found = shutil.which(path.name)
     if found is not None and Path(found).absolute() == path:
-        return "fleet"
+        return path.name
     relative = os.path.relpath(path)
     return relative if not relative.startswith("..") else str(path)

@@ -105,7 +105,7 @@ def _picture(overlay: OverlayPlan, show: DemoScreen) -> None:
     for vertex in overlay.scot.vertices:
         region = overlay.scot.region(vertex)
         table.add_row(f"vertex {vertex}", *(overlay.iads[each] for each in region))
-    show.console.print(table)
+    screen.show_table(show.console, table)
 
 
 def _follow(notifications: Notifications, show: DemoScreen) -> list[float]:

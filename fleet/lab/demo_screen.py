@@ -14,6 +14,9 @@ from fleet import screen
 from fleet.lab.measures import ClassSummary
 
 POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
+BAR_WIDTH: Final = 24
+# Of what the bar says beside it, with two blanks.
+LONGEST_WORD: Final = len("10,000/30,000 answers") + 5
 Advance = Callable[[float, str], None]
 """How much is done, of the total, and a word about it."""
 
@@ -43,9 +46,13 @@ class DemoScreen:
             screen.line(self.console, f"{text} …")
             yield lambda _done, _word: None
             return
+        if len(text) + BAR_WIDTH + LONGEST_WORD > self.console.width:
+            # Rather a line of its own than a word that is cut off.
+            screen.line(self.console, f"{text} …")
+            text = ""
         bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[word]}"),
             console=self.console,
             transient=True,
@@ -64,7 +71,7 @@ class DemoScreen:
                 first = policy == next(iter(runs))
                 table.add_row(*_row(summary, policy, first=first, with_p99=with_p99))
         table.columns[2].justify = "left"
-        self.console.print(table)
+        screen.show_table(self.console, table)
 
 
 def _row(summary: ClassSummary, policy: str, *, first: bool, with_p99: bool) -> list[str | Text]:

@@ -57,13 +57,18 @@ class Child:
         """Whether it has not ended yet."""
         return self._process.poll() is None
 
-    def how_it_ended(self) -> str:
-        """One line, then the last lines of its output."""
+    @property
+    def end(self) -> str:
+        """How it ended, in one line."""
         status = self._process.poll()
         if status is None:
             return f"{self.name} is running"
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        return "\n".join([f"{self.name} ended with {how}", *(f"  {x}" for x in self.last_lines())])
+        return f"{self.name} ended with {how}"
+
+    def how_it_ended(self) -> str:
+        """The same, then the last lines of its output."""
+        return "\n".join([self.end, *(f"  {line}" for line in self.last_lines())])
 
     def last_lines(self) -> list[str]:
         """The last lines that it wrote."""

@@ -230,15 +230,18 @@ class Testbed:
 
     def spawn(self, name: str) -> None:
         """Start the master of an IAD, a node or the DRS; one that ended may be started again."""
+        command = [*self.command(name), "--exit-on-stdin-eof"]
+        log = self._folder(name) / "output.log"
+        with processes.interrupts_deferred():
+            self._children[name] = processes.Child(name, command, log, self._leash)
+
+    def command(self, name: str) -> list[str]:
+        """What starts that process, by hand too."""
         kind = "sanderling-master" if name in self._sockets else "sanderling-edge"
         if name == DRS:
             kind = "sanderling-drs"
-        folder = self._folder(name)
-        command = [*processes.agent_command(kind), "--config", str(folder / "config.toml")]
-        with processes.interrupts_deferred():
-            self._children[name] = processes.Child(
-                name, [*command, "--exit-on-stdin-eof"], folder / "output.log", self._leash
-            )
+        config_file = self._folder(name) / "config.toml"
+        return [*processes.agent_command(kind), "--config", str(config_file)]
 
     # --- while it runs --------------------------------------------------------------------------
 
@@ -247,6 +250,14 @@ class Testbed:
         for child in self._children.values():
             if not child.running:
                 raise TestbedError(child.how_it_ended())
+
+    def let_go(self) -> list[processes.Child]:
+        """Those that ended since the last look, and that nobody killed: the fleet goes on without
+        them."""
+        gone = [child for child in self._children.values() if not child.running]
+        for child in gone:
+            del self._children[child.name]
+        return gone
 
     def statuses(self) -> dict[str, IadStatus]:
         """The state of every IAD whose master answers, by IAD."""

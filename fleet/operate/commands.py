@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.connecting import unnamed
 from fleet.parameters import (
     ADDRESS,
     AS_JSON,
@@ -108,6 +109,8 @@ def status(
     Exit status: 0 all could be asked, 1 some could not, 2 wrong usage, 4 no reply (--operator),
     5 nobody could be asked.
     """
+    if operator is None and not (folder or iads or groups or limit or watch):
+        operator = unnamed("operator")
     if operator is not None:
         if folder is not None or iads or groups or limit or watch:
             raise click.UsageError("--operator is one master, without a fleet; leave the rest out")

@@ -85,7 +85,7 @@ def _watch(state: Callable[[], FleetStatus], options: Options, every_s: float) -
     with Live(console=to, screen=True, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
-            live.update(group(state(), everything=options.everything), refresh=True)
+            live.update(group(to, state(), everything=options.everything), refresh=True)
             pause.wait(max(0.1, every_s - (time.monotonic() - began)))
 
 

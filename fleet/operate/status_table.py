@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fleet.fitted import fitted
 from fleet.operate.findings import Shared, named, together
 from fleet.operate.rows import CARD, FleetStatus, Health, HostRow, IadRow
 from fleet.output import printable
@@ -38,9 +39,10 @@ def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
             line(screen, part)
 
 
-def group(status: FleetStatus, *, everything: bool) -> RenderableType:
-    """The same as one thing, to be drawn anew."""
-    return Group(*parts(status, everything=everything))
+def group(screen: Console, status: FleetStatus, *, everything: bool) -> RenderableType:
+    """The same as one thing, to be drawn anew on a terminal."""
+    found = parts(status, everything=everything)
+    return Group(*(each for part in found for each in fitted(part, screen)))
 
 
 def parts(status: FleetStatus, *, everything: bool) -> Iterable[Table | Text]:

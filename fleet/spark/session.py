@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from fleet import exits
-from fleet.spark import java, process
+from fleet.spark import interrupts, java, process
 from fleet.spark.errors import EngineError, spoken, told
-from fleet.spark.masters import await_executor, reach
+from fleet.spark.masters import await_executor, is_local, reach
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -40,18 +42,23 @@ MISSING: Final = "pyspark is missing; pip install 'sanderling[pipeline]'"
 
 @contextmanager
 def open_session(
-    name: str, master: str = LOCAL, settings: Mapping[str, str] | None = None
+    name: str,
+    master: str = LOCAL,
+    settings: Mapping[str, str] | None = None,
+    *,
+    ctrl_c_ends: bool = True,
 ) -> Iterator[SparkSession]:
     """A session on `master`, any URL that Spark knows; it ends with the context.
 
     What Spark raises inside becomes an EngineError. The environment is as before once the session
-    is there. JavaError; EngineError if `master` does not answer or has nothing that computes, or
-    PySpark is missing.
+    is there. Ctrl-C ends Java and, soon after, this process (`interrupts`), unless somebody else
+    is to answer it. JavaError; EngineError if `master` does not answer or has nothing that
+    computes, or PySpark is missing.
     """
     if any(importlib.util.find_spec(part) is None for part in ("pyspark", "py4j")):
         raise EngineError(MISSING, exits.USAGE)
-    reach(master)
-    with spoken(), _py4j_silent():
+    with interrupts.heard() if ctrl_c_ends else nullcontext(), spoken(), _py4j_silent():
+        reach(master)
         with _sigint_as_before():
             session = _start(name, master, {**SETTINGS, **(settings or {})})
         try:
@@ -88,7 +95,13 @@ def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
     began = log.tell()
     try:
         if gateway is None or gateway.proc.poll() is not None:
-            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+            # Where a user has not chosen another place.
+            chosen = {"SPARK_LOCAL_DIRS", "SPARK_CONF_DIR"} & os.environ.keys()
+            if is_local(conf.get("spark.master") or "") and not chosen:
+                conf.set("spark.local.dir", _scratch())
+            # In a session of its own it gets no signal of the terminal, and can be ended whole.
+            options = {"stderr": log, "start_new_session": True}
+            gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
             SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm  # noqa: SLF001
         return SparkContext(conf=conf)
     except Exception as error:
@@ -99,6 +112,14 @@ def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
             log.seek(began)
             said = process.complaint(log.read().decode(errors="replace"))
         raise EngineError(f"Spark did not start: {said}", exits.FAILED) from error
+
+
+def _scratch() -> str:
+    """A folder for what Spark keeps while it runs. It goes with this process: a Java that is
+    killed deletes nothing."""
+    folder = tempfile.mkdtemp(prefix="sanderling-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextmanager
@@ -133,8 +154,8 @@ def _sigint_as_before() -> Iterator[None]:
 def _stop(session: SparkSession) -> None:
     """End the session, also in the middle of a job.
 
-    From a thread of its own, and so over a connection of its own: after Ctrl-C this thread's still
-    waits for the answer of the job that was interrupted.
+    From a thread of its own, and so over a connection of its own: this thread's may still wait for
+    the answer of a job that an exception came into.
     """
 
     def stop() -> None:

@@ -25,11 +25,12 @@ def small_bed(directory: Path, plan: FleetPlan = SMALL) -> Testbed:
     return Testbed(plan, directory, liveness=PATIENT)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where a user's state is kept; none of the tests' stays with whoever runs them."""
+@pytest.fixture(scope="session", autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands keep no state where a user's is, and find no demo that runs beside the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
 
 

@@ -1,5 +1,6 @@
 """The demo end to end, and Ctrl-C in the middle of it."""
 
+import os
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import msgspec
 import psutil
 import pytest
 
+from agent.client import Client
 from agent.wire.records import NodeEventRecord
 from fleet.lab import workload
 from fleet.lab.demo import Results
@@ -144,25 +146,97 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
             assert (summary in done.stderr) if summary else done.stderr == "", command
         with pytest.raises(RunFolderError, match="another run is at work"), run_folder(run):
             pass
+        require_found(commands[-1])
+        require_deaths_survived(process, run)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 130
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (
+        130,
+        "fleet: interrupted; no process of the fleet is left\n",
+    )
     assert of_run(run) == []
 
 
-def test_a_new_run_replaces_the_one_before_and_nothing_else(tmp_path: Path) -> None:
+def require_found(to_operator: str) -> None:
+    """Without an address the demo is asked; what it refuses names its operator's socket."""
+    fleet = agent_command("fleet")
+    done = subprocess.run(
+        [*fleet, "query", "--area", "b1"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3
+    said, refusal = done.stderr.splitlines()
+    assert said.startswith("asking the demo that runs here: --master tcp://127.0.0.1:")
+    operator = shlex.split(to_operator)[-1]
+    assert refusal.endswith(f"see `fleet service list --operator {operator}`")
+    done = subprocess.run(
+        [*fleet, "service", "list"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0
+    assert "humidity" in done.stdout
+    assert done.stderr == f"asking the demo that runs here: --operator {operator}\n"
+
+
+def require_deaths_survived(process: subprocess.Popen[str], run: Path) -> None:
+    """A node dies, then a master that is not the one that is asked: what is left answers."""
+    addresses = msgspec.toml.decode((run / "iad1" / "config.toml").read_bytes())["sockets"]
+    for name, reason in (("iad3-n1", "node_down"), ("iad4", "iad_unreachable")):
+        agent = next(a for a in of_run(run) if f"/{name}/config.toml" in " ".join(a.cmdline()))
+        agent.kill()
+        end, again = read_until(process, f"/{name}/config.toml")
+        assert end.startswith(f"{name} ended with signal SIGKILL: ")
+        assert again.startswith("  ")
+        assert len(end.rstrip()) <= 80
+        with Client(addresses["public"]) as client:
+            answer = client.query(
+                ["b1"], last_s=60, latency_ms=1_000, service="temperature", timeout_ms=20_000
+            )
+        assert reason in {gap.reason for gap in answer.missing}
+        assert process.poll() is None
+    # What is printed brings it back.
+    with subprocess.Popen(
+        [*shlex.split(again), "--exit-on-stdin-eof"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as master:
+        assert b"listening" in master.stderr.readline()
+
+
+def test_a_new_run_keeps_the_ones_before(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with run_folder(run):
-        (run / "iad1").mkdir()
-        (run / "iad1" / "output.log").touch()
-        (run / "link").symlink_to(tmp_path)
-        (tmp_path / "precious").touch()
-    with run_folder(run):
-        assert [p.name for p in run.iterdir()] == [".sanderling-run"]
-    assert (tmp_path / "precious").exists()
+    said: list[str] = []
+    for number in range(3):
+        with run_folder(run, said.append):
+            assert [p.name for p in run.iterdir()] == [".sanderling-run"]
+            (run / "lake").mkdir()
+            (run / "lake" / "report").write_text(f"{number}")
+            (run / "link").symlink_to(tmp_path)
+            os.utime(run / ".sanderling-run", (0, 0))  # all began at the same time
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "run",
+        "run-1970-01-01T000000Z",
+        "run-1970-01-01T000000Z-2",
+    ]
+    assert said == [
+        f"the run before is kept in {run}-1970-01-01T000000Z/",
+        f"the run before is kept in {run}-1970-01-01T000000Z-2/",
+    ]
+    for folder, content in ((f"{run}-1970-01-01T000000Z", "0"), (run, "2")):
+        assert (Path(folder) / "lake" / "report").read_text() == content
+        assert (Path(folder) / "link").is_symlink()
+    # What was moved aside is a run like any other.
+    with run_folder(Path(f"{run}-1970-01-01T000000Z"), said.append):
+        assert len(said) == 3
+
+
+def test_a_run_that_made_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    for _ in range(2):
+        with run_folder(tmp_path / "run", pytest.fail):
+            pass
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_touches_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
     with pytest.raises(RunFolderError, match="something else than a run"), run_folder(tmp_path):
         pass
-    (tmp_path / "file").touch()
-    with pytest.raises(RunFolderError), run_folder(tmp_path / "file"):
+    with pytest.raises(RunFolderError), run_folder(tmp_path / "precious"):
         pass
-    assert [p.name for p in run.iterdir()] == [".sanderling-run"]
+    assert [p.name for p in tmp_path.iterdir()] == ["precious"]

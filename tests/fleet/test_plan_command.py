@@ -1,17 +1,19 @@
 """`fleet plan` as an operator runs it: the shipped example, what is printed, what is refused."""
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from fleet.commands import run
 from fleet.lab import lab_commands
 from fleet.lab.capacity.report import CapacityReport, PodsReport
-from fleet.lab.capacity.screen import pods_text, rate_text
-from fleet.lab.policies import POLICIES
+from fleet.lab.capacity.screen import pods_text, rate_text, show
+from fleet.lab.policies import POLICIES, policy_name
 from tests.fleet.test_plan_inputs import records_of_a_task, written
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "plan"
@@ -49,6 +51,20 @@ def test_the_shipped_example_with_a_target_and_a_picture(plan: Plan, tmp_path: P
     rows = [line.split() for line in out.splitlines() if line.startswith(("FIFO ", "EDFQ "))]
     assert [row[0] for row in rows[:4]] == ["FIFO", "EDFQ", "FIFO", "EDFQ"]
     assert "target 30/s" in picture.read_text("utf-8")
+
+
+def test_at_80_columns_nothing_is_cut(plan: Plan) -> None:
+    found = report(plan(*SHIPPED, *FAST, "--target", "30", "--json")[1])
+    file = io.StringIO()
+    show(found, Console(file=file, width=80, force_terminal=True, color_system=None))
+    assert max(map(len, file.getvalue().splitlines())) <= 80
+    assert "…" not in file.getvalue()
+    words = file.getvalue().split()
+    for each in found.policies:
+        assert policy_name(each.policy) in file.getvalue()
+        rate, *_ = rate_text(each.highest).split()
+        assert rate in words
+        assert each.highest.busiest in words
 
 
 def test_json_has_everything(plan: Plan) -> None:

@@ -166,7 +166,8 @@ def test_an_alert_is_a_line() -> None:
     told = line(
         area="b1/f4/r413", metric="co2", value=1_212.4, kind="raised", trigger="stuffy", iad="iad4"
     )
-    assert told[17:] == "b1/f4/r413        co2          1212 ppm  raised   stuffy        iad4"
+    assert told[17:] == "b1/f4/r413   co2          1212 ppm  raised   stuffy        iad4"
+    assert len(told) <= 80
 
 
 def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:

@@ -99,7 +99,11 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (("--resume", "abc"), 2, "--resume and --after go together"),
         (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
         (("--stream",), 2, "leave window_s out"),
-        (("--service", "nope"), 3, "refused: no service nope here: see `fleet service list`"),
+        (
+            ("--service", "nope"),
+            3,
+            "refused: no service nope here: see `fleet service list",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -9,8 +9,8 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 # first whether it tells about nodes. A task's advance is learnt by its sender from how late its own
 # queries were, as a whole: nothing in it is about one IAD's nodes. Quality and age say how far an
 # area's readings are to be believed, whichever sensor took them. `longest_s` says how long a window
-# of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an IAD
-# has just started.
+# of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an
+# IAD has just started.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",

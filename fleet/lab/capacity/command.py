@@ -96,7 +96,7 @@ def run(options: Options) -> int:
             return exits.fail(f"{options.picture}: {error.strerror}", exits.FAILED)
     console = screen.console()
     if options.as_json:
-        screen.line(console, msgspec.json.encode(report).decode())
+        screen.as_it_is(console, msgspec.json.encode(report).decode())
     else:
         show(report, console)
         if options.picture is not None:

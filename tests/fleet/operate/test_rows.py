@@ -15,7 +15,7 @@ from fleet.operate.look import skew
 from fleet.operate.overview import status_of
 from fleet.operate.rows import FleetStatus, IadRow, fleet_status, host_row, iad_row
 from fleet.operate.seen import HostSeen, IadSeen
-from fleet.operate.status_table import iad_line, show
+from fleet.operate.status_table import group, iad_line, show
 from tests.fleet.operate.seen_data import CASES, IAD, case
 
 TIME = "2026-11-21T13:00:00Z"
@@ -182,3 +182,24 @@ def test_skew_is_what_the_way_there_cannot_explain():
     assert skew(facts, now - 3.0, now + 1.0) == 0.0
     assert skew(facts, now - 9.0, now - 5.0) == 5.0
     assert skew(facts, now + 2.0, now + 9.0) == -2.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_terminal_of_80_columns_nothing_is_cut(name):
+    """As `fleet status` and `--watch` draw it."""
+    found = fleet_status("c", TIME, [GOOD], [row(name), row("healthy")])
+    wide = " ".join(shown(found, width=400).split()).replace("–", "").split()
+    for drawn in (show, draw_anew):
+        file = io.StringIO()
+        console = Console(
+            file=file, width=80, height=24, force_terminal=True, color_system=None, markup=False
+        )
+        drawn(console, found, everything=False)
+        assert max(map(len, file.getvalue().splitlines())) <= 80
+        assert "…" not in file.getvalue()
+        # Of a row in words the first column needs no header.
+        assert set(wide) - set(file.getvalue().split()) <= {"host"}
+
+
+def draw_anew(console, found, *, everything):
+    console.print(group(console, found, everything=everything))

@@ -17,6 +17,7 @@ import pytest
 
 from fleet.lake.folder import Lake
 from fleet.pipeline.lake.ingest import ingest
+from tests.agent_process import LISTENS
 from tests.fleet.pipeline import landings
 from tests.fleet.pipeline.lake_oracle import expected
 from tests.fleet.pipeline.lake_tables import everything
@@ -92,7 +93,7 @@ def start(lake, log):
     command = [Path(sys.executable).with_name("fleet"), "lake", "follow", "--every", "50ms"]
     environment = os.environ | {"JAVA_TOOL_OPTIONS": JAVA}
     return subprocess.Popen(
-        [*command, "--spark", "local[2]", "--lake", lake.root],
+        [*LISTENS, *command, "--spark", "local[2]", "--lake", lake.root],
         stdout=log,
         stderr=log,
         stdin=subprocess.DEVNULL,

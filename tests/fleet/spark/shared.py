@@ -20,6 +20,6 @@ SETTINGS = {
 @cache
 def shared_session():
     stack = ExitStack()
-    session = stack.enter_context(open_session("tests", "local[2]", SETTINGS))
+    session = stack.enter_context(open_session("tests", "local[2]", SETTINGS, ctrl_c_ends=False))
     atexit.register(stack.close)
     return session

@@ -1,0 +1,98 @@
+"""What is printed, fitted to the width of a terminal: folded between words, never cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+INDENT: Final = 2
+# Less room than this for what goes on in the next line is none.
+LEAST_ROOM: Final = 20
+
+
+def folded(text: Text, width: int) -> Iterator[Text]:
+    """`text` in lines of at most `width` columns, those after the first indented. A word that is
+    longer than that, a path, say, stays whole for who copies it."""
+    for each in text.split(allow_blank=True):
+        indent = len(each.plain) - len(each.plain.lstrip(" ")) + INDENT
+        if width - indent < LEAST_ROOM:
+            indent = INDENT
+        left, rest = 0, each
+        while cell_len(rest.plain) > width - left:
+            cut = _cut(rest.plain, width - left)
+            if cut is None:
+                break
+            first, rest = rest.divide([cut])
+            first.rstrip()
+            yield Text(" " * left).append_text(first)
+            rest = rest[len(rest.plain) - len(rest.plain.lstrip(" ")) :]
+            left = indent
+        rest.rstrip()
+        yield Text(" " * left).append_text(rest)
+
+
+def _cut(line: str, room: int) -> int | None:
+    """Where to cut: at the last blank in so many columns, else the first after them."""
+    found = None
+    column = 0
+    for place, letter in enumerate(line):
+        if letter == " " and line[:place].strip(" "):
+            if column <= room:
+                found = place
+            elif found is None:
+                return place if line[place:].strip(" ") else None
+        column += cell_len(letter)
+        if column > room and found is not None:
+            return found
+    return None
+
+
+def fits(table: Table, screen: Console) -> bool:
+    """Whether all of the table's cells have the room that they need: those that fold at least for
+    their longest word."""
+    between = table.padding[1] + table.padding[3]
+    needed = sum(_least_width(column) + between for column in table.columns)
+    return needed - between <= screen.width
+
+
+def _least_width(column: Column) -> int:
+    texts = [_text(cell).plain for cell in (column.header, *column.cells)]
+    if column.no_wrap:
+        return max(cell_len(part) for text in texts for part in text.split("\n"))
+    longest = max((cell_len(word) for text in texts for word in text.split()), default=0)
+    return min(longest, LEAST_ROOM)
+
+
+def fitted(part: Table | Text, screen: Console) -> Iterator[RenderableType]:
+    """A table as it is if the terminal has the room; else each of its rows as a text, what is in
+    the first column and then the others with their headers. A text is folded."""
+    if isinstance(part, Text):
+        yield from folded(part, screen.width)
+    elif fits(part, screen):
+        yield part
+    else:
+        for row in _rows_as_text(part):
+            yield from folded(row, screen.width)
+
+
+def _rows_as_text(table: Table) -> Iterator[Text]:
+    if table.title:
+        yield _text(table.title)
+    columns = [list(column.cells) for column in table.columns]
+    headers = [" ".join(_text(column.header).plain.split()) for column in table.columns]
+    for cells in zip(*columns, strict=True):
+        row = _text(cells[0])
+        for header, cell in zip(headers[1:], cells[1:], strict=True):
+            said = _text(cell)
+            if said.plain.strip():
+                row.append("  ").append(f"{header} ", "dim").append_text(said)
+        yield row
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell.copy() if isinstance(cell, Text) else Text(str(cell))

@@ -1,0 +1,183 @@
+"""Ctrl-C while Spark works: the process has ended within two seconds, whatever it waits for.
+
+Python answers a signal between two instructions of its main thread, which may be far away: what
+waits for Java waits on, a lock is held by a thread that does, and threads are joined at the end.
+So a thread of its own hears of the signal, by the descriptor that the C handler writes to. It ends
+Java, and every wait for it breaks. What still stands after that is cut off. Nothing in the lake is
+lost by it: a change of its tables is in the journal or it is not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn, TextIO
+
+from fleet import exits
+
+# Java deletes its temporary files in this time, and is killed then.
+GRACE_S: Final = 0.4
+# This process unwinds until then, counted from Ctrl-C, and is cut off.
+LIMIT_S: Final = 1.1
+LOOK_S: Final = 0.05
+
+
+class Interrupts:
+    """What is known of Ctrl-C: that it was pressed, raised in the main thread, told to people."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self.raised = False
+        self.told = False
+
+    def end(
+        self,
+        others: Callable[[], list[int]],
+        cut_off: Callable[[], object],
+        *,
+        kill: Callable[[int, int], object] = os.killpg,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """End the process groups that `others` finds, politely until GRACE_S; `cut_off` at
+        LIMIT_S. Who is found late is ended, too: Java may be about to start."""
+        began_s = clock()
+        asked: set[int] = set()
+        while (passed_s := clock() - began_s) < LIMIT_S:
+            for group in others():
+                if passed_s < GRACE_S and group in asked:
+                    continue
+                asked.add(group)
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(group, signal.SIGTERM if passed_s < GRACE_S else signal.SIGKILL)
+            pause(LOOK_S)
+        cut_off()
+
+    def at_exit(self) -> None:
+        """What follows takes libraries apart, a second on a busy machine, and changes nothing."""
+        if self.told:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(exits.INTERRUPTED)
+
+    def cut_off(self) -> NoReturn:
+        """End this process without a look at what its threads do."""
+        if not self.told:
+            os.write(2, b"fleet: interrupted\n")
+        os._exit(exits.INTERRUPTED)
+
+
+@contextmanager
+def heard() -> Iterator[Interrupts]:
+    """Inside, Ctrl-C ends the processes that this one has started in sessions of their own, then
+    this one. It leaves as KeyboardInterrupt, whatever the broken waits raise.
+
+    Nothing of it outside the main thread, or where Ctrl-C is ignored (a background job).
+    """
+    interrupts = Interrupts()
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or before is signal.SIG_IGN:
+        yield interrupts
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+
+    def listen() -> None:
+        # Other signals write their number, too; an empty read is the end of the context.
+        while read := ours.recv(64):
+            if signal.SIGINT in read:
+                interrupts.pressed = True
+                interrupts.end(_children_in_sessions, interrupts.cut_off)
+
+    def raised(_number: int, _frame: FrameType | None) -> None:
+        # A second one would only disturb what the first has set going.
+        if not interrupts.raised:
+            interrupts.pressed = interrupts.raised = True
+            # Nor is what breaks in a finalizer. Both stay: the process ends, threads even later.
+            sys.stderr = _MainThreadOnly(sys.stderr)
+            sys.unraisablehook = lambda _: None
+            raise KeyboardInterrupt
+
+    thread = threading.Thread(target=listen, name="ctrl-c", daemon=True)
+    thread.start()
+    # Of these the first is the last to be called.
+    atexit.register(interrupts.at_exit)
+    wakeup_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, raised)
+    try:
+        yield interrupts
+        if interrupts.pressed:
+            raise KeyboardInterrupt
+    except BaseException:
+        if interrupts.pressed:
+            # Whoever starts this again must not meet a Java that still writes.
+            while _children_in_sessions():
+                time.sleep(LOOK_S)
+            interrupts.told = True
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if not interrupts.pressed:
+            signal.signal(signal.SIGINT, before)
+            signal.set_wakeup_fd(wakeup_before)
+            atexit.unregister(interrupts.at_exit)
+            theirs.close()
+            thread.join()
+            ours.close()
+
+
+class _MainThreadOnly(io.TextIOBase):
+    """Standard error without what other threads say: how their waits broke is no news."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.current_thread() is threading.main_thread():
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+def _children_in_sessions() -> list[int]:
+    """Process groups of what this process has started in a session of its own."""
+    import psutil
+
+    own = os.getsid(0)
+    found = []
+    for pid in _children():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(pid) != own and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(os.getpgid(pid))
+    return found
+
+
+def _children() -> list[int]:
+    """From the kernel where it tells: to look through all processes of a machine takes long."""
+    import psutil
+
+    found = []
+    try:
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):  # a thread that ends
+                found += [int(pid) for pid in (task / "children").read_text().split()]
+    except OSError:
+        return [child.pid for child in psutil.Process().children()]
+    return found

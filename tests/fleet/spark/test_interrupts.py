@@ -1,0 +1,122 @@
+"""Ctrl-C ends the process, its children and its threads, whatever they wait for."""
+
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from fleet.spark.interrupts import GRACE_S, LIMIT_S, LOOK_S, Interrupts
+
+# A child that does not mind SIGTERM, and a thread that the end of a process waits for.
+STUBBORN = """\
+import signal, subprocess, sys, threading
+from fleet import exits
+from fleet.spark.interrupts import heard
+
+CHILD = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+
+def wait_in(place):
+    if place == "joined":
+        threading.Thread(target=threading.Event().wait).start()
+        threading.Event().wait()
+    elif place == "broken":
+        try:
+            threading.Event().wait()
+        finally:
+            raise OSError("want of memory")
+    elif place == "deaf":
+        while True:
+            try:
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                pass
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with heard():
+        child = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True,
+                                 stdout=subprocess.PIPE)
+        child.stdout.readline()
+        print(child.pid, flush=True)
+        wait_in(sys.argv[1])
+except KeyboardInterrupt:
+    sys.exit(exits.fail("interrupted", exits.INTERRUPTED))
+"""
+
+
+@pytest.mark.parametrize("place", ["joined", "broken", "deaf"])
+def test_it_ends_with_one_line_and_without_its_children(place):
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN, place],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        child = int(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "fleet: interrupted\n")
+    with suppress(psutil.NoSuchProcess):  # nobody may have reaped it
+        assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+class Clock:
+    """Time that passes only in pauses."""
+
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+    def pause(self, seconds):
+        self.now_s += seconds
+
+
+def ended(alive_until_s, first_s=0.0):
+    """What a child got that is there from `first_s` on, and when the process was cut off."""
+    clock = Clock()
+    got = []
+    cut_off = []
+
+    def others():
+        return [7] if first_s <= clock.now_s - 100.0 < alive_until_s else []
+
+    Interrupts().end(
+        others,
+        lambda: cut_off.append(clock.now_s - 100.0),
+        kill=lambda group, number: got.append((group, number)),
+        clock=clock,
+        pause=clock.pause,
+    )
+    assert len(cut_off) == 1
+    assert LIMIT_S <= cut_off[0] < 2.0
+    return got
+
+
+def test_a_child_is_asked_once_then_killed():
+    assert ended(GRACE_S / 2) == [(7, signal.SIGTERM)]
+    assert ended(GRACE_S + 2 * LOOK_S)[:2] == [(7, signal.SIGTERM), (7, signal.SIGKILL)]
+
+
+def test_a_child_that_starts_late_is_ended_too():
+    assert ended(LIMIT_S, first_s=GRACE_S + LOOK_S)[0] == (7, signal.SIGKILL)
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored():
+    """As in a job that a shell has put into the background."""
+    script = (
+        "import os, signal\n"
+        "from fleet.spark.interrupts import heard\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "with heard():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "print('went on')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
