@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fleet.facts.facts import Base
+from fleet.typed import made_ready
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -53,8 +54,7 @@ class Diagnosis(Base, frozen=True):
     connects: tuple[Connect, ...] = ()
 
 
-# As in facts.py: made before there are threads.
-msgspec.json.Decoder(Diagnosis)
+made_ready(Diagnosis)
 
 
 def diagnose(

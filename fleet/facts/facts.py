@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from fleet.typed import made_ready
+
 # Bits of the firmware's `get_throttled`: now, and since boot.
 THROTTLED: Final = {
     0: "under-voltage",
@@ -135,8 +137,7 @@ class Facts(Base, frozen=True):
         return _bits(self.throttled or 0, SINCE_BOOT)
 
 
-# What msgspec knows of the type is made here: it crashes where several threads are the first.
-msgspec.json.Decoder(Facts)
+made_ready(Facts)
 
 
 def parse(answer: object) -> Facts:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from agent.row_groups import columns_of, row_problem
 from fleet.lake.landing import GROUPS
 from fleet.logs.decode_schema import schema_of
+from fleet.typed import made_ready
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Column = NDArray[Any]
@@ -50,6 +51,9 @@ class Row(NamedTuple):
     synchronised: Int64
     layout: str
     statistics: str  # in hexadecimal digits
+
+
+made_ready(Row)
 
 
 class Channel(NamedTuple):

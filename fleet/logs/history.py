@@ -33,6 +33,7 @@ from fleet.logs.history_state import (
 from fleet.logs.host_source import Header
 from fleet.logs.landing_files import staged
 from fleet.logs.state import load, save, state_path
+from fleet.typed import made_ready
 
 # Of one file, and so of what waits in memory: ten days of a sensor with two channels at 1 Hz.
 FILE_BYTES: Final = 16 << 20
@@ -98,6 +99,7 @@ class End(Struct, frozen=True, tag_field="at", tag="end"):
 
 
 AnyHeader = Found | Gone | Fresh | Listed | Sent | Rest | Bad | More | End
+made_ready(AnyHeader, HistoriesState)
 
 
 class _Waiting(NamedTuple):

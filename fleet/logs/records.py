@@ -27,6 +27,7 @@ from fleet.logs.record_files import (
     after_listing,
 )
 from fleet.logs.state import load, save, state_path
+from fleet.typed import made_ready
 
 # What is taken again after a connection was lost, at most.
 SEGMENT_BYTES: Final = 8 << 20
@@ -65,6 +66,7 @@ class More(Struct, frozen=True, tag_field="at", tag="more"):
 
 
 AnyHeader = Files | Data | Segment | Drop | More
+made_ready(AnyHeader, RecordsState)
 
 
 class RecordsTaker:
