@@ -5,12 +5,18 @@ import signal
 
 import pytest
 import zmq
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 # In the background a shell may have it ignored, which every process of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Wall time decides nothing: a busy machine is no failure.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 # Their tests share one JVM, which takes a gigabyte and half a minute to warm up.
 SPARK = (
     "tests/fleet/spark/",

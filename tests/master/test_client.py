@@ -111,7 +111,10 @@ class ClientMachine(RuleBasedStateMachine):
     def receive(self, _timeout_ms, *, until_cut=False):
         if not self.script:
             raise NoReplyError("nothing comes")
-        return Answer(self.script.pop(0), "complete", 1.0, True, Coverage(0, 0))
+        arrived = self.script.pop(0)
+        if arrived in self.network:  # a master answers each query once
+            self.network.remove(arrived)
+        return Answer(arrived, "complete", 1.0, True, Coverage(0, 0))
 
     def arriving(self, data, *more):
         """Some of the answers that are due come now, in any order, and strays between them."""

@@ -41,7 +41,9 @@ class Rig:
         self.handlers, self.replies, self.done = {}, [], []
         self.board = Board(lambda: self.now)
         node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
-        scheduler = SimpleNamespace(handle=self.schedule, resources=lambda _areas: [node])
+        scheduler = SimpleNamespace(
+            handle=self.schedule, resources=lambda _areas: [node], joining=lambda *_: False
+        )
         plane = SimpleNamespace(
             takes=self.handlers.__setitem__,
             reply=lambda _origin, message: self.replies.append(message),

@@ -120,7 +120,7 @@ def test_a_channel_that_nobody_has_is_told_with_those_that_there_are(master, joi
     assert f"missing {AREA}: no such channel; there are {there}" in printed.splitlines()
     asked = ("--channel", "nope", "--channel", "temperature")
     printed = fleet_query(master, node, *asked, series=FAULTY)
-    assert printed.splitlines()[-1] == "no area that answered gives nope"
+    assert "no area that answered gives nope" in printed.splitlines()
 
 
 def fleet_query(master, node, *arguments, status=0, **result):

@@ -82,7 +82,7 @@ def _pass(
     with suppress(OSError):
         while piece := read(65_536):
             write(piece)
-    with suppress(OSError):
+    with suppress(OSError, EOFError):  # paramiko's, where the transport is gone
         target.close()
 
 

@@ -128,6 +128,8 @@ rate_per_s = 500.0
 burst_s = 1.0
 most_watches = 50
 most_subscriptions = 60
+most_connections = 2048
+watched_readings_per_s = 50000.0
 [iad.master.records]
 directory = "/srv/records"
 rotate_bytes = 8192
