@@ -32,7 +32,7 @@ class Bundle(NamedTuple):
     path: Path
     sha256: str
     bytes: int
-    origin: sources_.Origin | None = None  # None: the version that made it did not write it down
+    origin: sources_.Origin | None = None  # None: not known
 
 
 def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
@@ -56,7 +56,7 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
 def _record(
     folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
 ) -> None:
-    """Write down which commit a release is of; changes that no commit has are said."""
+    """Keep which commit a release is of; `say` is told of changes since."""
     if changes := origin.told(release):
         say(changes)
     path = folder.releases / release / ORIGIN
@@ -67,7 +67,7 @@ def _record(
 
 
 def origin_of(folder: Folder, release: str) -> sources_.Origin | None:
-    """What `_record` wrote of a stored release; None if it did not, or if nobody can read it."""
+    """The origin kept beside a stored release; None if there is none that can be read."""
     return _origin(folder.releases / release)
 
 

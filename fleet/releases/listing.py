@@ -23,8 +23,8 @@ class StoredBundle(Struct, frozen=True):
     path: str
     bytes: int
     sha256: str
-    commit: str  # of its sources; empty: not known, or before the first
-    changed: tuple[str, ...]  # what of its sources the commit does not have
+    commit: str  # of its sources; empty: not known, or none yet
+    changed: tuple[str, ...]  # files of its sources that differ from the commit
 
 
 class StoredReleases(Struct, frozen=True):

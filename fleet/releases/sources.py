@@ -103,7 +103,7 @@ class Origin(NamedTuple):
     changed: tuple[str, ...]
 
     def told(self, release: str) -> str:
-        """In one line what of `release` no commit has; empty if its commit has all of it."""
+        """A line that names the changes in `release` since its commit; empty if there are none."""
         if not self.changed:
             return ""
         more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
@@ -112,7 +112,7 @@ class Origin(NamedTuple):
 
 
 def origin(root: Path) -> Origin:
-    """The commit of the checkout `root`, and which files of a release it does not have so."""
+    """The commit of the checkout `root`, and the files of a release that differ from it."""
 
     def git(*words: str) -> str:
         done = subprocess.run(
