@@ -54,11 +54,13 @@ class Confirmed(Event, frozen=True, tag="confirmed"):
 
 
 class Failed(Event, frozen=True, tag="failed"):
-    """What was to be done did not come about. `undone`: the host went back by itself."""
+    """What was to be done did not come about. `undone`: the host went back by itself; `refused`:
+    the new agent refused what it would get, and nothing was touched."""
 
     kind: Kind
     reason: str
     undone: bool = False
+    refused: bool = False
 
 
 class RolledBack(Event, frozen=True, tag="rolled_back"):

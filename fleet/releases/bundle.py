@@ -60,6 +60,8 @@ def _record(
     if changes := origin.told(release):
         say(changes)
     path = folder.releases / release / ORIGIN
+    if _origin(path.parent) == origin:
+        return  # the folder's time is that of the release
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{ORIGIN}")
     whole.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")

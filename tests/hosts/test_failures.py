@@ -22,7 +22,7 @@ def line_of(ended: Ended, name: str) -> str:
         line for line in ended.err.splitlines()
         if line.startswith((f"{IAD}/{name}: failed", f"{IAD}/{name}: lost",
                             f"{IAD}/{name}: rolled back"))
-        and line != f"{IAD}/{name}: rolled back"
+        and line.count(": ") > 1  # why: not what is said while it goes on
     }  # fmt: skip
     return line
 
