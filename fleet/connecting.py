@@ -1,7 +1,7 @@
 """Options that name a master to talk to: by address and key files, or by its IAD in the fleet.
 
-Who gives neither means the address in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
-a fleet's folder, the demo that runs on this machine.
+Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
+a fleet's folder, that of the demo that runs on this machine.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 INDENT: Final = 2
-# Less room than this for what goes on in the next line is none.
+# With less room than this, continued lines are not indented as deep as the first.
 LEAST_ROOM: Final = 20
 
 
 def folded(text: Text, width: int) -> Iterator[Text]:
     """`text` in lines of at most `width` columns, those after the first indented. A word that is
-    longer than that, a path, say, stays whole for who copies it."""
+    longer than that, such as a path, stays whole, so that it can be copied."""
     for each in text.split(allow_blank=True):
         indent = len(each.plain) - len(each.plain.lstrip(" ")) + INDENT
         if width - indent < LEAST_ROOM:
@@ -53,8 +53,8 @@ def _cut(line: str, room: int) -> int | None:
 
 
 def fits(table: Table, screen: Console) -> bool:
-    """Whether all of the table's cells have the room that they need: those that fold at least for
-    their longest word."""
+    """Whether each of the table's columns has the room that it needs: one that folds needs it for
+    its longest word."""
     between = table.padding[1] + table.padding[3]
     needed = sum(_least_width(column) + between for column in table.columns)
     return needed - between <= screen.width

@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 
 def say_as_it_is(text: str) -> None:
-    """The same of a line that is indented."""
+    """The same, with the blanks at the start of the line."""
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 

@@ -21,7 +21,7 @@ EXIT_STATUS: Final = {
 
 
 def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
-    """What an answer leaves unsaid that people ask themselves."""
+    """Lines that explain what an answer alone leaves open."""
     if (held := held_of(answer, window.length_s)) is not None:
         area, held_s = held
         yield (

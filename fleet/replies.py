@@ -10,7 +10,7 @@ from agent.wire.base import Message
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from fleet import exits
 
-# What a master's refusal names where it does not have the service.
+# What a master's refusal names if it does not have the service.
 OPERATOR_S: Final = "`fleet service list`"
 HINT: Final = " with the address of its operator socket, and name one with --service"
 
@@ -22,8 +22,8 @@ def write_json(message: Message) -> None:
 
 
 def refused(message: str, master: str) -> int:
-    """Say that a master refused, and why; the exit status. Where it sends to its operator, the
-    command says to which socket: of the demo it is known."""
+    """Say that a master refused, and why; the exit status. Where the message names `fleet service
+    list`, it gets the operator socket of the demo, the only one that is known here."""
     from fleet import running
 
     if OPERATOR_S in message:

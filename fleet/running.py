@@ -1,7 +1,7 @@
-"""The demo that runs on this machine, for commands that are told no address.
+"""The demo that runs on this machine, for commands that are given no address.
 
-It leaves its masters' addresses in a file, and holds the lock of that file: whoever ends, however,
-holds none.
+It leaves its masters' addresses in a file, and holds the lock of that file, which the system
+releases however the demo ends.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Running(msgspec.Struct, frozen=True):
 
 @contextmanager
 def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
-    """Inside, `found` knows of these masters; of one demo at a time, and where no file can be
-    written of none."""
+    """Inside, `found` knows of these masters. One demo at a time is announced, and none where the
+    file cannot be written."""
     path = _file()
     with ExitStack() as held:
         with suppress(OSError):
@@ -61,7 +61,7 @@ def found() -> Running | None:
     except OSError:
         return None
     with os.fdopen(number, "rb") as file:
-        # Nobody else's word is taken: /tmp is everybody's.
+        # Anybody can write to /tmp: only a file of this user is believed.
         if os.fstat(number).st_uid != os.getuid():
             return None
         try:
@@ -78,7 +78,7 @@ def found() -> Running | None:
 
 
 def operator_of(master: str) -> str | None:
-    """The operator's address of a master of the demo, by that for queries; None of another one."""
+    """The operator address of the demo's master that has this public one; None if it has none."""
     running = found()
     if running is None:
         return None

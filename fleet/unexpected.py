@@ -13,7 +13,7 @@ from typing import Final
 KEPT: Final = 20
 SUFFIX: Final = ".traceback"
 LONGEST: Final = 300
-# Whether whoever runs the command wants to see tracebacks.
+# Set by --verbose: tracebacks are shown.
 raised = False
 
 

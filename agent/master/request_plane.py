@@ -17,8 +17,8 @@ from agent.wire.messages import Answer, Refusal, TaskResult
 from agent.wire.senders import Sender
 
 UNREAD = (
-    f"there is an answer, and too much waits for you to read it: {MOST_A_PEER >> 20} MiB here, or"
-    f" {MOST >> 20} MiB for all clients"
+    "the answer was dropped, as too much waits to be read: more than "
+    f"{MOST_A_PEER >> 20} MiB by you, or {MOST >> 20} MiB by all clients"
 )
 
 

@@ -151,7 +151,8 @@ def report(
 
     Models for `fleet plan` are written beside it.
 
-    Exit status: 0 done, 2 wrong usage, 5 there is nothing to report, 130 interrupted.
+    Exit status: 0 done, 2 wrong usage, 5 the lake has nothing of that time, so that no page was
+    written, 130 interrupted.
     """
     from fleet.analysis import report as command
 

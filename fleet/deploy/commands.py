@@ -67,6 +67,11 @@ GATE = click.option(
 @hosts_options
 @click.option("--release", default="", help="This release, whatever the inventory says.")
 @click.option("--dry", is_flag=True, help="Only print what would be changed.")
+@click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="With --yes: deploy also a release that has changes which no commit has.",
+)
 @SERIAL
 @MAX_FAIL
 @click.option(
@@ -83,6 +88,7 @@ def deploy(
     limit: str,
     release: str,
     dry: bool,
+    allow_dirty: bool,
     serial: Any,
     max_fail: Any,
     retry_failed: bool,
@@ -110,6 +116,7 @@ def deploy(
         groups=groups,
         limit=limit,
         retry_failed=retry_failed,
+        allow_dirty=allow_dirty,
         options=options,
     )
 

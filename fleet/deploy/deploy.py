@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from fleet import exits, output
@@ -32,14 +33,15 @@ from fleet.deploy.session import Session
 from fleet.deploy.view import shown
 from fleet.folder import Folder
 from fleet.hosts.fanout import Outcome, for_each
-from fleet.inventory.effective import is_canary
+from fleet.inventory.effective import is_canary, release_of
 from fleet.inventory.load import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import select
 from fleet.keys.store import Store
-from fleet.releases.bundle import stored
+from fleet.releases import sources
+from fleet.releases.bundle import ReleaseError, origin_of, stored
 
 
 class Options(NamedTuple):
@@ -65,6 +67,7 @@ def run(
     limit: str,
     retry_failed: bool,
     options: Options,
+    allow_dirty: bool = False,
 ) -> int:
     """Deploy to the hosts that are meant; the exit status."""
     fleet = load(folder)
@@ -77,7 +80,29 @@ def run(
                 "rolled back"
             )
             return exits.DONE
+    if not options.dry and not allow_dirty:
+        for named, changes in _uncommitted(folder, fleet, chosen, options.release):
+            if options.yes:
+                raise exits.CommandError(f"{changes}; commit them, or give --allow-dirty")
+            if named:  # what is built for the plan says so itself
+                output.say(changes)
     return deploy(folder, fleet, chosen, options)
+
+
+def _uncommitted(
+    folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], release: str
+) -> Iterator[tuple[str, str]]:
+    """A line for each release that hosts would get with changes that no commit has, and its name
+    where one was asked for."""
+    remote = [host for host in chosen if not host.is_local]
+    for wanted in dict.fromkeys(release or release_of(fleet, host) for host in remote):
+        name, origin = wanted, origin_of(folder, wanted) if wanted else None
+        if not wanted:
+            with suppress(ReleaseError):  # each host is told why none can be built
+                checkout = sources.checkout()
+                name, origin = sources.read(checkout).release, sources.origin(checkout)
+        if origin and (changes := origin.told(name)):
+            yield wanted, changes
 
 
 def _left_undone(folder: Folder, chosen: Sequence[HostOf], release: str) -> list[HostOf]:

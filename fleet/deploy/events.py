@@ -22,13 +22,17 @@ class Event(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True):
 class Planned(Event, frozen=True, tag="planned"):
     """Its facts were read. `changes`: whether there is anything to do; `stores`: releases have to
     be uploaded or removed first; `disturbs`: it stops serving for a moment; `serving`: it serves
-    now; `early`: a master whose nodes need its changes."""
+    now; `early`: a master whose nodes need its changes. For the journal: the `release` that it
+    shall have, its `commit`, and whether the release has changes beyond that (`dirty`)."""
 
     changes: bool
     stores: bool = False
     disturbs: bool = False
     serving: bool = False
     early: bool = False
+    release: str = ""
+    commit: str = ""
+    dirty: bool = False
 
 
 class Staged(Event, frozen=True, tag="staged"):
@@ -50,11 +54,13 @@ class Confirmed(Event, frozen=True, tag="confirmed"):
 
 
 class Failed(Event, frozen=True, tag="failed"):
-    """What was to be done did not come about. `undone`: the host went back by itself."""
+    """What was to be done did not come about. `undone`: the host went back by itself; `refused`:
+    the new agent refused what it would get, and nothing was touched."""
 
     kind: Kind
     reason: str
     undone: bool = False
+    refused: bool = False
 
 
 class RolledBack(Event, frozen=True, tag="rolled_back"):

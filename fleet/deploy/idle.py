@@ -1,4 +1,4 @@
-"""The connections of a rollout that nobody uses at the moment: a few, the others are closed."""
+"""Connections of a rollout that are idle: a few are kept open, the others are closed."""
 
 from __future__ import annotations
 

@@ -392,7 +392,8 @@ def check(host: Host, request: Json) -> None:
         if said.startswith("option --leave-sensors not recognized"):
             return  # a release from before there was such a check
         said = said.replace(host.at(TRIED), CONFIGURATION)
-        raise Failure(f"nothing was touched, as {request['release']} refuses: {said}") from None
+        what = f"nothing was touched, as {request['release']} refuses: {said}"
+        raise Failure(what, refused=True) from None
     finally:
         shutil.rmtree(host.at(TRIED), ignore_errors=True)
 

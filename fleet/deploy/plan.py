@@ -38,6 +38,7 @@ class HostPlan(NamedTuple):
     def planned(self) -> Planned:
         """The same for the rollout."""
         serving = self._active
+        origin = self.bundle.origin
         configured = any(
             isinstance(change, WriteFile) and change.path.startswith(f"{CONFIGURATION}/")
             for change in self.changes
@@ -49,6 +50,9 @@ class HostPlan(NamedTuple):
             disturbs=disturbs(self.changes),
             serving=serving,
             early=self.host.node is None and bool(self.changes) and (configured or not serving),
+            release=self.bundle.release,
+            commit=origin.commit if origin else "",
+            dirty=bool(origin and origin.changed),
         )
 
     @property

@@ -224,7 +224,7 @@ class Rollout:
         after it, perhaps the release's."""
         if host.trouble is not None:
             reason = f"{host.trouble.reason}; not rolled back by us: {event.reason}"
-            event = Failed(event.host, event.kind, reason, event.undone)
+            event = Failed(event.host, event.kind, reason, event.undone, event.refused)
         host.trouble = event
         if host.state in {"gathering", "staging"}:
             host.end("failed", event)
@@ -234,7 +234,7 @@ class Rollout:
             return
         gone = event.kind in {"lost", "dead", "refused"}
         host.end("rolled_back" if event.undone else "lost" if gone else "failed", event)
-        self._count(host, proof=event.undone)
+        self._count(host, proof=event.undone or event.refused)
 
     def _rolled_back(self, host: _Host, event: RolledBack) -> None:
         trouble = host.trouble

@@ -65,7 +65,7 @@ class Session:
         self.let_go()()
 
     def let_go(self) -> Callable[[], None]:
-        """Have no connection any more; what closes the one there was, which may take a moment."""
+        """Give up the connection; returns what closes it, which may take a moment."""
         connection, self._connection = self._connection, None
 
         def close() -> None:

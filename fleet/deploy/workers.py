@@ -78,7 +78,7 @@ def _event_of(attempt: Attempt, instruction: Instruction) -> AnyEvent:
     try:
         return attempt(instruction)
     except HostError as error:
-        undone = "rolled_back" in error.details
-        return Failed(instruction.host, error.kind, str(error), undone=undone)
+        undone, refused = ("rolled_back" in error.details, "refused" in error.details)
+        return Failed(instruction.host, error.kind, str(error), undone=undone, refused=refused)
     except BaseException as error:  # noqa: BLE001 - as a thread that ends is waited for forever
         return Failed(instruction.host, "failed", unexpected.told(error))

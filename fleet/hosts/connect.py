@@ -101,7 +101,7 @@ class _Transport(paramiko.Transport):
 
 
 class _Connection(Connection):  # type: ignore[misc] # fabric has no types
-    """Whoever closes it gives its jump host back."""
+    """A connection that releases its jump host when it is closed."""
 
     held: ExitStack | None = None
 
@@ -157,7 +157,7 @@ def open_login(login: Login, known_hosts: Path) -> Iterator[Connection]:
 
 @contextmanager
 def through(login: Login, known_hosts: Path) -> Iterator[paramiko.Channel]:
-    """What is like a socket to the sshd of a host behind a jump host. HostError."""
+    """Something like a socket to the sshd of a host behind a jump host. HostError."""
     with _jump_host(login, known_hosts) as jump:
         try:
             channel = jump.transport.open_channel(

@@ -1,5 +1,5 @@
-"""Connections to jump hosts: one to each, for all hosts behind it that are worked on at a time. An
-sshd drops logins that come by the dozen."""
+"""Connections to jump hosts: one to each, shared by all hosts behind it that are worked on at a
+time, since an sshd drops logins that come by the dozen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.hosts.errors import HostError
 
 
 class JumpHost:
-    """One of them. It is opened by who needs it first, and closed by who needs it last."""
+    """One jump host. Its first user opens the connection, its last user closes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class JumpHost:
         self._connection: Connection | None = None
         self._users = 0
         self._attempts = 0
-        self.waiting = 0  # who wants it and has not got it yet
+        self.waiting = 0  # how many want it and do not have it yet
         self._error: HostError | None = None
 
     def take(self, connect: Callable[[], Connection]) -> Connection:
@@ -64,7 +64,7 @@ class JumpHost:
 
 
 class JumpHosts:
-    """All of them."""
+    """All jump hosts, by how they are logged in to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

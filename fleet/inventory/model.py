@@ -58,10 +58,10 @@ class Ssh(Section, frozen=True):
 
 
 class JumpHost(Section, frozen=True):
-    """A machine that hosts are logged in to through (SSH's ProxyJump). Its host key is pinned by
+    """A machine through which hosts are logged in to (SSH's ProxyJump). Its host key is pinned by
     `fleet keys adopt NAME`, unless it is a host of the fleet."""
 
-    name: Annotated[Name, Meta(description="What `jump` of an IAD or host calls it.")]
+    name: Annotated[Name, Meta(description="Its name in `jump` of an IAD or host.")]
     address: Annotated[Host, Meta(description="Host name or address, for SSH.")]
     user: Annotated[User | None, Meta(description="Who logs in; left out: ssh.user.")] = None
     port: Annotated[Port | None, Meta(description="Port of sshd; left out: ssh.port.")] = None

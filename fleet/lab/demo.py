@@ -426,8 +426,8 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     iad = bed.plan.iads[0].name
     address = bed.public(iad)
     show.say(
-        f"{iad}'s socket for queries: {address}; while the demo runs it is meant where --master is "
-        "left out. Try in another terminal, in this folder:"
+        f"{iad}'s socket for queries: {address}. While the demo runs, commands without --master "
+        "use it. Try in another terminal, in this folder:"
     )
     query = f"{fleet_command()} query --master {address}"
     for rest in (

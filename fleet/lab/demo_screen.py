@@ -15,7 +15,7 @@ from fleet.lab.measures import ClassSummary
 
 POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
 BAR_WIDTH: Final = 24
-# Of what the bar says beside it, with two blanks.
+# The longest text beside a bar, and the blanks around it.
 LONGEST_WORD: Final = len("10,000/30,000 answers") + 5
 Advance = Callable[[float, str], None]
 """How much is done, of the total, and a word about it."""
@@ -47,7 +47,7 @@ class DemoScreen:
             yield lambda _done, _word: None
             return
         if len(text) + BAR_WIDTH + LONGEST_WORD > self.console.width:
-            # Rather a line of its own than a word that is cut off.
+            # It gets a line of its own, so that nothing is cut off.
             screen.line(self.console, f"{text} …")
             text = ""
         bar = Progress(

@@ -252,8 +252,8 @@ class Testbed:
                 raise TestbedError(child.how_it_ended())
 
     def let_go(self) -> list[processes.Child]:
-        """Those that ended since the last look, and that nobody killed: the fleet goes on without
-        them."""
+        """Processes that ended by themselves since the last look. They are forgotten: the fleet
+        goes on without them."""
         gone = [child for child in self._children.values() if not child.running]
         for child in gone:
             del self._children[child.name]

@@ -32,6 +32,7 @@ class Bundle(NamedTuple):
     path: Path
     sha256: str
     bytes: int
+    origin: sources_.Origin | None = None  # None: not known
 
 
 def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
@@ -55,14 +56,39 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
 def _record(
     folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
 ) -> None:
-    """Write down which commit a release is of; changes that no commit has are said."""
-    if origin.changed:
-        more = f" and {len(origin.changed) - 1} more" if len(origin.changed) > 1 else ""
-        commit = origin.commit[:12] or "no commit"
-        say(f"{release} is of {commit}, changed since: {origin.changed[0]}{more}")
+    """Keep which commit a release is of; `say` is told of changes since."""
+    if changes := origin.told(release):
+        say(changes)
     path = folder.releases / release / ORIGIN
+    if _origin(path.parent) == origin:
+        return  # the folder's time is that of the release
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")
+    whole = path.with_name(f".{ORIGIN}")
+    whole.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")
+    whole.replace(path)
+
+
+def origin_of(folder: Folder, release: str) -> sources_.Origin | None:
+    """The origin kept beside a stored release; None if there is none that can be read."""
+    return _origin(folder.releases / release)
+
+
+def _origin(release: Path) -> sources_.Origin | None:
+    try:
+        return msgspec.json.decode((release / ORIGIN).read_bytes(), type=_Origin).origin
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """The file beside a release's bundles."""
+
+    commit: str
+    changed: tuple[str, ...]
+
+    @property
+    def origin(self) -> sources_.Origin:
+        return sources_.Origin(self.commit, self.changed)
 
 
 def stored(folder: Folder) -> list[Bundle]:
@@ -108,7 +134,7 @@ def _bundle(path: Path) -> Bundle:
     content = path.read_bytes()
     target = parse(path.name.removesuffix(_SUFFIX))
     digest = hashlib.sha256(content).hexdigest()
-    return Bundle(path.parent.name, target, path, digest, len(content))
+    return Bundle(path.parent.name, target, path, digest, len(content), _origin(path.parent))
 
 
 def _made(

@@ -23,6 +23,8 @@ class StoredBundle(Struct, frozen=True):
     path: str
     bytes: int
     sha256: str
+    commit: str  # of its sources; empty: not known, or none yet
+    changed: tuple[str, ...]  # files of its sources that differ from the commit
 
 
 class StoredReleases(Struct, frozen=True):
@@ -45,6 +47,8 @@ def document(found: Iterable[Bundle], current: str) -> StoredReleases:
                     str(each.path),
                     each.bytes,
                     each.sha256,
+                    each.origin.commit if each.origin else "",
+                    each.origin.changed if each.origin else (),
                 )
                 for each in found
             ]
@@ -76,13 +80,16 @@ def show(found: StoredReleases) -> None:
     """Print a table."""
     from rich.table import Table
 
-    from fleet.screen import console
+    from fleet.screen import console, show_table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("release", "for", "Python", "MB", "SHA-256"):
+    for heading in ("release", "for", "Python", "MB", "commit"):
         table.add_column(heading, justify="right" if heading == "MB" else "left", no_wrap=True)
     for each in found.bundles:
         name = f"{each.release} (these sources)" if each.release == found.sources else each.release
         size = f"{each.bytes / 1e6:.1f}"
-        table.add_row(name, each.machine, each.python, size, each.sha256[:16])
-    console().print(table)
+        commit = each.commit[:12]
+        if each.changed:
+            commit = f"{commit or 'none'} and changes"
+        table.add_row(name, each.machine, each.python, size, commit)
+    show_table(console(), table)

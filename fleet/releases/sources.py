@@ -102,9 +102,17 @@ class Origin(NamedTuple):
     commit: str  # empty before the first
     changed: tuple[str, ...]
 
+    def told(self, release: str) -> str:
+        """A line that names the changes in `release` since its commit; empty if there are none."""
+        if not self.changed:
+            return ""
+        more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
+        commit = self.commit[:12] or "no commit"
+        return f"{release} is of {commit}, changed since: {self.changed[0]}{more}"
+
 
 def origin(root: Path) -> Origin:
-    """The commit of the checkout `root`, and which files of a release it does not have so."""
+    """The commit of the checkout `root`, and the files of a release that differ from it."""
 
     def git(*words: str) -> str:
         done = subprocess.run(

@@ -33,7 +33,7 @@ LOOK_S: Final = 0.05
 
 
 class Interrupts:
-    """What is known of Ctrl-C: that it was pressed, raised in the main thread, told to people."""
+    """How far Ctrl-C has come: pressed, raised in the main thread, told on stderr."""
 
     def __init__(self) -> None:
         self.pressed = False
@@ -50,7 +50,7 @@ class Interrupts:
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         """End the process groups that `others` finds, politely until GRACE_S; `cut_off` at
-        LIMIT_S. Who is found late is ended, too: Java may be about to start."""
+        LIMIT_S. Groups that are found late are ended, too: Java may be about to start."""
         began_s = clock()
         asked: set[int] = set()
         while (passed_s := clock() - began_s) < LIMIT_S:
@@ -64,7 +64,7 @@ class Interrupts:
         cut_off()
 
     def at_exit(self) -> None:
-        """What follows takes libraries apart, a second on a busy machine, and changes nothing."""
+        """End here: taking libraries apart would take a second on a busy machine, for nothing."""
         if self.told:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
@@ -105,14 +105,15 @@ def heard() -> Iterator[Interrupts]:
         # A second one would only disturb what the first has set going.
         if not interrupts.raised:
             interrupts.pressed = interrupts.raised = True
-            # Nor is what breaks in a finalizer. Both stay: the process ends, threads even later.
+            # Errors in other threads and finalizers are no news now. Neither hook is put back: the
+            # process is about to end, and threads may outlive this block.
             sys.stderr = _MainThreadOnly(sys.stderr)
             sys.unraisablehook = lambda _: None
             raise KeyboardInterrupt
 
     thread = threading.Thread(target=listen, name="ctrl-c", daemon=True)
     thread.start()
-    # Of these the first is the last to be called.
+    # Called in reverse order of registration: whatever registers later runs before.
     atexit.register(interrupts.at_exit)
     wakeup_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, raised)
@@ -139,7 +140,7 @@ def heard() -> Iterator[Interrupts]:
 
 
 class _MainThreadOnly(io.TextIOBase):
-    """Standard error without what other threads say: how their waits broke is no news."""
+    """Standard error that leaves out what other threads write about their broken waits."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -170,7 +171,7 @@ def _children_in_sessions() -> list[int]:
 
 
 def _children() -> list[int]:
-    """From the kernel where it tells: to look through all processes of a machine takes long."""
+    """From the kernel if it tells them: looking through all processes of a machine takes long."""
     import psutil
 
     found = []

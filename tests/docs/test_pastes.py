@@ -120,6 +120,17 @@ def test_every_page_with_commands_is_run_or_says_why_not():
     assert named - there == set(), "listed, and has no commands any more"
 
 
+def test_an_address_of_this_machine_is_one_of_what_the_section_starts():
+    addressed = {
+        (page, section)
+        for page in pages()
+        for section, scripts in blocks(page).items()
+        if re.search(r"--(master|operator) tcp://127\.0\.0\.1", text := "\n".join(scripts))
+        and "sanderling-master" not in text
+    }
+    assert addressed == set(), "nobody listens there: leave it out, and the demo is asked"
+
+
 def pasted(script: str, folder: Path) -> list[str]:
     """The lines that a terminal shows while bash runs `script`."""
     master, slave = pty.openpty()

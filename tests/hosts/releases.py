@@ -70,8 +70,10 @@ def _edited(name: str, content: bytes, edits: dict[str, Edit]) -> bytes | None:
 
 
 def crashing(content: bytes) -> bytes:
-    """The module, but whoever imports it ends with a traceback."""
-    return content + b'\nraise RuntimeError("this release crashes")\n'
+    """The module, but an agent that imports it ends with a traceback, unless it only checks its
+    configuration: then it would not be taken into use at all."""
+    crash = 'raise RuntimeError("this release crashes")'
+    return content + f'\nimport sys\nif "--check" not in sys.argv:\n    {crash}\n'.encode()
 
 
 def keep(folder: Folder) -> None:

@@ -70,7 +70,7 @@ class Site:
 
     def deploy(self, *more: str) -> Ended:
         """Deploy to the IAD's hosts."""
-        return self.desk.fleet("deploy", "--iad", IAD, "--yes", *more)
+        return self.desk.fleet("deploy", "--iad", IAD, "--yes", "--allow-dirty", *more)
 
     def deploy_first(self) -> Ended:
         """From bare Debian to a release of these sources, which is pinned from now on: others may

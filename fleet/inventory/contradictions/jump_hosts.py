@@ -1,4 +1,4 @@
-"""Jump hosts: that those which are named are there."""
+"""Jump hosts: each one that is named exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.inventory.parties import hosts
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """IADs and hosts behind a jump host that there is not."""
+    """IADs and hosts whose jump host does not exist."""
     known = [jump.name for jump in fleet.jump]
     named = [(iad.name, iad.jump) for iad in fleet.iad]
     named += [(host.name, host.entry.jump or "") for host in hosts(fleet)]
@@ -21,8 +21,8 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def unused(fleet: Inventory) -> Iterator[str]:
-    """Jump hosts that nobody is behind."""
+    """Jump hosts that lead to no host."""
     used = {jump.name for host in hosts(fleet) if (jump := jump_of(fleet, host))}
     for jump in fleet.jump:
         if jump.name not in used:
-            yield f"nobody is behind the jump host {jump.name}: name it in `jump` of an IAD or host"
+            yield f"no host is behind jump host {jump.name}: name it in `jump` of an IAD or host"

@@ -306,7 +306,7 @@ def test_a_switch_that_the_new_agent_refuses_touches_nothing(host: Fake) -> None
         "nothing was touched, as 1-b refuses: /etc/sanderling/edge.toml: dht: give the pin of the "
         "sensor's data line, such as pin = 'D4'"
     )
-    assert caught.value.more == {}
+    assert caught.value.more == {"refused": True}
     assert host.calls == []
     assert host.files == before
     assert not (host.folder / "var/lib/sanderling-deploy/pending.json").exists()

@@ -321,3 +321,20 @@ def test_canaries_that_cannot_be_checked_hold_up_nobody() -> None:
     rollout.handle(Planned("j/n0", changes=True, disturbs=True))
     assert rollout.handle(Failed("i/master", "dead", "gone")) == [Instruction("switch", "j/n0")]
     assert rollout.results["i/n0"].outcome == "skipped"
+
+
+def test_a_first_host_whose_new_agent_refuses_stops_all() -> None:
+    """Nothing was touched on it, and no other is to be tried with what it refuses."""
+    rollout = Rollout([Member(f"i/n{n}", "i", "node") for n in range(9)], Share(1, percent=False))
+    rollout.begin()
+    switches = []
+    for n in range(9):
+        rollout.handle(Planned(f"i/n{n}", changes=True, stores=True, disturbs=True))
+    for n in range(9):
+        switches += [each for each in rollout.handle(Staged(f"i/n{n}")) if each.do == "switch"]
+    (first,) = switches
+    assert rollout.handle(Failed(first.host, "failed", "1-b refuses: no pin", refused=True)) == []
+    assert rollout.ended
+    assert rollout.stopped == f"{first.host} was the first to get these changes, and failed"
+    outcomes = [result.outcome for result in rollout.results.values()]
+    assert sorted(outcomes) == ["failed", *["skipped"] * 8]

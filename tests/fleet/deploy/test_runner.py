@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fleet.deploy.deploying import Deploying
-from fleet.deploy.events import Result
+from fleet.deploy.events import Planned, Result
 from fleet.deploy.health import Verdict
 from fleet.deploy.journal import HostEnded, opened, read
 from fleet.deploy.plan import Planner
@@ -25,7 +26,7 @@ from fleet.hosts.errors import HostError
 from fleet.inventory.model import Iad, Inventory, Master, Node
 from fleet.inventory.parties import HostOf, hosts
 from fleet.keys.store import Store
-from fleet.releases.bundle import Target, find
+from fleet.releases.bundle import ORIGIN, Target, find
 
 RELEASE = "0.1.0-0123abcd"
 UNIT = "sanderling-edge.service"
@@ -141,6 +142,18 @@ def test_every_host_goes_through_all_steps(fleet: Fleet) -> None:
     for session in fleet.sessions.values():
         assert session.done == ["facts", "stage 0", "switch", "confirm"]
     assert fleet.said.count("i/n1: done (3/3)") <= 1
+
+
+def test_the_journal_has_the_release_and_its_commit(fleet: Fleet) -> None:
+    origin = {"commit": "c" * 40, "changed": ["setup.py"]}
+    (fleet.folder.releases / RELEASE / ORIGIN).write_bytes(msgspec.json.encode(origin))
+    fleet.deploy()
+    (path,) = fleet.folder.runs.glob("*.jsonl")
+    plans = [line for line in read(path) if isinstance(line, Planned)]
+    assert {line.host for line in plans} == {*fleet.sessions}
+    assert {(line.release, line.commit, line.dirty) for line in plans} == {
+        (RELEASE, "c" * 40, True)
+    }
 
 
 def test_an_upload_goes_on_over_a_new_connection(fleet: Fleet) -> None:

@@ -293,7 +293,7 @@ def test_a_jump_host_that_there_is_not_is_told() -> None:
 def test_a_jump_host_that_nobody_is_behind_is_a_warning() -> None:
     gate = '[[jump]]\nname = "gate"\naddress = "10.9.0.1"\n'
     [warning] = warnings(read(PLAIN + gate))
-    assert warning.startswith("nobody is behind the jump host gate")
+    assert warning.startswith("no host is behind jump host gate")
     [alike] = problems(read(PLAIN + gate + gate))
     assert alike == "two jump hosts are called gate"
 

@@ -1,5 +1,7 @@
 """`fleet lake ingest` and `follow`: what is printed; usage."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from fleet import exits
@@ -7,8 +9,10 @@ from fleet.analysis import follow
 from fleet.analysis import ingest as command
 from fleet.commands import run
 from fleet.lake.folder import Lake
+from fleet.pipeline.lake import ingest as ingesting
 from fleet.pipeline.lake import store
 from fleet.pipeline.lake.merging import Ingested
+from fleet.spark import session
 
 DONE = Ingested(
     {"readings": 12_345, "queries": 2, "tasks": 0},
@@ -63,3 +67,20 @@ def test_counts_add_up():
     assert total.rows == {"readings": 24_690, "queries": 4, "tasks": 0}
     assert (total.reasons["no JSON"], total.quarantined, total.replaced) == (8, 18, 6)
     assert (total.files, total.batches, total.changed) == (10, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("done", "options", "status"),
+    [
+        (Ingested(), (), exits.DONE),
+        (Ingested(), ("--exit-code",), exits.NOTHING),
+        (DONE, ("--exit-code",), exits.DONE),
+    ],
+)
+def test_nothing_new_is_no_failure_unless_it_is_asked_for(
+    tmp_path, monkeypatch, done, options, status
+):
+    Lake(tmp_path).landing.mkdir()
+    monkeypatch.setattr(session, "open_session", lambda *_: nullcontext())
+    monkeypatch.setattr(ingesting, "ingest", lambda *_, **__: done)
+    assert run(["lake", "ingest", "--lake", str(tmp_path), *options]) == status

@@ -33,7 +33,7 @@ def under_way(site):
         os.mkfifo(host.folder / "begun")
         os.mkfifo(host.folder / "go")
     site.everywhere("sudo", SUDO)
-    command = [FLEET, "deploy", "--limit", "iad4/n*", "--yes"]
+    command = [FLEET, "deploy", "--limit", "iad4/n*", "--yes", "--allow-dirty"]
     env = {**os.environ, "SANDERLING_FLEET": str(site.folder.root)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
         for host in site.hosts.values():

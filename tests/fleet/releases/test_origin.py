@@ -3,8 +3,10 @@
 import json
 import subprocess
 
+from fleet import exits
 from fleet.folder import Folder
-from fleet.releases.bundle import ORIGIN, _record
+from fleet.releases import listing
+from fleet.releases.bundle import ORIGIN, _record, stored
 from fleet.releases.sources import Origin, origin
 
 
@@ -39,3 +41,29 @@ def test_it_is_kept_with_the_release_and_changes_are_said(tmp_path):
     _record(folder, "1-a", Origin("d" * 40, ()), said.append)
     assert len(said) == 1
     assert json.loads((tmp_path / "releases/1-a" / ORIGIN).read_text())["changed"] == []
+
+
+def test_the_list_of_releases_shows_it(tmp_path, capsys):
+    folder = Folder(tmp_path)
+    for number, origin_ in enumerate((Origin("c" * 40, ()), Origin("d" * 40, ("setup.py",)), None)):
+        release = f"0.1.0-0000000{number}"
+        if origin_:
+            _record(folder, release, origin_, lambda line: None)
+        bundle = folder.releases / release / "aarch64-py3.11.tar.xz"
+        bundle.parent.mkdir(exist_ok=True)
+        bundle.write_bytes(b"bundle")
+    found = {each.release: each.origin for each in stored(folder)}
+    assert found["0.1.0-00000001"] == Origin("d" * 40, ("setup.py",))
+    assert found["0.1.0-00000002"] is None
+    assert listing.run(folder, as_json=False) == exits.DONE
+    rows = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines()[1:])
+    assert rows["0.1.0-00000000"].endswith(" cccccccccccc")
+    assert rows["0.1.0-00000001"].endswith(" dddddddddddd and changes")
+    assert rows["0.1.0-00000002"].endswith(" 0.0")
+    assert listing.run(folder, as_json=True) == exits.DONE
+    shown = json.loads(capsys.readouterr().out)["bundles"]
+    assert {each["commit"][:1]: each["changed"] for each in shown} == {
+        "c": [],
+        "d": ["setup.py"],
+        "": [],
+    }
