@@ -160,6 +160,17 @@ def test_one_that_stays_away_leaves_the_answer_its_time():
     assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
 
 
+def test_one_that_was_reached_after_all_and_stays_silent_is_too_late():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, 0.6, areas=("b1/f1",))
+    rig.do(TaskUndeliverable("iad2", other[1].id), 0.6)
+    rig.do(Tick(), rig.scheduler.next_tick)
+    rig.do(Tick(), rig.scheduler.next_tick)
+    assert [gap.reason for gap in rig.answers[0].missing] == ["timeout"]
+
+
 @pytest.mark.parametrize(("started_s", "now"), [(None, 0.0), (0.0, JOINING_S)])
 def test_later_it_is_unreachable_at_once(started_s, now):
     rig = two_iads(started_s=started_s)
