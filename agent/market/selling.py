@@ -226,14 +226,15 @@ class Seller:
     ) -> str:
         if self._wall_offset_s is None:
             return ""
-        newest = round((now + self._wall_offset_s) * 1e3)
-        if known is not None:
-            newest = max(newest, known.service.version)
         ahead = MOST_AHEAD_HERE_MS if sender.role == "anyone" else MOST_AHEAD_MS
-        if version <= newest + ahead:
+        newest = round((now + self._wall_offset_s) * 1e3) + ahead
+        if known is not None:
+            # One more and no further, or steps would lead anywhere.
+            newest = max(newest, known.service.version + 1)
+        if version <= newest:
             return ""
         return (
-            f"version {version} is more than {ahead // 1_000} s ahead of what {self._iad} knows; "
+            f"version {version} is more than {ahead // 1_000} s ahead of the clock of {self._iad}; "
             "look at the clocks of both masters"
         )
 
