@@ -38,7 +38,8 @@ class Board:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
-        # When each source that can be read was seen empty last, and when the last poll returned.
+        # When each source that can be read was seen empty last, and when the last poll looked, if
+        # not later.
         self._empty_s: dict[Any, float] = {}
         self._woken_s = clock()
 
@@ -101,7 +102,8 @@ class Board:
             self._empty_s = dict.fromkeys(found, woken_s)
         else:
             self._empty_s = {source: known.get(source, before_s) for source in found}
-        self._woken_s = woken_s
+        # Of one that was not to wait it is known only that it looked after it began.
+        self._woken_s = woken_s if pause_ms != 0 else began_s
         return found
 
     def _next_due(self) -> float:

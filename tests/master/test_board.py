@@ -131,7 +131,7 @@ def test_a_poll_that_was_not_to_wait_makes_nobody_punctual(rig, monkeypatch):
     rig.send("slow", "4 last")
     rig.serve()
     # Since it was seen empty: both polls, and the turn between them.
-    assert rig.late == [4.25]
+    assert rig.late == [4.5]
 
 
 def test_nobody_is_late_before_the_loop_runs(rig):
