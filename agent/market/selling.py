@@ -100,9 +100,10 @@ class Seller:
         wall_offset_s: float | None = None,
         joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
     ) -> None:
-        """`wall_offset_s` is wall time minus the clock of `now`; None: versions may be anything."""
+        """`wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes;
+        None: versions may be anything."""
         self._iad = iad
-        self._wall_offset_s = wall_offset_s
+        self.wall_offset_s = wall_offset_s
         self._offers = offers
         self._resources = resources
         self._most = most_pods
@@ -224,10 +225,10 @@ class Seller:
     def _too_far_ahead(
         self, sender: Sender, version: int, known: Membership | None, now: float
     ) -> str:
-        if self._wall_offset_s is None:
+        if self.wall_offset_s is None:
             return ""
         ahead = MOST_AHEAD_HERE_MS if sender.role == "anyone" else MOST_AHEAD_MS
-        newest = round((now + self._wall_offset_s) * 1e3) + ahead
+        newest = round((now + self.wall_offset_s) * 1e3) + ahead
         if known is not None:
             # One more and no further, or steps would lead anywhere.
             newest = max(newest, known.service.version + 1)

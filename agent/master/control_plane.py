@@ -188,7 +188,11 @@ class ControlPlane:
     def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
         if self._full or not self._state.takes:
             return  # it is sent again
-        event = selling_events.Arrived(origin, origin.sender, message)
+        self._sell(selling_events.Arrived(origin, origin.sender, message), now)
+
+    def _sell(self, event: selling_events.Arrived, now: float) -> None:
+        # The clock may have been set since the start.
+        self._seller.wall_offset_s = time.time() - self._board.clock()
         self._run(self._seller.handle(event, now))
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
@@ -286,7 +290,7 @@ class ControlPlane:
     def _send(self, iad: str, message: MarketRequest) -> None:
         if iad == self._iad:
             event = selling_events.Arrived(HERE, self._sender, message)
-            self._run(self._seller.handle(event, self._board.clock()))
+            self._sell(event, self._board.clock())
         else:
             # What nobody takes is sent again.
             self._peers.send(iad, message)

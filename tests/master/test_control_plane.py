@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -41,7 +42,9 @@ class Rig:
         self.handlers, self.replies, self.done = {}, [], []
         self.board = Board(lambda: self.now)
         node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
-        scheduler = SimpleNamespace(handle=self.schedule, resources=lambda _areas: [node])
+        scheduler = SimpleNamespace(
+            handle=self.schedule, resources=lambda _areas: [node], joining=lambda *_: False
+        )
         plane = SimpleNamespace(
             takes=self.handlers.__setitem__,
             reply=lambda _origin, message: self.replies.append(message),
@@ -136,4 +139,18 @@ def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
     for _ in range(3):
         rig.let_pass(RETRY_S)
     assert rig.on_disk() == {"climate": 100}
+    assert rig.replies[-1].ok
+
+
+def test_versions_are_judged_by_the_clock_as_it_is_not_as_it_was_at_the_start(rig, monkeypatch):
+    """A machine without a clock of its own learns the time a while after its master started."""
+    days_s = 3 * 86_400.0
+    there_s = time.time() + days_s
+    version = round(there_s * 1e3)
+    rig.take(join(version))
+    assert not rig.replies[-1].ok
+    monkeypatch.setattr(time, "time", lambda: there_s)
+    rig.take(join(version))
+    rig.let_pass(RETRY_S)
+    rig.let_pass(RETRY_S)
     assert rig.replies[-1].ok
