@@ -154,3 +154,11 @@ def test_versions_are_judged_by_the_clock_as_it_is_not_as_it_was_at_the_start(ri
     rig.let_pass(RETRY_S)
     rig.let_pass(RETRY_S)
     assert rig.replies[-1].ok
+
+
+def test_so_are_those_that_this_master_makes(rig, monkeypatch):
+    told = []
+    monkeypatch.setattr(rig.plane._buyer, "clock_set", told.append)
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    rig.take(CREATE)
+    assert told[-1] == 1_000.0 - rig.now
