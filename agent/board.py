@@ -11,7 +11,8 @@ import zmq
 
 from agent.process import StopSignal
 
-# A poll that took longer has waited: nothing could be read before it returned.
+# A poll that took longer has waited: nothing could be read before it returned. Not so one that was
+# not to wait: another thread had the interpreter, or another process the core.
 WAITED_S = 1e-3
 # More than 24 days overflow what poll takes.
 LONGEST_POLL_MS = 60_000
@@ -37,7 +38,8 @@ class Board:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
-        # When each source that can be read was seen empty last, and when the last poll returned.
+        # When each source that can be read was seen empty last, and when the last poll looked, if
+        # not later.
         self._empty_s: dict[Any, float] = {}
         self._woken_s = clock()
 
@@ -90,16 +92,18 @@ class Board:
 
     def _readable(self, due: float) -> list[Any]:
         """Wait for sources, until `due` at most."""
+        pause_ms = self._milliseconds_until(due)
         began_s = self.clock()
-        found = [source for source, _ in self._poller.poll(self._milliseconds_until(due))]
+        found = [source for source, _ in self._poller.poll(pause_ms)]
         woken_s = self.clock()
         # What was not found last time was empty then.
         known, before_s = self._empty_s, self._woken_s
-        if woken_s - began_s > WAITED_S:
+        if pause_ms != 0 and woken_s - began_s > WAITED_S:
             self._empty_s = dict.fromkeys(found, woken_s)
         else:
             self._empty_s = {source: known.get(source, before_s) for source in found}
-        self._woken_s = woken_s
+        # Of one that was not to wait it is known only that it looked after it began.
+        self._woken_s = woken_s if pause_ms != 0 else began_s
         return found
 
     def _next_due(self) -> float:

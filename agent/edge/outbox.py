@@ -117,6 +117,8 @@ class Outbox:
         self._behind = False
         self._batch_at = 0.0
         self._asked = 0
+        # The highest that had no room since the last page: that may have been read before it.
+        self._late = BEFORE_ALL
 
     def handle(self, event: Event, now: float) -> Instructions:
         """What to do about `event` at monotonic time `now`."""
@@ -129,7 +131,7 @@ class Outbox:
     def _join(self, event: Joined, now: float) -> Instructions:
         self._cut(Cut(), now)
         self._sending = event.takes_events
-        self._cursor, self._behind = BEFORE_ALL, True
+        self._cursor, self._behind, self._late = BEFORE_ALL, True, BEFORE_ALL
         self._batch_at = now + self._pause_s
         return []
 
@@ -148,6 +150,7 @@ class Outbox:
         for late in new[room:]:
             self._behind = True
             self._cursor = min(self._cursor, late.sequence - 1)
+            self._late = max(self._late, late.sequence)
         return self._send(self._live, new[:room], now)
 
     def _turn(self, _: Tick, now: float) -> Instructions:
@@ -172,9 +175,11 @@ class Outbox:
         asked = self._asked if event.read is None else event.read.most
         # There is something to read before this page since it was asked for.
         back = event.read is not None and self._cursor < event.read.after
-        self._behind = back or len(event.events) >= asked
+        last = event.events[-1].sequence if event.events else BEFORE_ALL
+        missed, self._late = event.read is not None and self._late > last, BEFORE_ALL
+        self._behind = back or missed or len(event.events) >= asked
         if event.events and not back:
-            self._cursor = event.events[-1].sequence
+            self._cursor = last
         new = [e for e in event.events if not self._under_way(e.sequence)]
         return self._send(self._old, new, now)
 

@@ -95,6 +95,10 @@ class Buyer:
         self._changes: dict[str, _Change] = {}
         self._starting_until_s = -math.inf
 
+    def clock_set(self, wall_offset_s: float) -> None:
+        """Versions are made by this from now on."""
+        self._pools.wall_offset_s = wall_offset_s
+
     # --- what the shell asks -----------------------------------------------------------------
 
     @property

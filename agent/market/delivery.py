@@ -126,14 +126,15 @@ class _Pool:
 class Pools:
     """The owned pools by service id.
 
-    `wall_offset_s` is wall time minus the clock of `now`: versions are milliseconds since 1970, or
-    one more than the last, so that a service that is set up again is newer than before.
+    `wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes:
+    versions are milliseconds since 1970, or one more than the last, so that a service that is set
+    up again is newer than before.
     """
 
     def __init__(self, iad: str, new_id: Callable[[], str], wall_offset_s: float) -> None:
         self._iad = iad
         self._new_id = new_id
-        self._wall_offset_s = wall_offset_s
+        self.wall_offset_s = wall_offset_s
         self._pools: dict[str, _Pool] = {}
 
     def __contains__(self, service_id: str) -> bool:
@@ -168,7 +169,7 @@ class Pools:
 
     def version(self, now: float, after: int = 0) -> int:
         """The next version."""
-        return max(after + 1, int((now + self._wall_offset_s) * 1e3))
+        return max(after + 1, int((now + self.wall_offset_s) * 1e3))
 
     # --- changes -----------------------------------------------------------------------------
 

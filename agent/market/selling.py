@@ -100,9 +100,10 @@ class Seller:
         wall_offset_s: float | None = None,
         joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
     ) -> None:
-        """`wall_offset_s` is wall time minus the clock of `now`; None: versions may be anything."""
+        """`wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes;
+        None: versions may be anything."""
         self._iad = iad
-        self._wall_offset_s = wall_offset_s
+        self.wall_offset_s = wall_offset_s
         self._offers = offers
         self._resources = resources
         self._most = most_pods
@@ -224,16 +225,17 @@ class Seller:
     def _too_far_ahead(
         self, sender: Sender, version: int, known: Membership | None, now: float
     ) -> str:
-        if self._wall_offset_s is None:
+        if self.wall_offset_s is None:
             return ""
-        newest = round((now + self._wall_offset_s) * 1e3)
-        if known is not None:
-            newest = max(newest, known.service.version)
         ahead = MOST_AHEAD_HERE_MS if sender.role == "anyone" else MOST_AHEAD_MS
-        if version <= newest + ahead:
+        newest = round((now + self.wall_offset_s) * 1e3) + ahead
+        if known is not None:
+            # One more and no further, or steps would lead anywhere.
+            newest = max(newest, known.service.version + 1)
+        if version <= newest:
             return ""
         return (
-            f"version {version} is more than {ahead // 1_000} s ahead of what {self._iad} knows; "
+            f"version {version} is more than {ahead // 1_000} s ahead of the clock of {self._iad}; "
             "look at the clocks of both masters"
         )
 

@@ -181,31 +181,43 @@ class ControlPlane:
         self._look_at_links(now)
         if not self._full:
             self._run(self._seller.handle(Tick(), now))
-            self._run(self._buyer.handle(Tick(), now))
+            self._buy(Tick(), now)
 
     # --- what arrives --------------------------------------------------------------------------
 
     def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
         if self._full or not self._state.takes:
             return  # it is sent again
-        event = selling_events.Arrived(origin, origin.sender, message)
+        self._sell(selling_events.Arrived(origin, origin.sender, message), now)
+
+    def _sell(self, event: selling_events.Arrived, now: float) -> None:
+        self._seller.wall_offset_s = self._wall_offset_s
         self._run(self._seller.handle(event, now))
+
+    def _buy(self, event: buying_events.BuyerEvent, now: float) -> None:
+        self._buyer.clock_set(self._wall_offset_s)
+        self._run(self._buyer.handle(event, now))
+
+    @property
+    def _wall_offset_s(self) -> float:
+        """The clock may have been set since the start."""
+        return time.time() - self._board.clock()
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
         if self._full:
             return
-        self._run(self._buyer.handle(buying_events.Offered(iad, offer), now))
+        self._buy(buying_events.Offered(iad, offer), now)
 
     def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
         if self._full:
             return
-        self._run(self._buyer.handle(buying_events.MemberReplied(iad, joined), now))
+        self._buy(buying_events.MemberReplied(iad, joined), now)
 
     def _requested(self, origin: Origin, request: ServiceChange, now: float) -> None:
         if self._full or not self._state.takes:
             self._operator.reply(origin, ServiceReport(request.id, False, (), message=NOT_NOW))
             return
-        self._run(self._buyer.handle(buying_events.Requested(origin, request), now))
+        self._buy(buying_events.Requested(origin, request), now)
 
     def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
         owned = {name: pool.service for name, pool in self._buyer.owned.items()}
@@ -214,7 +226,7 @@ class ControlPlane:
         self._operator.reply(origin, ServiceReport(request.id, ok=True, services=listed))
 
     def _found(self, ticket: str, found: Found | None, now: float) -> None:
-        self._run(self._buyer.handle(buying_events.Discovered(ticket, found), now))
+        self._buy(buying_events.Discovered(ticket, found), now)
 
     # --- what is to be done --------------------------------------------------------------------
 
@@ -286,7 +298,7 @@ class ControlPlane:
     def _send(self, iad: str, message: MarketRequest) -> None:
         if iad == self._iad:
             event = selling_events.Arrived(HERE, self._sender, message)
-            self._run(self._seller.handle(event, self._board.clock()))
+            self._sell(event, self._board.clock())
         else:
             # What nobody takes is sent again.
             self._peers.send(iad, message)
@@ -339,7 +351,7 @@ class ControlPlane:
         done = partial(self._found, wanted.ticket)
         if self._directory is None:
             event = buying_events.Discovered(wanted.ticket, None, NO_MARKET)
-            self._run(self._buyer.handle(event, self._board.clock()))
+            self._buy(event, self._board.clock())
         elif isinstance(wanted, buying_events.Find):
             self._directory.discover(wanted.capability, wanted.areas, done)
         else:

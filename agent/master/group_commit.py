@@ -131,6 +131,7 @@ class GroupCommit:
             then(True)
         else:
             batch.asked.append(then)
+            self._write_soon(batch)
             self.tick(self._clock())
 
     def tick(self, now: float) -> None:

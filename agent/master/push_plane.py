@@ -228,9 +228,10 @@ class PushPlane:
         """Ask something of a client's subscriptions. Within this process `peer` is a function that
         takes each reply, in the middle of anything. Whether the message was taken: it is not while
         the disk refuses."""
-        if not self._commit.refusing:
-            self._inbox_has(self._not_refused[type(message)](peer, client, message))
-        return not self._commit.refusing
+        if self._commit.refusing:
+            return False
+        self._inbox_has(self._not_refused[type(message)](peer, client, message))
+        return True
 
     def _start(self, instruction: i.StartSubscription) -> None:
         try:

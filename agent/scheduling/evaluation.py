@@ -89,8 +89,9 @@ class Evaluator:
         within = contract.within(areas).areas
         covering = self._nodes.covering(within)
         announced = tuple(contract.announced.within(within))
-        if covering.unmatched or self._nodes.covering(announced).unmatched:
-            return Lacking(some=bool(covering.nodes))
+        if missing := covering.unmatched or self._nodes.covering(announced).unmatched:
+            # The one in the middle: whoever waits for it waits for about half of them.
+            return Lacking(bool(covering.nodes), missing[len(missing) // 2])
         return None
 
     def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:

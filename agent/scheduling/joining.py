@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from agent.scheduling.task_entry import TaskEntry
 from agent.scheduling.timers import Timers
+from agent.wire.areas import AreaSet
 from agent.wire.senders import Sender
 
 # Nodes that run say hello within a second or two of their master's start, those that start with it
@@ -17,9 +19,11 @@ SHARE: Final = 0.5
 
 
 class Lacking(NamedTuple):
-    """No node covers all areas of a task yet; `some`: there are nodes to ask all the same."""
+    """No nodes cover all areas of a task yet, such as this `area`; `some`: there are nodes to ask
+    all the same."""
 
     some: bool
+    area: str
 
 
 class Joining:
@@ -32,7 +36,7 @@ class Joining:
     def __init__(self, started_s: float | None) -> None:
         self._started_s = started_s
         self._timers: Timers[TaskEntry] = Timers()
-        self._waiting: dict[TaskEntry, tuple[Sender, int]] = {}
+        self._waiting: dict[TaskEntry, tuple[Sender, int, Lacking]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -56,20 +60,26 @@ class Joining:
         timeout_s = entry.task.timeout_ms / 1e3
         patience_s = timeout_s * SHARE if lacking.some else timeout_s
         due_s = min(self.until(entry.received_s, nodes), entry.received_s + patience_s)
-        self._waiting[entry] = (sender, self._timers.set(due_s, entry))
+        self._waiting[entry] = (sender, self._timers.set(due_s, entry), lacking)
 
     def remove(self, entry: TaskEntry) -> Sender:
         """It waits no more; who sent it."""
-        sender, timer = self._waiting.pop(entry)
+        sender, timer, _ = self._waiting.pop(entry)
         self._timers.cancel(timer)
         return sender
 
+    def lacks(self, entry: TaskEntry, known: AreaSet) -> bool:
+        """Whether a task that has somebody to ask surely lacks a node still, with nodes in these
+        areas. O(1)."""
+        _, _, lacking = self._waiting[entry]
+        return lacking.some and not known.has_within(lacking.area)
+
     def waiting(self) -> list[TaskEntry]:
         """All that wait, in the order in which they came."""
-        return list(self._waiting)
+        return sorted(self._waiting, key=attrgetter("received_s"))
 
     def due(self, now: float) -> Iterator[tuple[TaskEntry, Sender]]:
         """Those that have waited long enough; they wait no more."""
         for entry in self._timers.due(now):
-            sender, _ = self._waiting.pop(entry)
+            sender, _, _ = self._waiting.pop(entry)
             yield entry, sender

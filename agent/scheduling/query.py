@@ -275,6 +275,7 @@ class QueryScheduler:
         for share in self._again.due(now):
             if share.task_id in self._open:
                 entry, _ = self._open[share.task_id]
+                share.gap = "timeout"  # it may be reached now
                 left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
                 instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
         return instructions

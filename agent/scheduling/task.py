@@ -247,8 +247,11 @@ class TaskScheduler:
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
         instructions = self._links.joined(event, now)
         for entry in self._joining.waiting():
+            may_wait = self._may_wait(entry, now)
+            if may_wait and self._joining.lacks(entry, self._nodes.areas):
+                continue
             sender = self._joining.remove(entry)
-            instructions += self._serve(entry, sender, now, self._may_wait(entry, now))
+            instructions += self._serve(entry, sender, now, may_wait)
         return instructions
 
     # --- from subtasks to a result -----------------------------------------------------------

@@ -30,6 +30,9 @@ MOST_HELD_BYTES: Final = 24 << 20
 MOST_HELD_BY_ONE_BYTES: Final = 8 << 20
 # A connection that completes messages and holds less has only sent frames' headers and heartbeats.
 SMALL_BYTES: Final = 1 << 16
+# What heartbeats take in a second, and one of them, at the most: with keys some forty bytes every
+# two seconds.
+HEARTBEATS_BYTES_PER_S: Final = 64
 # Between two looks at how much memory the process has; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
 # All connections are looked at when memory grew by so much, and anyway this often.
@@ -89,13 +92,25 @@ def crowding(hosts: Mapping[int, str], most: int) -> int | None:
     return next(fd for fd in reversed(list(hosts)) if hosts[fd] == host)
 
 
+class _Settled(NamedTuple):
+    """What is known of a connection since the last look: bytes taken, those that are not held
+    though nobody takes them, those that came slowly since a message was completed, and all that
+    were read, when."""
+
+    taken: int
+    excused: int
+    slow: int
+    read: int
+    now: float
+
+
 class Ledger:
     """Bytes received and taken on each connection, as far as they tell what is held."""
 
     def __init__(self) -> None:
         # Counted by the thread that reads the socket.
         self.taken: dict[int, int] = {}
-        self._settled: dict[int, tuple[int, int]] = {}
+        self._settled: dict[int, _Settled] = {}
 
     def opened(self, fd: int) -> None:
         """A connection, perhaps with the number of one before."""
@@ -107,19 +122,25 @@ class Ledger:
         self.taken.pop(fd, None)
         self._settled.pop(fd, None)
 
-    def held(self, fd: int, read: int) -> int:
-        """Bytes of `read` ones, all that libzmq has read from a connection, that nobody took.
+    def held(self, fd: int, read: int, now: float) -> int:
+        """Bytes of `read` ones, all that libzmq has read from a connection by `now`, that nobody
+        took.
 
         Headers of frames, handshakes and heartbeats are in `read` and never taken: when a
         connection completed a message since the last look and little is left, all is settled. A
-        message that does not end completes nothing after it.
+        message that does not end completes nothing after it; so whatever came as slowly as
+        heartbeats before one that was completed is little, however much it became.
         """
         taken = self.taken.get(fd, 0)
-        seen, excused = self._settled.get(fd, (0, 0))
+        first = _Settled(0, 0, 0, 0, now)
+        seen, excused, slow, before, before_s = self._settled.get(fd, first)
+        grown = read - before
+        if 0 <= grown <= HEARTBEATS_BYTES_PER_S * (1.0 + now - before_s):
+            slow += grown
         held = max(0, read - taken - excused)
-        if taken > seen and held < SMALL_BYTES:
-            excused, held = read - taken, 0
-        self._settled[fd] = (taken, excused)
+        if taken > seen and held < SMALL_BYTES + slow:
+            excused, held, slow = read - taken, 0, 0
+        self._settled[fd] = _Settled(taken, excused, slow, read, now)
         return held
 
 
@@ -249,7 +270,7 @@ class Intake:
         if resident > self._looked_at + GROWN_BYTES or now >= self._look_s:
             self._look_s = now + LOOK_AT_ALL_S
             self._looked_at = resident
-            held = {fd: self._ledger.held(fd, self._read_of(fd)) for fd in self._hosts}
+            held = {fd: self._ledger.held(fd, self._read_of(fd), now) for fd in self._hosts}
             for fd, size in excess(held):
                 host = self._hosts[fd]
                 self._cut(fd, abort=True)

@@ -116,6 +116,40 @@ def test_an_event_that_a_page_had_is_not_live_as_well() -> None:
     assert outbox.handle(Raised(events(7, 8)), 0.6) == [SendEvents(events(8))]
 
 
+def reading_the_end() -> tuple[Outbox, Read]:
+    """One with no room for live events, and the page after all of them under way, at time 2."""
+    outbox = joined(128.0)
+    outbox.handle(Raised(events(*range(MOST_LIVE))), 0.1)
+    for number in range(MOST_LIVE // MOST_OLD):
+        after = number * MOST_OLD - 1
+        (read,) = outbox.handle(Tick(), 0.5 + number / 2)
+        assert read == Read(after, MOST_OLD)
+        page = Page(events(*range(after + 1, after + 1 + MOST_OLD)), read)
+        assert outbox.handle(page, 0.5 + number / 2) == []
+    (read,) = outbox.handle(Tick(), 2.0)
+    assert read == Read(MOST_LIVE - 1, MOST_OLD)
+    return outbox, read
+
+
+def test_what_is_raised_beyond_the_room_while_a_page_is_read_comes_with_the_next() -> None:
+    """The disk writer may have read the page before the event was stored."""
+    outbox, read = reading_the_end()
+    assert outbox.handle(Raised(events(MOST_LIVE)), 2.1) == []
+    assert outbox.handle(Page((), read), 2.2) == []
+    assert outbox.handle(Tick(), 2.5) == [read]
+    assert sent(outbox.handle(Page(events(MOST_LIVE), read), 2.6)) == [MOST_LIVE]
+    assert outbox.handle(Tick(), 3.0) == []
+
+
+def test_a_late_event_that_the_store_gave_up_is_looked_for_once() -> None:
+    outbox, read = reading_the_end()
+    assert outbox.handle(Raised(events(MOST_LIVE)), 2.1) == []
+    assert outbox.handle(Page((), read), 2.2) == []
+    assert outbox.handle(Tick(), 2.5) == [read]
+    assert outbox.handle(Page((), read), 2.6) == []
+    assert outbox.handle(Tick(), 3.0) == []
+
+
 def test_what_is_not_acknowledged_is_sent_again() -> None:
     outbox = joined()
     outbox.handle(Tick(), 0.5)

@@ -39,6 +39,16 @@ def test_a_service_is_set_up_with_everybody():
     market.check()
 
 
+def test_a_clock_that_was_set_is_that_of_the_next_version():
+    market = building()
+    market.buyer.clock_set(1_700_000_000.0)
+    market.ask(request())
+    market.run(1.0)
+    [service] = market.report().services
+    assert 0 <= service.version - 1_700_000_000_000 < 60_000
+    market.check()
+
+
 def test_a_buyer_that_sells_is_a_member_with_its_areas():
     market = building(1)
     market.iads[BUYER].nodes = {"own": ("b1/f0", FAST_S)}

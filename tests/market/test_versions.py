@@ -47,6 +47,16 @@ def test_without_keys_a_name_is_taken_away_for_seconds_at_the_most(iad):
     assert one(iad, join(NOW_MS + MOST_AHEAD_HERE_MS + 1), 1.0, ANYONE).ok
 
 
+def test_nor_step_by_step(iad):
+    version = NOW_MS + MOST_AHEAD_HERE_MS
+    assert one(iad, join(version), sender=ANYONE).ok
+    for _ in range(10):
+        version += MOST_AHEAD_HERE_MS
+        assert not one(iad, join(version), sender=ANYONE).ok
+        assert not one(iad, Leave("l", "climate", version), sender=ANYONE).ok
+    assert one(iad, join(NOW_MS + MOST_AHEAD_HERE_MS + 1), 1.0, ANYONE).ok
+
+
 def test_the_one_after_the_last_is_never_too_far(iad):
     newest = NOW_MS + MOST_AHEAD_MS
     assert one(iad, join(newest)).ok

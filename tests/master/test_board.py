@@ -99,5 +99,40 @@ def test_an_idle_loop_is_not_late(rig):
     assert rig.late == [0.0]
 
 
+class SlowPoller:
+    """Comes back late although it was to wait for nothing: another thread has the interpreter."""
+
+    def __init__(self, rig, real):
+        self.rig = rig
+        self.real = real
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def poll(self, timeout):
+        found = self.real.poll(timeout)
+        if timeout == 0:
+            self.rig.now += 0.25
+        return found
+
+
+class AlwaysDue:
+    """Somebody has work in each turn."""
+
+    next_due = 0.0
+
+    def tick(self, now):
+        """Nothing."""
+
+
+def test_a_poll_that_was_not_to_wait_makes_nobody_punctual(rig, monkeypatch):
+    rig.board.keeps_time(AlwaysDue())
+    monkeypatch.setattr(rig.board, "_poller", SlowPoller(rig, rig.board._poller))
+    rig.send("slow", "4 last")
+    rig.serve()
+    # Since it was seen empty: both polls, and the turn between them.
+    assert rig.late == [4.5]
+
+
 def test_nobody_is_late_before_the_loop_runs(rig):
     assert rig.board.late_s(rig.ends["nodes"][0], rig.now) == 0.0

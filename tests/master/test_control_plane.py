@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -139,3 +140,25 @@ def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
         rig.let_pass(RETRY_S)
     assert rig.on_disk() == {"climate": 100}
     assert rig.replies[-1].ok
+
+
+def test_versions_are_judged_by_the_clock_as_it_is_not_as_it_was_at_the_start(rig, monkeypatch):
+    """A machine without a clock of its own learns the time a while after its master started."""
+    days_s = 3 * 86_400.0
+    there_s = time.time() + days_s
+    version = round(there_s * 1e3)
+    rig.take(join(version))
+    assert not rig.replies[-1].ok
+    monkeypatch.setattr(time, "time", lambda: there_s)
+    rig.take(join(version))
+    rig.let_pass(RETRY_S)
+    rig.let_pass(RETRY_S)
+    assert rig.replies[-1].ok
+
+
+def test_so_are_those_that_this_master_makes(rig, monkeypatch):
+    told = []
+    monkeypatch.setattr(rig.plane._buyer, "clock_set", told.append)
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    rig.take(CREATE)
+    assert told[-1] == 1_000.0 - rig.now

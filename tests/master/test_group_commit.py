@@ -166,6 +166,20 @@ def test_who_asks_is_told_either_way(rig):
     assert told[3:] == [("next", False), ("refusing", False)]
 
 
+def test_who_asks_behind_a_slow_disk_waits_no_longer_than_for_it(rig):
+    told = []
+    rig.writer.slow = True
+    rig.commit.take([STORED, ACCEPTED])
+    rig.tick()
+    rig.commit.take([TAKEN])
+    rig.commit.settle(told.append)
+    rig.writer.do()
+    assert rig.commit.next_due == 10.0
+    rig.tick()
+    rig.writer.do()
+    assert told == [True]
+
+
 def test_what_is_told_may_give_more_to_write(rig):
     def perform(instructions):
         for each in instructions:

@@ -445,3 +445,18 @@ def test_a_client_within_the_process_gets_a_message_for_each_subscription(rig):
     assert [(each.id, each.position, each.also) for each in got] == [("near", 1, ()), ("by", 1, ())]
     (sent,) = rig.received(Notified)
     assert (sent.id, sent.position, sent.also) == ("far", 1, (("away", 1),))
+
+
+def test_the_request_that_fills_what_waits_behind_a_slow_disk_is_taken_not_refused(monkeypatch):
+    monkeypatch.setattr(group_commit, "MOST_GATHERED", 1)
+    rig = Rig()
+    rig.writer.slow = True
+    for name in ("first", "filling", "beyond"):
+        rig.ask(Subscribe(name, "value > 30", durable=True))
+        rig.let_pass()
+    assert [(told.id, told.state) for told in rig.public.replies] == [("beyond", "refused")]
+    rig.writer.slow = False
+    rig.writer.drain()
+    rig.let_pass()
+    told = [(told.id, told.state) for told in rig.public.replies[1:]]
+    assert told == [("first", "open"), ("filling", "open")]

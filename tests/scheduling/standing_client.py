@@ -10,7 +10,8 @@ from agent.wire.standing import Acknowledge, Watch, Watching
 class StandingClient(RuleBasedStateMachine):
     """The client of one `watch`, `w`, over its `connection` of that number. A machine has
     `to_client` and `to_master`, what is under way; `received`, the rounds that the client has;
-    `acknowledged`; and `state` and `word`, what it was told of its watch last."""
+    `acknowledged`; `state` and `word`, what it was told of its watch last; and `unheard`: its last
+    words on a watch that is finished were lost."""
 
     @property
     def last(self):
@@ -39,6 +40,8 @@ class StandingClient(RuleBasedStateMachine):
     def the_connection_ends(self, lost):
         self.to_client.clear()
         if lost:
+            if self.state == "finished" and self.to_master:
+                self.unheard = True
             self.to_master.clear()
             self.ask_again()
         self.connection += 1

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.evaluation import Evaluator
 from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
@@ -55,6 +56,26 @@ def test_it_waits_until_all_that_was_announced_is_there():
     assert rig.dispatched == []
     rig.join("n2", now=0.6, areas=("b1/f4/r2",))
     assert len(rig.dispatched) == 2
+
+
+@pytest.mark.parametrize("order", [range(256), range(255, -1, -1)])
+def test_whoever_waits_for_many_is_not_looked_at_with_each_that_joins(order, monkeypatch):
+    """A building of 1,000 nodes that join within seconds, and tasks for all of it meanwhile."""
+    evaluate, evaluated = Evaluator.evaluate, []
+
+    def counted(self, entry, *args, **options):
+        evaluated.append(entry)
+        return evaluate(self, entry, *args, **options)
+
+    monkeypatch.setattr(Evaluator, "evaluate", counted)
+    areas = [f"b1/r{number}" for number in range(256)]
+    rig = TaskRig(started_s=0.0, pool=(Member("iad1", "tcp://127.0.0.1:5700", tuple(areas)),))
+    rig.ask(1, ("b1",), now=0.1, timeout_ms=60_000.0)
+    for number in order:
+        assert rig.dispatched == []
+        rig.join(f"n{number}", now=0.2, areas=(areas[number],))
+    assert len(rig.dispatched) == 256
+    assert len(evaluated) <= 2 + 8 + 1
 
 
 def test_the_nodes_that_are_there_keep_a_share_of_its_time():
@@ -158,6 +179,17 @@ def test_one_that_stays_away_leaves_the_answer_its_time():
             rig.do(Tick(), now)
     assert now <= 0.5 + 2.0 * SHARE
     assert [gap.reason for gap in rig.answers[0].missing] == ["iad_unreachable"]
+
+
+def test_one_that_was_reached_after_all_and_stays_silent_is_too_late():
+    rig = two_iads(started_s=0.0)
+    rig.ask("b1", now=0.5)
+    own, other = sorted(rig.tasks, key=lambda one: one[0])
+    rig.give(*own, 0.6, areas=("b1/f1",))
+    rig.do(TaskUndeliverable("iad2", other[1].id), 0.6)
+    rig.do(Tick(), rig.scheduler.next_tick)
+    rig.do(Tick(), rig.scheduler.next_tick)
+    assert [gap.reason for gap in rig.answers[0].missing] == ["timeout"]
 
 
 @pytest.mark.parametrize(("started_s", "now"), [(None, 0.0), (0.0, JOINING_S)])

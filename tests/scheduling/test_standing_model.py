@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from agent.scheduling.standing import LAG_S, StandingScheduler
+from agent.scheduling.standing import EXPIRE_S, LAG_S, StandingScheduler
 from agent.scheduling.standing_entry import LONGEST_PAUSE_S, MOST_AHEAD, rounds_of
 from agent.scheduling.standing_events import (
     AcknowledgeArrived,
@@ -59,6 +59,7 @@ class StandingMachine(StandingClient):
         self.to_master: list[Acknowledge | Watch] = []
         self.received: list[Round] = []
         self.acknowledged = 0
+        self.unheard = False
         self.state = self.word = ""
         self.to_master.append(self.watch)
 
@@ -193,6 +194,7 @@ class StandingMachine(StandingClient):
             assert numbers[:due] == list(range(1, due + 1))
         if self.total is not None and due == self.total:
             assert self.state == "finished"
+            self.expire_unheard()
             assert not self.disk
             assert self.scheduler.open_watches == 0
         elif self.state == "open":
@@ -201,6 +203,12 @@ class StandingMachine(StandingClient):
             assert self.scheduler.open_watches == 0
             assert self.scheduler.next_tick is None
         assert self.to_client[-1].state == "cancelled" if self.to_client else True
+
+    def expire_unheard(self):
+        if self.unheard:
+            # The client said once that it has all, and will not say it again.
+            self.now += EXPIRE_S + 3 * self.watch.interval_s
+            self.do(RoundsDue())
 
     def due_rounds(self):
         saved = self.disk.get(("alice" if self.keyed else "", "w"))
@@ -214,6 +222,37 @@ class StandingMachine(StandingClient):
         ):
             ended += 1
         return ended if self.total is None else min(ended, self.total)
+
+
+def test_a_watch_whose_last_acknowledgement_was_lost_stays_until_it_expires():
+    machine = StandingMachine()
+    machine.start(style="event", interval_s=0.3, rounds=1, hot=set(), keyed=True)
+    machine.the_master_receives()
+    machine.the_client_receives()
+    machine.time_passes(3.0)
+    machine.ask_again()
+    machine.answer(machine.asked[0])
+    machine.the_client_receives()
+    assert machine.state == "finished"
+    machine.the_master_restarts()
+    assert machine.unheard
+    assert machine.disk
+    machine.teardown()
+    assert not machine.disk
+
+
+def test_a_watch_whose_last_acknowledgement_arrives_is_gone_at_once():
+    machine = StandingMachine()
+    machine.start(style="event", interval_s=0.3, rounds=1, hot=set(), keyed=True)
+    machine.the_master_receives()
+    machine.the_client_receives()
+    machine.time_passes(3.0)
+    machine.answer(machine.asked[0])
+    machine.the_client_receives()
+    machine.the_master_receives()
+    assert not machine.unheard
+    assert not machine.disk
+    machine.teardown()
 
 
 TestEveryRoundComesOnce = StandingMachine.TestCase

@@ -54,18 +54,49 @@ def test_the_newest_of_the_host_with_most_makes_room():
 def test_headers_and_heartbeats_are_not_held_and_an_endless_message_is():
     ledger = Ledger()
     ledger.opened(9)
-    assert ledger.held(9, 200) == 200  # a handshake
+    assert ledger.held(9, 200, 0.0) == 200  # a handshake
     ledger.taken[9] += 1_000
-    assert ledger.held(9, 1_300) == 0  # a message and its headers
+    assert ledger.held(9, 1_300, 0.0) == 0  # a message and its headers
     for read in range(1_400, 50_000, 100):
-        assert ledger.held(9, read) == read - 1_300  # nothing complete came
+        assert ledger.held(9, read, 0.0) == read - 1_300  # nothing complete came
     ledger.taken[9] += 100
-    assert ledger.held(9, 50_000) == 0
-    assert ledger.held(9, 10 * MIB) > 9 * MIB
+    assert ledger.held(9, 50_000, 0.0) == 0
+    assert ledger.held(9, 10 * MIB, 0.0) > 9 * MIB
     ledger.taken[9] += 100  # a message before it
-    assert ledger.held(9, 10 * MIB) > 9 * MIB > SMALL_BYTES
+    assert ledger.held(9, 10 * MIB, 0.0) > 9 * MIB > SMALL_BYTES
     ledger.opened(9)
-    assert ledger.held(9, 200) == 200
+    assert ledger.held(9, 200, 0.0) == 200
+
+
+def test_heartbeats_of_a_day_are_forgiven_with_the_next_message():
+    """Another master that is asked nothing for a day sends only these."""
+    ledger = Ledger()
+    ledger.opened(9)
+    read, now = 200, 1e6
+    ledger.taken[9] += 1_000
+    read += 1_000
+    assert ledger.held(9, read, now) == 0
+    for _ in range(86_400):
+        read, now = read + 21, now + 1.0
+        held = ledger.held(9, read, now)
+    assert held == 86_400 * 21 > 20 * SMALL_BYTES
+    read, now = read + 500 + 21, now + 1.0
+    ledger.taken[9] += 500
+    assert ledger.held(9, read, now) == 0
+    # What comes as fast as data does is none.
+    for _ in range(100):
+        read, now = read + 10_000, now + 1.0
+        assert ledger.held(9, read, now) > 0
+    ledger.taken[9] += 500
+    assert ledger.held(9, read, now) > SMALL_BYTES
+
+
+def test_what_came_before_the_first_look_came_as_fast_as_it_likes():
+    ledger = Ledger()
+    ledger.opened(9)
+    assert ledger.held(9, MIB, 1e6) == MIB
+    ledger.taken[9] += 100
+    assert ledger.held(9, MIB, 1e6 + 1.0) > MIB / 2
 
 
 def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():
