@@ -19,7 +19,8 @@ import termios
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import zmq
@@ -195,6 +196,7 @@ class Intake:
         self._told_s = -1e9
         self._untold: Counter[str] = Counter()
         self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._spare = os.dup(self._memory)
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._info = ctypes.create_string_buffer(TCP_INFO_BYTES)
@@ -228,6 +230,7 @@ class Intake:
                 self._look(self._clock())
         finally:
             monitor.close(0)
+            os.close(self._spare)
             os.close(self._memory)
 
     def _read_events(self) -> bool:
@@ -247,7 +250,7 @@ class Intake:
 
     def _accepted(self, fd: int) -> None:
         try:
-            with socket.socket(fileno=os.dup(fd)) as found:
+            with self._pinned(fd) as found:
                 name = found.getpeername()
         except OSError:
             return  # gone already
@@ -303,7 +306,7 @@ class Intake:
         """Shut a connection down, if it is the one that it was: libzmq then closes it. In the
         middle of much data both ends may go on waiting for a window: `abort` resets it."""
         try:
-            with socket.socket(fileno=os.dup(fd)) as found:
+            with self._pinned(fd) as found:
                 if found.getpeername() != self._names[fd]:
                     pass
                 elif not abort:
@@ -315,6 +318,19 @@ class Intake:
             pass  # gone in the meantime
         self.cut += 1
         self._closed(fd)
+
+    @contextmanager
+    def _pinned(self, fd: int) -> Iterator[socket.socket]:
+        """The connection, even if libzmq closes it meanwhile and another one gets its number.
+        OSError if it is gone. It takes the place of the spare file: there may be no room for one
+        more."""
+        os.dup2(fd, self._spare, inheritable=False)
+        found = socket.socket(fileno=self._spare)
+        try:
+            yield found
+        finally:
+            found.detach()
+            os.dup2(self._memory, self._spare, inheritable=False)
 
     def _tell(self, line: str) -> None:
         self._untold[line.partition(":")[0]] += 1
