@@ -35,7 +35,7 @@ demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 
 test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
 	@echo "Testing …"
-	@$(BIN)/pytest -n $(WORKERS) --durations=30
+	@$(BIN)/pytest -n $(WORKERS) --timeout 600 --durations=30
 	@echo "Testing _core again, in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core
 
