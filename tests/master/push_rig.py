@@ -47,7 +47,7 @@ class PushMaster(AgentProcess):
             f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
             f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{overlay}'
         )
-        super().start()
+        self.start()
 
     def start(self):
         super().start()
