@@ -48,6 +48,13 @@ git ls-files -z --cached --others --exclude-standard |
     while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
     tar --create --null --files-from - | tar --extract --directory "$tree"
 chroot "$root" chown -R tester: /home/tester/sanderling
+# A checkout of one commit: what is released is what git lists.
+chroot --userspec=tester:tester "$root" /usr/bin/env -i HOME=/home/tester PATH=/usr/bin:/bin sh -ec '
+    cd ~/sanderling
+    git init -q
+    git add -A
+    git -c user.name=tester -c user.email=tester@localhost commit -qm "The tree as it is"
+'
 
 # A PID namespace of its own, so that no process outlives the tests; of its own mounts, nothing is
 # left here. ptys and shared memory are as on any host.
@@ -65,7 +72,9 @@ exec unshare --mount --pid --fork --kill-child --propagation private sh -c '
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-    exec chroot --userspec=tester:tester "$root" /usr/bin/env -i HOME=/home/tester USER=tester \
+    mount --rbind /sys "$root/sys"
+    # Not exec: this shell is process 1 there, and reaps what has lost its parent.
+    chroot --userspec=tester:tester "$root" /usr/bin/env -i HOME=/home/tester USER=tester \
         PATH=/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
         PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DEFAULT_TIMEOUT=180 WORKERS="${WORKERS:-4}" \
         sh -ec "cd; cd sanderling; make .venv/done/dev setup; exec .venv/bin/pytest -n \"\$WORKERS\" --timeout 600 \"\$@\"" sh "$@"

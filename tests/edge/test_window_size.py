@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,16 +114,19 @@ def test_its_size_is_known_to_a_reading_or_two_a_group_at_the_ends(
     history: History, start: int, length: int, channels: tuple[str, ...]
 ) -> None:
     bounds = START_MS + start, START_MS + start + length
-    reader = Reader(history)
-    series = reader.series(*bounds, channels)
+    with closing(Reader(history)) as reader:
+        series = reader.series(*bounds, channels)
     if series is not None:
         size, width = bytes_of(series), 8 + 8 + 6 * 4 + 6
         near = 2 * 3 * width
-        Reader(history, most_bytes=size + near).series(*bounds, channels)
+        with closing(Reader(history, most_bytes=size + near)) as enough:
+            enough.series(*bounds, channels)
         if size > near:
-            with pytest.raises(TooLargeError):
-                Reader(history, most_bytes=size - near - 1).series(*bounds, channels)
-    reader.close()
+            with (
+                closing(Reader(history, most_bytes=size - near - 1)) as less,
+                pytest.raises(TooLargeError),
+            ):
+                less.series(*bounds, channels)
 
 
 FEWER = "fewer channels or areas, or aggregates"

@@ -124,6 +124,6 @@ class Host(paramiko.ServerInterface):
 
 
 def _pump(pipe: IO[bytes], send: object) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, EOFError):  # paramiko's, where the transport is gone
         while data := os.read(pipe.fileno(), 65_536):
             send(data)  # type: ignore[operator]
