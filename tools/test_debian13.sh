@@ -41,8 +41,9 @@ fi
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 
-# The sources as they are here; what was built and installed there before is used again.
+# The sources as they are here; what was installed there before is used again.
 mkdir -p "$tree"
+rm -f "$tree/.venv/done/core"
 find "$tree" -mindepth 1 -maxdepth 1 ! -name .venv ! -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard |
     while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |

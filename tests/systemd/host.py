@@ -140,7 +140,7 @@ class Host(nspawn.Machine):
         site = Path(msgspec.__file__).parents[1]
         for name in PACKAGES:
             shutil.copytree(site / name, library / name)
-        for name in ("agent", "sensors"):
+        for name in ("_core", "agent", "sensors"):
             shutil.copytree(ROOT / name, library / name)
         (library / "stuck.py").write_text(STUCK)
         about = library / "stuck-1.dist-info"
