@@ -44,7 +44,7 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
 test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big lakes, hours of failures (10 minutes)
-	@SANDERLING_KILLS=$(or $(KILLS),20) $(BIN)/pytest -m long -n 2
+	@SANDERLING_KILLS=$(or $(KILLS),20) $(BIN)/pytest -m long
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
