@@ -40,11 +40,6 @@ class Records:
         return self._log.lost if self._log else 0
 
     @property
-    def are_kept(self) -> bool:
-        """Whether there is a log."""
-        return self._log is not None
-
-    @property
     def next_due(self) -> float | None:
         """When the log wants to be flushed."""
         return self._log.next_flush if self._log else None
