@@ -7,7 +7,7 @@ disk writer, and the loop goes on meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from agent.disk_writer import DiskWriter
 from agent.edge import outbox as o
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+REMOVE_AGAIN_S: Final = 10.0  # after the store refused
 
 
 class Forwarding:
     """Carries out what an outbox decides about the events of one history.
 
     One thread, beside that of `disk`. A store that fails costs a line to `complain`: what could not
-    be read is read later, what could not be removed is sent once more after the next welcome. At
-    most one read and one removal are under way; what is to be removed meanwhile gathers, which are
-    no more events than the outbox lets be under way.
+    be read or removed is tried again later. At most one read and one removal are under way; what is
+    to be removed meanwhile gathers, at most what the store holds.
     """
 
     def __init__(
@@ -68,16 +68,19 @@ class Forwarding:
         self._links = 0  # joined or cut so far: what was read for another one is of no use
         self._taken: set[int] = set()
         self._removing = False
+        self._remove_again_at = float("inf")
 
     @property
     def wake_at(self) -> float:
         """When to hand in a `Tick`, in seconds of the monotonic clock."""
-        return self._outbox.wake_at
+        return min(self._outbox.wake_at, self._remove_again_at)
 
     def handle(self, event: o.Event, now: float) -> None:
         """Do what follows from `event` at monotonic time `now`."""
         if isinstance(event, o.Joined | o.Cut):
             self._links += 1
+        if now >= self._remove_again_at:
+            self._remove()
         for instruction in self._outbox.handle(event, now):
             match instruction:
                 case o.SendEvents(events):
@@ -105,14 +108,17 @@ class Forwarding:
     def _remove(self) -> None:
         if self._removing or not self._taken:
             return
-        self._removing = True
+        self._removing, self._remove_again_at = True, float("inf")
         taken, self._taken = self._taken, set()
 
         def then(failed: HistoryError | None) -> None:
             self._removing = False
             if failed is not None:
                 self._complain(str(failed))
-            self._remove()
+                self._taken |= taken
+                self._remove_again_at = self._clock() + REMOVE_AGAIN_S
+            else:
+                self._remove()
 
         self._disk.submit(_tried(lambda: self._store.remove(taken)), then)
 

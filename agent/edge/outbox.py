@@ -117,6 +117,7 @@ class Outbox:
         self._behind = False
         self._batch_at = 0.0
         self._asked = 0
+        self._repeated = 0  # by the last turn
         # The highest that had no room since the last page: that may have been read before it.
         self._late = BEFORE_ALL
 
@@ -132,6 +133,7 @@ class Outbox:
         self._cut(Cut(), now)
         self._sending = event.takes_events
         self._cursor, self._behind, self._late = BEFORE_ALL, True, BEFORE_ALL
+        self._repeated = 0
         self._batch_at = now + self._pause_s
         return []
 
@@ -161,6 +163,7 @@ class Outbox:
             return instructions
         again = _due(self._old, now)[: self._batch]
         instructions += self._send(self._old, again, now)
+        self._repeated = len(again)
         self._asked = min(self._batch - len(again), self._room)
         if self._behind and self._asked > 0:
             instructions.append(Read(self._cursor, self._asked))
@@ -181,7 +184,13 @@ class Outbox:
         if event.events and not back:
             self._cursor = last
         new = [e for e in event.events if not self._under_way(e.sequence)]
-        return self._send(self._old, new, now)
+        # A page may be late: repeats went meanwhile, and the next batch is a whole pause from now.
+        room = min(self._batch - self._repeated, self._room)
+        if new[room:]:
+            self._behind, self._cursor = True, min(self._cursor, new[room].sequence - 1)
+        if new[:room]:
+            self._batch_at = now + self._pause_s
+        return self._send(self._old, new[:room], now)
 
     def _forget(self, event: Taken, _: float) -> Instructions:
         for sequence in event.sequences:

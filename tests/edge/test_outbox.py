@@ -226,3 +226,26 @@ def test_a_batch_and_its_pause_keep_the_rate(rate_per_s: float) -> None:
     outbox.handle(Page(events(*range(read.most))), first)
     outbox.handle(Taken(tuple(range(read.most))), first)
     assert outbox.wake_at - first == pytest.approx(read.most / rate_per_s)
+
+
+def test_a_page_that_comes_late_keeps_the_rate() -> None:
+    outbox = joined()
+    (read,) = outbox.handle(Tick(), 0.5)
+    assert isinstance(read, Read)
+    assert sent(outbox.handle(Page(events(*range(1, 5)), read), 0.95)) == [1, 2, 3, 4]
+    assert outbox.handle(Tick(), 1.0) == []
+    assert outbox.wake_at == pytest.approx(0.95 + BATCH_S)
+
+
+def test_repeats_that_went_while_a_page_was_read_are_counted() -> None:
+    outbox = joined()
+    (first,) = outbox.handle(Tick(), 0.5)
+    assert isinstance(first, Read)
+    outbox.handle(Page(events(1, 2, 3, 4), first), 0.5)
+    (second,) = outbox.handle(Tick(), 1.0)  # hangs until the first batch is due again
+    assert isinstance(second, Read)
+    outbox.handle(Taken((2,)), 1.0)
+    assert sent(outbox.handle(Tick(), 0.5 + RESEND_S)) == [1, 3, 4]
+    assert sent(outbox.handle(Page(events(5, 6, 7, 8), second), 0.6 + RESEND_S)) == [5]
+    (third,) = outbox.handle(Tick(), 0.6 + RESEND_S + BATCH_S)
+    assert third == Read(5, BATCH)

@@ -1,0 +1,61 @@
+"""What forwarding does about a store that refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent.disk_writer import InlineDiskWriter
+from agent.edge.forwarding import REMOVE_AGAIN_S, Forwarding
+from agent.edge.history_file import HistoryError
+from agent.edge.outbox import Joined, Taken, Tick
+from agent.wire.messages import NodeEvent
+
+
+class Store:
+    """Holds sequences; removes none while it is broken."""
+
+    dropped = 0
+
+    def __init__(self, *sequences: int) -> None:
+        self.held = set(sequences)
+        self.broken = False
+
+    @property
+    def count(self) -> int:
+        return len(self.held)
+
+    @property
+    def oldest(self) -> int | None:
+        return min(self.held, default=None)
+
+    def waiting(self, after: int, most: int) -> list[NodeEvent]:
+        return []
+
+    def remove(self, sequences: Iterable[int]) -> None:
+        if self.broken:
+            raise HistoryError("the card does not answer")
+        self.held -= set(sequences)
+
+
+def test_what_could_not_be_removed_is_removed_later() -> None:
+    store, complaints, now = Store(1, 2, 3), list[str](), 5.0
+    forwarding = Forwarding(
+        store,
+        lambda: "h",
+        "start 1",
+        backlog_per_s=8.0,
+        send=lambda _: None,
+        complain=complaints.append,
+        disk=InlineDiskWriter(),
+        clock=lambda: now,
+    )
+    forwarding.handle(Joined(takes_events=True), 0.0)
+    store.broken = True
+    forwarding.handle(Taken((1, 2)), now)
+    assert complaints == ["the card does not answer"]
+    store.broken = False
+    while now < 5.0 + REMOVE_AGAIN_S:
+        assert store.held == {1, 2, 3}
+        now = forwarding.wake_at
+        forwarding.handle(Tick(), now)
+    assert store.held == {3}
