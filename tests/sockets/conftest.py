@@ -13,6 +13,7 @@ from agent.wire.config import Trust
 from fleet.lab.ports import free_address
 
 PATIENCE_MS = 10_000
+REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 
 class Served:
@@ -85,7 +86,11 @@ def serve(tmp_path):
 
 @pytest.fixture
 def clients():
-    """Connects sockets from a context of its own."""
+    """Connects sockets from a context of its own.
+
+    Those with keys are watched for a refusal before they connect: it may come at once, and only
+    once.
+    """
     context = zmq.Context()
     sockets = []
 
@@ -95,6 +100,7 @@ def clients():
         socket.setsockopt(zmq.RECONNECT_IVL, 20)
         if own is not None:
             Handshake(own, server).apply(socket)
+            sockets.append(socket.get_monitor_socket(REFUSALS))
         socket.connect(address)
         sockets.append(socket)
         return socket
