@@ -26,7 +26,7 @@ second time, as one that panics, it goes back before its agent starts.
                                journal.jsonl   what happened
 """
 
-# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH117, PTH119
+# ruff: noqa: PTH102, PTH103, PTH104, PTH105, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH117, PTH119
 # ruff: noqa: PTH120, PTH123, PTH208, PTH211 - without pathlib it starts faster on a small Pi
 
 from __future__ import annotations
@@ -177,6 +177,15 @@ def write(host: Host, path: str, content: bytes, mode: int = 0o644, owner: Owner
         os.fsync(file.fileno())
     os.replace(beside, target)
     sync_folder(os.path.dirname(target))
+
+
+def has_user(name: str) -> bool:
+    """Whether there is such a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def user(host: Host, name: str) -> Owner:
@@ -370,22 +379,23 @@ def has_byte_code(folder: str) -> bool:
 
 def check(host: Host, request: Json) -> None:
     """Have the agent of the new release check the configuration that it would get, while the
-    former one goes on; Failure with what it says, and nothing is touched.
+    former one, if any, goes on; Failure with what it says, and nothing is touched.
 
-    A host's first deployment is not checked: what an agent needs, its user and folders, is only
-    made by it, and there is no agent yet that could be down meanwhile.
+    Before a host's first deployment the agents' user and their folder for state are missing. The
+    check is root's then, and the folder is there for as long as it takes.
     """
     wanted = request.get("check")
-    if not wanted or not os.path.isdir(host.at(STATE)):
-        return
-    try:
-        as_user = process_of_user(host)
-    except Failure:
+    if not wanted:
         return
     program = host.at(f"{RELEASES}/{request['release']}/bin/{wanted['program']}")
     config = host.at(f"{TRIED}/{wanted['config']}")
+    state = host.at(STATE)
+    first = not os.path.isdir(state)
     try:
         lay_out(host, request)
+        if first:
+            os.makedirs(state, 0o755)
+        as_user = process_of_user(host)
         host.run(program, "--config", config, "--check", "--leave-sensors", cwd="/", **as_user)
     except Failure as error:
         said = str(error).partition(": error: ")[2] or str(error)
@@ -395,21 +405,28 @@ def check(host: Host, request: Json) -> None:
         what = f"nothing was touched, as {request['release']} refuses: {said}"
         raise Failure(what, refused=True) from None
     finally:
-        shutil.rmtree(host.at(TRIED), ignore_errors=True)
+        forget_tried(host)
+        if first:
+            with contextlib.suppress(OSError):
+                os.rmdir(state)
+
+
+def forget_tried(host: Host) -> None:
+    """Remove what was laid out for a check, which may have been killed: keys are among it."""
+    shutil.rmtree(host.at(TRIED), ignore_errors=True)
 
 
 def process_of_user(host: Host) -> Json:
-    """What a process needs to run as the agents do; Failure if there is no such user yet."""
-    number, group = user(host, USER)
-    if host.root:
+    """What a process needs to run as the agents do; nothing if there is no such user yet."""
+    if host.root or not has_user(USER):
         return {}
+    number, group = user(host, USER)
     return {"user": number, "group": group, "extra_groups": os.getgrouplist(USER, group)}
 
 
 def lay_out(host: Host, request: Json) -> None:
     """The folder of configuration as it would be after the switch."""
     top, tried = host.at(CONFIGURATION), host.at(TRIED)
-    shutil.rmtree(tried, ignore_errors=True)
     os.makedirs(tried, 0o755)
     for folder, folders, names in os.walk(top):
         beside = tried + folder[len(top) :]
@@ -423,7 +440,8 @@ def lay_out(host: Host, request: Json) -> None:
         if file["path"].startswith(f"{CONFIGURATION}/"):
             path = TRIED + file["path"][len(CONFIGURATION) :]
             content = base64.b64decode(file["content"])
-            write(host, path, content, file["mode"], user(host, file["owner"]))
+            owner = user(host, file["owner"]) if has_user(file["owner"]) else (0, 0)
+            write(host, path, content, file["mode"], owner)
 
 
 # --- switch, confirm, undo ----------------------------------------------------------------------
@@ -433,8 +451,8 @@ def switch(host: Host, request: Json, source: str) -> Json:
     """Make the changes, unless the new agent refuses them; if one fails, undo all."""
     check(host, request)
     pending = prepare(host, request)
-    arm(host, request["window_s"], source)
     try:
+        arm(host, request["window_s"], source)
         make(host, request)
     except Exception as error:  # noqa: BLE001 - whatever it is, the host goes back at once
         try:
@@ -783,6 +801,7 @@ def do(host: Host, request: Json, source: str, data: Any) -> Json:
     if what == "write":
         return write_now(host, request)
     with host.lock():
+        forget_tried(host)
         if what == "stage":
             return stage(host, request, data)
         if what == "switch":

@@ -275,16 +275,20 @@ def with_agent(host: Fake, release: str, script: str) -> None:
     folder.mkdir(parents=True)
     (folder / "sanderling-edge").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "sanderling-edge").chmod(0o755)
-    (host.folder / "var/lib/sanderling").mkdir(exist_ok=True)
+    (host.folder / "var/lib/sanderling").mkdir(parents=True, exist_ok=True)
 
 
 def deployed(host: Fake) -> None:
     """What the hosts of the next tests have: keys, which a switch leaves as they are."""
-    pair = zmq.curve_keypair()
-    files = {"node.secret": pair[1].decode(), "master.public": pair[0].decode()}
-    switch(host, "1-a", {f"/etc/sanderling/keys/{name}": text for name, text in files.items()})
+    switch(host, "1-a", key_files())
     confirm(host, "1-a")
     assert host.calls
+
+
+def key_files() -> dict[str, str]:
+    pair = zmq.curve_keypair()
+    files = {"node.secret": pair[1].decode(), "master.public": pair[0].decode()}
+    return {f"/etc/sanderling/keys/{name}": text for name, text in files.items()}
 
 
 THIS_AGENT = f'exec {Path(sys.executable).with_name("sanderling-edge")} "$@"'
@@ -324,6 +328,31 @@ def test_the_new_agent_checks_what_will_be_there_and_touches_no_sensor(host: Fak
     with_agent(host, "1-c", f"{THIS_AGENT}")
     with pytest.raises(Failure, match=r"/etc/sanderling/keys/node.secret: No such file"):
         switch(host, "1-c", files, "r3", gone=("/etc/sanderling/keys/node.secret",), check=CHECKED)
+
+
+def test_a_first_switch_is_checked_too_and_nothing_is_left_of_it(host: Fake) -> None:
+    """There is neither the agents' user nor their folder for state, and none is made."""
+    with_agent(host, "1-a", THIS_AGENT)
+    (host.folder / "var/lib/sanderling").rmdir()
+    files = {"/etc/sanderling/edge.toml": f'{EDGE}driver = "dht"\n', **key_files()}
+    with pytest.raises(Failure, match=r"nothing was touched, as 1-a refuses.*give the pin"):
+        switch(host, "1-a", files, check=CHECKED)
+    assert host.files == {}
+    assert host.calls == []
+    assert not (host.folder / "var/lib/sanderling").exists()
+    files["/etc/sanderling/edge.toml"] += 'options = { pin = "D4" }\n'
+    switch(host, "1-a", files, check=CHECKED)
+    assert "systemctl restart sanderling-edge.service" in host.calls
+    assert not (host.folder / "var/lib/sanderling").exists()
+
+
+def test_what_a_killed_check_left_goes_with_the_next_run(host: Fake) -> None:
+    """Secrets are in it."""
+    tried = host.folder / "etc/.sanderling-tried/keys"
+    tried.mkdir(parents=True)
+    (tried / "node.secret").write_text("key")
+    do(host, {"do": "remove", "remove": []}, "", None)
+    assert not tried.parent.exists()
 
 
 @pytest.mark.parametrize(
@@ -660,6 +689,26 @@ def test_whatever_breaks_a_switch_it_is_undone_at_once(
     monkeypatch.undo()
     assert caught.value.more == {"rolled_back": "1-a"}
     assert host.files == before
+
+
+def test_a_timer_that_cannot_be_armed_leaves_nothing_of_the_switch(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+
+    def odd(*args: Any) -> None:
+        raise Failure("systemctl daemon-reload: Transport endpoint is not connected")
+
+    monkeypatch.setattr(on_host, "arm", odd)
+    with pytest.raises(Failure, match="daemon-reload") as caught:
+        switch(host, "1-b", {CONFIG: "two"}, "r2")
+    monkeypatch.undo()
+    assert caught.value.more == {"rolled_back": "1-a"}
+    assert host.files == before
+    assert pending(host) is None
+    assert host.journal[-1]["outcome"] == "rolled_back"
 
 
 def test_the_journal_of_a_host_does_not_grow_for_ever(
