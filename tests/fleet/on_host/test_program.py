@@ -11,15 +11,17 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
-from fleet.deploy import on_host
-from fleet.deploy.on_host import Failure, Host, do
-from fleet.deploy.session import host_program
+from fleet.hosts.remote import host_program
+from fleet.on_host import files as files_module
+from fleet.on_host.change import do
+from fleet.on_host.host import Failure, Host
 
 UNIT = "sanderling-edge.service"
 CONFIG, SECRET = "/etc/sanderling/edge.toml", "/etc/sanderling/keys/node.secret"
@@ -113,7 +115,7 @@ def stage(host: Host, release: str, content: bytes, offset: int = 0, **more: obj
         "offset": offset,
         "remove": [],
     }
-    return do(host, request | more, "", io.BufferedReader(io.BytesIO(content[offset:])))  # type: ignore[arg-type]
+    return do(host, request | more, b"", io.BufferedReader(io.BytesIO(content[offset:])))  # type: ignore[arg-type]
 
 
 def files_of(files: dict[str, str], owner: str = "root") -> list[dict[str, Any]]:
@@ -157,20 +159,20 @@ def switch(
         "start_s": 10,
         "window_s": 100,
     }
-    return do(host, request, "program", None)
+    return do(host, request, host_program(), None)
 
 
 def confirm(host: Host, release: str, unit: str = UNIT) -> Any:
     request = {"do": "confirm", "release": release, "check": True, "unit": unit}
-    return do(host, request, "", None)
+    return do(host, request, b"", None)
 
 
 def undo(host: Host, which: str = "pending", unit: str = UNIT) -> Any:
-    return do(host, {"do": "undo", "which": which, "reason": "sick", "unit": unit}, "", None)
+    return do(host, {"do": "undo", "which": which, "reason": "sick", "unit": unit}, b"", None)
 
 
 def push(host: Host, files: dict[str, str], owner: str = "root") -> Any:
-    return do(host, {"do": "write", "unit": UNIT, "files": files_of(files, owner)}, "", None)
+    return do(host, {"do": "write", "unit": UNIT, "files": files_of(files, owner)}, b"", None)
 
 
 def test_a_bundle_is_unpacked_and_its_upload_removed(host: Fake) -> None:
@@ -189,7 +191,7 @@ def test_an_upload_that_broke_off_goes_on(host: Fake) -> None:
             host,
             {"do": "stage", "release": "1-a", "name": "b.upload", "offset": 0, "remove": [],
              "bytes": len(content), "sha256": ""},
-            "",
+            b"",
             io.BufferedReader(io.BytesIO(content[:-40])),  # type: ignore[arg-type]
         )  # fmt: skip
     assert caught.value.kind == "lost"
@@ -351,7 +353,7 @@ def test_what_a_killed_check_left_goes_with_the_next_run(host: Fake) -> None:
     tried = host.folder / "etc/.sanderling-tried/keys"
     tried.mkdir(parents=True)
     (tried / "node.secret").write_text("key")
-    do(host, {"do": "remove", "remove": []}, "", None)
+    do(host, {"do": "remove", "remove": []}, b"", None)
     assert not tried.parent.exists()
 
 
@@ -437,7 +439,7 @@ def test_a_switch_that_is_cut_anywhere_is_undone_whole(
         return step
 
     for name in ("write", "set_current", "start", "arm", "save", "enable"):
-        monkeypatch.setattr(on_host, name, failing(getattr(on_host, name)))
+        replace(monkeypatch, name, failing)
     files = {"/etc/sanderling/edge.toml": "two", "/etc/sanderling/new": "x"}
     with pytest.raises(PowerCut) if cut < STEPS else _nothing():
         switch(host, "1-b", files, "r2")
@@ -452,6 +454,16 @@ class _nothing:  # noqa: N801 - as contextlib's own
     def __exit__(self, *_: object) -> None: ...
 
 
+def replace(monkeypatch: pytest.MonkeyPatch, name: str, by: Callable[[Any], Any]) -> None:
+    """Let a function be what `by` makes of it, wherever the program calls it."""
+    modules = [each for path, each in sys.modules.items() if path.startswith("fleet.on_host.")]
+    found = [module for module in modules if callable(getattr(module, name, None))]
+    assert found
+    replaced = by(getattr(found[0], name))
+    for module in found:
+        monkeypatch.setattr(module, name, replaced)
+
+
 def units(host: Fake) -> Path:
     return host.folder / "etc/systemd/system"
 
@@ -461,7 +473,7 @@ def start_host(host: Fake, number: int) -> Any:
     path = host.folder / "proc/sys/kernel/random/boot_id"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"boot-{number}\n")
-    return do(host, {"do": "boot"}, "", None)
+    return do(host, {"do": "boot"}, b"", None)
 
 
 def pending(host: Fake) -> Any:
@@ -561,14 +573,67 @@ def test_the_program_left_on_the_host_undoes_by_itself(
     if argument:
         start_host(host, 1)
         (host.folder / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
-    asked = repr({"root": str(host.folder), "tools": host.tools})
-    program = host_program().replace('globals().get("REQUEST", BY_ITSELF)', f"BY_ITSELF | {asked}")
+    program = host.at("/var/lib/sanderling-deploy/undo.py")
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program, *argument], capture_output=True, text=True, check=True
+        [sys.executable, "-I", program, *argument],
+        env={"PATH": f"{host.tools}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["ok"]
     assert host.files == {}
+
+
+FORMER = {
+    "before": "1-a",
+    "folder": "saved-1",
+    "files": [
+        {
+            "path": CONFIG,
+            "saved": "0",
+            "mode": 0o644,
+            "owner": [0, 0],
+            "wrote": [hashlib.sha256(b"two").hexdigest()],
+        },
+        {"path": SECRET, "saved": None, "wrote": [hashlib.sha256(b"key").hexdigest()]},
+    ],
+    "unit": UNIT,
+    "was_active": True,
+    "was_enabled": True,
+    "run": "r2",
+    "release": "1-b",
+    "boots": 1,
+    "boot_id": "boot-1",
+    "window_s": 100,
+    "deadline_s": 1.0,
+}
+
+
+@pytest.mark.parametrize("way", ["boot", "pending", "kept", "switch"])
+def test_what_the_program_of_one_file_left_on_a_host_is_understood(host: Fake, way: str) -> None:
+    """As of 0.1.0, whose undo.py was that file; units and files have the same names."""
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host, "1-a")
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two", SECRET: "key"}, "r2")
+    there = host.folder / "var/lib/sanderling-deploy"
+    (there / "undo.py").write_text("# one file\n")
+    for path in ("pending.json", "kept.json"):
+        (there / path).unlink(missing_ok=True)
+    (there / "saved-1").mkdir()
+    (there / "saved-1/0").write_text("one")
+    (there / ("kept.json" if way == "kept" else "pending.json")).write_text(json.dumps(FORMER))
+    if way == "boot":
+        start_host(host, 2)
+    elif way == "switch":
+        switch(host, "1-c", {CONFIG: "three"}, "r3")
+        assert (there / "undo.py").read_bytes() == host_program()
+        undo(host)
+    else:
+        undo(host, way)
+    assert host.files == before
 
 
 def test_a_key_that_was_rotated_since_survives_a_rollback(host: Fake) -> None:
@@ -636,7 +701,7 @@ def test_what_a_switch_without_a_verdict_goes_back_to_is_not_removed(host: Fake)
     switch(host, "1-a", {})
     confirm(host, "1-a")
     switch(host, "1-b", {}, "r2")
-    do(host, {"do": "remove", "remove": ["1-a", "1-b", "1-c", "", "..", "x/"]}, "", None)
+    do(host, {"do": "remove", "remove": ["1-a", "1-b", "1-c", "", "..", "x/"]}, b"", None)
     releases = host.folder / "opt/sanderling/releases"
     assert {path.name for path in releases.iterdir()} == {"1-a", "1-b"}
     undo(host)
@@ -665,7 +730,7 @@ def test_a_file_that_cannot_be_put_back_can_be_tried_again(
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(on_host, "put_back", full)
+    replace(monkeypatch, "put_back", lambda _: full)
     with pytest.raises(Failure, match=r"rolled back with trouble: .*No space left"):
         undo(host)
     monkeypatch.undo()
@@ -683,7 +748,7 @@ def test_whatever_breaks_a_switch_it_is_undone_at_once(
     def odd(*args: Any) -> None:
         raise KeyError("getpwnam(): name not found: 'sanderling'")
 
-    monkeypatch.setattr(on_host, "write_files", odd)
+    replace(monkeypatch, "write_files", lambda _: odd)
     with pytest.raises(Failure) as caught:
         switch(host, "1-b", {CONFIG: "two"}, "r2")
     monkeypatch.undo()
@@ -701,7 +766,7 @@ def test_a_timer_that_cannot_be_armed_leaves_nothing_of_the_switch(
     def odd(*args: Any) -> None:
         raise Failure("systemctl daemon-reload: Transport endpoint is not connected")
 
-    monkeypatch.setattr(on_host, "arm", odd)
+    replace(monkeypatch, "arm", lambda _: odd)
     with pytest.raises(Failure, match="daemon-reload") as caught:
         switch(host, "1-b", {CONFIG: "two"}, "r2")
     monkeypatch.undo()
@@ -714,10 +779,10 @@ def test_a_timer_that_cannot_be_armed_leaves_nothing_of_the_switch(
 def test_the_journal_of_a_host_does_not_grow_for_ever(
     host: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_host, "JOURNAL_LINES", 3)
+    monkeypatch.setattr(files_module, "JOURNAL_LINES", 3)
     host.folder.joinpath("var/lib/sanderling-deploy").mkdir(parents=True)
     for number in range(5):
-        on_host.record(host, run=number)
+        files_module.record(host, run=number)
     assert [line["run"] for line in host.journal] == [2, 3, 4]
 
 
@@ -761,4 +826,4 @@ def test_files_need_a_deployment_first_and_a_user(host: Fake) -> None:
     with pytest.raises(Failure, match="there is no /etc/sanderling yet; fleet deploy sets it up"):
         push(host, {SECRET: "key"})
     with pytest.raises(Failure, match="no user nobody-of-that-name yet; fleet deploy makes"):
-        on_host.user(Host("/"), "nobody-of-that-name")
+        files_module.user(Host("/"), "nobody-of-that-name")
