@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from msgspec import Struct
     from rich.console import Console
     from rich.progress import Progress
@@ -32,6 +34,18 @@ def write_json_line(document: Struct) -> None:
 def printable(text: str) -> str:
     """`text` without what would move a terminal's cursor or change its colours."""
     return "".join([c if c.isprintable() or c == "\t" else "?" for c in text])
+
+
+def once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say`, but no line a second time: what is made for many targets has much in common."""
+    said = set()
+
+    def say_new(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            say(line)
+
+    return say_new
 
 
 def say(text: str) -> None:

@@ -21,6 +21,7 @@ from fleet.operations.changes import AnyChange, RemoveRelease, StoreRelease, Wri
 from fleet.operations.deployment import changes, disturbs
 from fleet.operations.desired import SHARE, Desired, desired_files, shared_files
 from fleet.operations.prerequisites import obstacles, room
+from fleet.output import once
 from fleet.releases.bundle import Bundle, ReleaseError, Target, build, find
 
 
@@ -92,7 +93,7 @@ class Planner:
         self._fleet = fleet
         self._store = store
         self._release = release
-        self._say = say
+        self._say = once(say)
         self._lock = threading.Lock()
         self._bundles: dict[tuple[str, Target], Bundle | ReleaseError] = {}
         self._shared: dict[Path, dict[str, bytes]] = {}

@@ -6,8 +6,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -149,9 +147,7 @@ class Session:
     def _do(
         self, request: Request, data: Callable[[], Iterator[bytes]] = lambda: iter(())
     ) -> Request:
-        return self._over(
-            lambda connection: run_program(connection, host_program(), request, data=data())
-        )
+        return self._over(lambda connection: run_program(connection, request, data=data()))
 
     def _over(self, work: Callable[[Connection], T]) -> T:
         """What `work` gives over the connection; HostError, also for what breaks on the way."""
@@ -222,9 +218,3 @@ def pieces(path: Path, offset: int, progress: Callable[[int], None]) -> Iterator
             yield piece
             offset += len(piece)
             progress(offset)
-
-
-@cache
-def host_program() -> str:
-    """The program that runs on the host."""
-    return resources.files("fleet.deploy").joinpath("on_host.py").read_text()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -65,14 +63,9 @@ def diagnose(
     from fleet.hosts.errors import HostError
     from fleet.hosts.remote import run_program
 
-    request = {"units": list(units), "connect": [list(each) for each in connect]}
-    answer = run_program(connection, _source(), request)
+    request = {"do": "diagnosis", "units": list(units), "connect": [list(each) for each in connect]}
+    answer = run_program(connection, request)
     try:
         return msgspec.convert(answer, Diagnosis)
     except msgspec.ValidationError as error:
         raise HostError("failed", f"its diagnosis cannot be read: {error}") from None
-
-
-@cache
-def _source() -> str:
-    return resources.files("fleet.facts").joinpath("diagnosis_probe.py").read_text()

@@ -1,9 +1,7 @@
-"""Facts over a connection: the probe is sent, its one document is read."""
+"""Facts over a connection: fleet/on_host is sent, its one document is read."""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,14 +17,8 @@ def gather(connection: Connection) -> Facts:
     from fleet.hosts.errors import HostError
     from fleet.hosts.remote import run_program
 
-    answer = run_program(connection, probe_source(), {"root": "/"})
+    answer = run_program(connection, {"do": "facts", "root": "/"})
     try:
         return parse(answer)
     except msgspec.ValidationError as error:
         raise HostError("failed", f"its facts cannot be read: {error}") from None
-
-
-@cache
-def probe_source() -> str:
-    """The program that runs on the host."""
-    return resources.files("fleet.facts").joinpath("probe.py").read_text()

@@ -1,16 +1,21 @@
 """A Python program run as root on a host: sent on standard input, answered in lines of JSON.
 
-One channel and no file on the host, whatever the program needs: its source comes first, then its
-request, then any bytes that it reads. Nothing of these is in the host's list of processes.
+One channel and no file on the host, whatever the program needs: an archive of its modules comes
+first, then its request, then any bytes that it reads. Nothing of these is in the host's list of
+processes. The program is fleet/on_host; the archive would run as a file there, too.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 import paramiko
@@ -19,16 +24,24 @@ from fabric import Connection
 from fleet.hosts.errors import HostError
 
 PYTHON: Final = "/usr/bin/python3"
-# Reads lengths of source and request, then runs the source with REQUEST and, for a program that
-# leaves itself there, SOURCE; what follows stays in standard input for it.
+# Reads lengths of archive and request, then runs the archive, from a file in memory, with REQUEST
+# and, for a program that leaves itself there, ARCHIVE; what follows stays in standard input for it.
 BOOT: Final = (
-    "import sys,json\n"
+    "import json,os,sys,zipimport\n"
     "i=sys.stdin.buffer\n"
     "a,b=map(int,i.readline().split())\n"
     "s=i.read(a)\n"
-    "exec(compile(s,'sanderling','exec'),"
-    "{'__name__':'__main__','SOURCE':s,'REQUEST':json.loads(i.read(b))})"
+    "p='/proc/self/fd/%d'%os.memfd_create('sanderling')\n"
+    "with open(p,'wb') as f: f.write(s)\n"
+    "sys.path.insert(0,p)\n"
+    "exec(zipimport.zipimporter(p).get_code('__main__'),"
+    "{'__name__':'__main__','ARCHIVE':s,'REQUEST':json.loads(i.read(b))})"
 )
+# What the archive runs, here or as a file.
+MAIN: Final = """from fleet.on_host.program import start
+
+start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
+"""
 # Facts of a host with many files; a host cannot fill this machine's memory.
 LONGEST_LINE: Final = 16 << 20
 MOST_STDERR: Final = 4_096
@@ -39,21 +52,45 @@ SILENCE_S: Final = 30.0
 Answer = dict[str, Any]
 
 
+def packed(files: Mapping[str, str]) -> bytes:
+    """An archive that Python runs; the same bytes for the same files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text, zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+def host_files() -> dict[str, str]:
+    """What is in the archive of fleet/on_host, by path."""
+    folder = resources.files("fleet.on_host")
+    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".py"))
+    modules = {f"fleet/on_host/{name}": folder.joinpath(name).read_text() for name in names}
+    return {"__main__.py": MAIN, "fleet/__init__.py": "", **modules}
+
+
+@cache
+def host_program() -> bytes:
+    """The archive of fleet/on_host."""
+    return packed(host_files())
+
+
 def run_program(
     connection: Connection,
-    source: str,
     request: object,
     *,
+    program: bytes | None = None,
     data: Iterable[bytes] = (),
     silence_s: float = SILENCE_S,
     on_line: Callable[[Answer], None] | None = None,
 ) -> Answer:
-    """Run `source` on the host; the last object that it printed. Those before go to `on_line`.
+    """Run the program on the host; the last object that it printed. Those before go to `on_line`.
 
-    The program sees `REQUEST`, and `data` on its standard input. It ends with an object that has
-    `ok`, or `kind` and `error`, which become a HostError; so does silence of `silence_s` seconds.
+    The program, an archive, sees `REQUEST`, and `data` on its standard input. It ends with an
+    object that has `ok`, or `kind` and `error`, which become a HostError; so does silence of
+    `silence_s` seconds.
     """
-    channel = _start(connection, source, request, silence_s)
+    channel = _start(connection, program or host_program(), request, silence_s)
     try:
         _send(channel, data)
         with suppress(OSError):  # as in _send
@@ -82,9 +119,9 @@ def run_program(
 
 
 def _start(
-    connection: Connection, source: str, request: object, silence_s: float
+    connection: Connection, program: bytes, request: object, silence_s: float
 ) -> paramiko.Channel:
-    program, asked = source.encode(), json.dumps(request, separators=(",", ":")).encode()
+    asked = json.dumps(request, separators=(",", ":")).encode()
     sudo = "" if connection.user == "root" else "sudo -n "
     channel: paramiko.Channel = connection.transport.open_session(timeout=silence_s)
     channel.settimeout(silence_s)

@@ -55,12 +55,11 @@ def write_local(folder: Path, files: Sequence[HostFile]) -> None:
 def write_remote(folder: Folder, fleet: Inventory, host: HostOf, files: Sequence[HostFile]) -> None:
     """Write files on a host over SSH. HostError."""
     # paramiko takes 0.2 s, which a fleet of local masters need not wait for.
-    from fleet.deploy.session import host_program
     from fleet.hosts.connect import open_host
     from fleet.hosts.remote import run_program
 
     with open_host(folder, fleet, host) as connection:
-        run_program(connection, host_program(), request_of(host, files))
+        run_program(connection, request_of(host, files))
 
 
 def request_of(host: HostOf, files: Sequence[HostFile]) -> dict[str, Any]:

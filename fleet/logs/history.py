@@ -18,7 +18,6 @@ from fleet.lake.landing import REFUSED
 from fleet.logs.counts import Counts
 from fleet.logs.decode import Damaged, Group, Int64, Origin, Row, decode, row_of, table_of, write
 from fleet.logs.decode_schema import schema_of
-from fleet.logs.history_on_host import FRESH
 from fleet.logs.history_state import (
     KNOWN,
     HistoriesState,
@@ -33,6 +32,7 @@ from fleet.logs.history_state import (
 from fleet.logs.host_source import Header
 from fleet.logs.landing_files import staged
 from fleet.logs.state import load, save, state_path
+from fleet.on_host.history import FRESH
 from fleet.typed import made_ready
 
 # Of one file, and so of what waits in memory: ten days of a sensor with two channels at 1 Hz.
@@ -113,14 +113,14 @@ class _Waiting(NamedTuple):
 
 
 class HistoryTaker:
-    """Takes what `fleet.logs.history_on_host` sends; a `Taker` of fleet/logs/host_source.py.
+    """Takes what `fleet.on_host.history` sends; a `Taker` of fleet/logs/host_source.py.
 
     Groups wait in memory until they make a file; when it is in the landing, the state says so.
     What is cut off is taken again under another name, and readers keep the last `exported_ms` of
     each group. What fails a check goes to `refused`, with the reason, and is not asked for again.
     """
 
-    program = "fleet.logs.history_on_host"
+    program = "fleet.on_host.history"
 
     def __init__(self, lake: Lake, iad: str, node: str, since_ms: int | None, now_ms: int) -> None:
         """HostError if the state cannot be read."""

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from agent.row_groups import OPENING
 
-KNOWN: Final = struct.Struct("<qI")  # as fleet/logs/history_on_host.py has it
+KNOWN: Final = struct.Struct("<qI")  # as fleet/on_host/history.py has it
 # Of cards that were in a node once; the oldest is forgotten.
 MOST_HISTORIES: Final = 8
 

@@ -1,12 +1,12 @@
 """Where logs come from: a program that reads them on their host, here or over SSH.
 
-A **program** is a module of the standard library alone, whose text is sent to the host
-(`fleet/hosts/remote.py`); for a folder of this machine the same module is imported and called. It
-has one function:
+A **program** is a module of `fleet.on_host`, which is sent to the host (`fleet/hosts/remote.py`);
+for a folder of this machine the same module is imported and called. It has one function:
 
     def frames(asked: dict) -> Iterator[tuple[dict, bytes]]
 
-`asked` is what its taker wants, and `config`, the agent's configuration file on that host. It
+`asked` is what its taker wants, and `config`, the agent's configuration file on that host;
+`own_process` where it may become another user. It
 yields frames: a header that is JSON, and at most `MOST_BYTES` bytes. Between two frames it may
 take its time (the connection says that it lives). An exception ends it with one line for the
 operator; what came before stays.
@@ -31,8 +31,6 @@ import hashlib
 import importlib
 import zlib
 from collections.abc import Callable
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fleet.hosts.errors import HostError
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 Header = dict[str, Any]
 Take = Callable[[Header, bytes], None]
-# Of one frame; fleet/logs/on_host.py cuts nothing.
+# Of one frame; fleet/on_host/logs.py cuts nothing.
 MOST_BYTES: Final = 1 << 20
 
 
@@ -55,7 +53,7 @@ class Taker(Protocol):
 
     @property
     def program(self) -> str:
-        """The module that reads them, such as ``fleet.logs.history_on_host``."""
+        """The module that reads them, such as ``fleet.on_host.history``."""
         ...
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
@@ -113,13 +111,9 @@ class There:
         """As Source has it; HostError if the connection breaks."""
         from fleet.hosts.remote import run_program
 
-        request = {"program": source_of(program), "asked": {**asked, "config": self._config}}
-        run_program(
-            self._connection,
-            source_of("fleet.logs.on_host"),
-            request,
-            on_line=lambda line: take(*unpacked(line)),
-        )
+        asked = {**asked, "config": self._config}
+        request = {"do": "logs", "program": program, "asked": asked}
+        run_program(self._connection, request, on_line=lambda line: take(*unpacked(line)))
 
 
 def unpacked(line: dict[str, Any]) -> tuple[Header, bytes]:
@@ -138,14 +132,7 @@ def unpacked(line: dict[str, Any]) -> tuple[Header, bytes]:
 
 
 def told(error: Exception) -> str:
-    """An exception of a program in one line, as fleet/logs/on_host.py has it."""
+    """An exception of a program in one line, as fleet/on_host/logs.py has it."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return str(error) or type(error).__name__
-
-
-@cache
-def source_of(module: str) -> str:
-    """The text of a module."""
-    package, _, name = module.rpartition(".")
-    return resources.files(package).joinpath(f"{name}.py").read_text()

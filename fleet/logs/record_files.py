@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from fleet.logs.records_on_host import ID_DIGITS
+from fleet.on_host.records import ID_DIGITS
 
 FileId = Annotated[str, Meta(pattern=f"^[0-9a-f]{{{ID_DIGITS}}}$(?!\n)")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$(?!\n)")]

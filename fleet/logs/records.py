@@ -70,7 +70,7 @@ made_ready(AnyHeader, RecordsState)
 
 
 class RecordsTaker:
-    """Takes what `fleet.logs.records_on_host` sends; a `Taker` of fleet/logs/host_source.py.
+    """Takes what `fleet.on_host.records` sends; a `Taker` of fleet/logs/host_source.py.
 
     A segment is written as it comes, compared with the digest that its host made of it, and gets
     its name when it is on stable storage; then the state says so. So what is in the landing is
@@ -78,7 +78,7 @@ class RecordsTaker:
     taken twice has the same name; other bytes have another one.
     """
 
-    program = "fleet.logs.records_on_host"
+    program = "fleet.on_host.records"
 
     def __init__(
         self, lake: Lake, iad: str, since_ms: int | None, segment_bytes: int = SEGMENT_BYTES

@@ -10,7 +10,7 @@ from fleet.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
-from fleet.output import say, write_json
+from fleet.output import once, say, write_json
 from fleet.releases import bundle, listing
 from fleet.releases.target import PYTHON_OF, Target
 
@@ -27,7 +27,8 @@ def run(
     chosen = tuple(dict.fromkeys(machines)) or machines_of(load(folder))
     versions = tuple(pythons) or tuple(PYTHON_OF[suite] for suite in suites) or ("3.11",)
     targets = [Target(machine, python) for machine in chosen for python in dict.fromkeys(versions)]
-    made = [bundle.build(folder, target, say=say) for target in targets]
+    say_new = once(say)
+    made = [bundle.build(folder, target, say=say_new) for target in targets]
     document = listing.document(made, listing.current())
     if as_json:
         write_json(document)

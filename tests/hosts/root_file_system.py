@@ -61,7 +61,7 @@ def ensure() -> Path:
         if AWAY.search(str(error)):
             raise NoMirrorError(f"no mirror of Debian answers: {last_line(error)}") from None
         raise
-    run("chroot", partial, "sh", "-e", stdin=SETTINGS)
+    run("chroot", partial, "sh", "-e", stdin=SETTINGS.encode())
     return partial.rename(made)
 
 

@@ -131,7 +131,7 @@ class Machine:
         enter = ["nsenter", "-t", str(self.leader), "-m", "-p", "-n", "-u", "-i"]
         return [*enter, *map(str, command)]
 
-    def run(self, *command: str | Path, check: bool = True, stdin: str = "") -> str:
+    def run(self, *command: str | Path, check: bool = True, stdin: bytes = b"") -> str:
         """The output of a command on the machine."""
         return run(*self.command(*command), check=check, stdin=stdin)
 
@@ -229,14 +229,15 @@ def _child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def run(*command: str | Path, check: bool = True, stdin: str = "") -> str:
+def run(*command: str | Path, check: bool = True, stdin: bytes = b"") -> str:
     """The output of a command. RuntimeError with all that it said if it fails."""
     done = subprocess.run(
-        command, capture_output=True, check=False, text=True, timeout=PATIENCE_S, input=stdin
+        command, capture_output=True, check=False, timeout=PATIENCE_S, input=stdin
     )
+    said = done.stdout.decode()
     if check and done.returncode:
-        raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
-    return done.stdout
+        raise RuntimeError(f"{command}: {said}{done.stderr.decode()}")
+    return said
 
 
 def overlay(lower: Path, folder: Path) -> None:

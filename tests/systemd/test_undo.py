@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.deploy.session import host_program
-from fleet.hosts.remote import BOOT
+from fleet.hosts.remote import BOOT, host_program
 from tests.systemd.host import UNIT, missing
 from tests.systemd.nspawn import Machine, overlay, unmount
 
@@ -57,11 +56,9 @@ class Host(Machine):
 
     def do(self, request: dict[str, object]) -> dict[str, object]:
         """What the operator has done there."""
-        program, asked = host_program(), json.dumps(request)
-        sizes = f"{len(program.encode())} {len(asked.encode())}"
-        said = self.run(
-            "/usr/bin/python3", "-I", "-c", BOOT, stdin=f"{sizes}\n{program}{asked}"
-        ).splitlines()
+        program, asked = host_program(), json.dumps(request).encode()
+        sent = b"%d %d\n%b%b" % (len(program), len(asked), program, asked)
+        said = self.run("/usr/bin/python3", "-I", "-c", BOOT, stdin=sent).splitlines()
         last: dict[str, object] = json.loads(said[-1])
         return last
 

@@ -23,7 +23,7 @@ from fleet.hosts import connect
 from fleet.hosts.connect import Login, login_of, open_login
 from fleet.hosts.errors import HostError
 from fleet.hosts.jump_hosts import JumpHost
-from fleet.hosts.remote import run_program
+from fleet.hosts.remote import packed, run_program
 from fleet.inventory.check import check
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
@@ -178,7 +178,9 @@ def test_a_program_and_what_it_reads_come_through_whole(tmp_path: Path) -> None:
     data = [bytes([number]) * 32_000 for number in range(150)]
     try:
         with open_login(login, known_hosts) as connection:
-            answer = run_program(connection, program, {}, data=data)
+            answer = run_program(
+                connection, {}, program=packed({"__main__.py": program}), data=data
+            )
     finally:
         host.close()
         gate.close()

@@ -13,7 +13,7 @@ import pytest
 from fleet.facts import gather
 from fleet.hosts import remote
 from fleet.hosts.errors import HostError
-from fleet.hosts.remote import run_program
+from fleet.hosts.remote import packed, run_program
 
 
 class Ended:
@@ -96,21 +96,26 @@ def test_a_program_gets_its_request_and_data_and_answers(here: Any) -> None:
         "data = sys.stdin.buffer.read()\n"
         "print(json.dumps({'at': 'reading'}), json.dumps({'beat': True}), sep='\\n')\n"
         "print(json.dumps({'ok': True, 'size': len(data), 'word': REQUEST['word'],"
-        " 'source': len(SOURCE)}))\n"
+        " 'archive': len(ARCHIVE)}))\n"
         "print(json.dumps({'beat': True}))\n"
     )
     lines: list[Any] = []
+    program = packed({"__main__.py": source})
     answer = run_program(
-        here, source, {"word": "ü"}, data=[b"x" * 70_000, b"y"], on_line=lines.append
+        here,
+        {"word": "ü"},
+        program=program,
+        data=[b"x" * 70_000, b"y"],
+        on_line=lines.append,
     )
-    assert answer == {"ok": True, "size": 70_001, "word": "ü", "source": len(source)}
+    assert answer == {"ok": True, "size": 70_001, "word": "ü", "archive": len(program)}
     assert lines == [{"at": "reading"}]
 
 
 def test_what_a_program_says_of_its_failure_comes_with_its_details(here: Any) -> None:
     source = 'print(\'{"error": "no room", "kind": "disk_full", "rolled_back": "1-a"}\')'
     with pytest.raises(HostError, match="no room") as caught:
-        run_program(here, source, {})
+        run_program(here, {}, program=packed({"__main__.py": source}))
     assert caught.value.kind == "disk_full"
     assert caught.value.details == {"rolled_back": "1-a"}
 
@@ -127,7 +132,7 @@ def test_a_program_without_an_answer_is_one_line(
     here: Any, source: str, kind: str, text: str
 ) -> None:
     with pytest.raises(HostError, match=text) as caught:
-        run_program(here, source, {})
+        run_program(here, {}, program=packed({"__main__.py": source}))
     assert caught.value.kind == kind
 
 
@@ -150,8 +155,9 @@ def test_what_a_shell_says_is_understood(said: str, kind: str, text: str) -> Non
 def test_an_end_that_never_comes_is_a_loss(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the host vanishes between a program's last word and its exit status."""
     monkeypatch.setattr(Channel, "status_event", threading.Event())
+    program = packed({"__main__.py": "print('{\"ok\": true}')"})
     with pytest.raises(HostError, match="not a word") as caught:
-        run_program(here, "print('{\"ok\": true}')", {}, silence_s=0.1)
+        run_program(here, {}, program=program, silence_s=0.1)
     assert caught.value.kind == "lost"
 
 

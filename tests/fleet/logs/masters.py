@@ -11,10 +11,10 @@ from agent.wire.master_config import MasterRecords
 from agent.wire.records import NodeEventRecord
 from fleet.hosts.errors import HostError
 from fleet.lake.folder import Lake
-from fleet.logs import records_on_host
 from fleet.logs.counts import Counts
 from fleet.logs.host_source import Header
 from fleet.logs.records import RecordsTaker
+from fleet.on_host import records as records_on_host
 
 CONFIG = (
     '[iad]\nname = "{name}"\n[sockets]\npublic = "tcp://127.0.0.1:5700"\n'

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +18,9 @@ from fleet.hosts.errors import HostError
 from fleet.lake.folder import Lake
 from fleet.logs import history as taking
 from fleet.logs.history import HistoryTaker
-from fleet.logs.host_source import source_of
 from tests.fleet.logs.histories import CHANNELS, Node, fill, landed, pull, reading, readings, sample
 from tests.fleet.logs.histories import refused as refused_in
+from tests.fleet.on_host.running import run
 
 
 @pytest.fixture
@@ -477,14 +474,5 @@ def test_root_makes_no_file_of_its_own(open_to_all: Path) -> None:
 def run_on_host(node: Node) -> list[dict[str, Any]]:
     """The lines that a host prints, in a process of its own."""
     asked = {"config": str(node.config), "known": {}, "latest": "", "since_ms": None}
-    request = {
-        "program": source_of("fleet.logs.history_on_host"),
-        "asked": asked | {"max_bytes": 1 << 40},
-    }
-    program = f"REQUEST = {request!r}\n" + source_of("fleet.logs.on_host").replace(
-        "from __future__ import annotations", ""
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    asked["max_bytes"] = 1 << 40
+    return run({"do": "logs", "program": "fleet.on_host.history", "asked": asked})

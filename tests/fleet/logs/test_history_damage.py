@@ -12,7 +12,7 @@ import pytest
 from fleet.hosts.errors import HostError
 from fleet.lake.folder import Lake
 from fleet.logs.history import HistoryTaker
-from fleet.logs.history_on_host import frames
+from fleet.on_host.history import frames
 from tests.fleet.logs.histories import (
     CHANNELS,
     Node,

@@ -15,7 +15,7 @@ from agent.edge.groups import Sample
 from agent.edge.timebase import Correction
 from agent.row_groups import OPENING
 from fleet.lake.folder import Lake
-from fleet.logs.history_on_host import FRESH
+from fleet.on_host.history import FRESH
 from tests.fleet.logs.histories import (
     CHANNELS,
     Node,

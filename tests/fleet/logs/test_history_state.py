@@ -9,7 +9,7 @@ import pytest
 from agent import row_groups
 from agent.edge import tail
 from agent.row_groups import OPENING
-from fleet.logs import history_on_host, history_state
+from fleet.logs import history_state
 from fleet.logs.history_state import (
     Expired,
     HistoriesState,
@@ -21,6 +21,7 @@ from fleet.logs.history_state import (
     settle,
     unpacked,
 )
+from fleet.on_host import history as history_on_host
 
 AT = 3 * OPENING
 

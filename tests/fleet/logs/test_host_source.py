@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import subprocess
-import sys
 import zlib
 from typing import Any
 
@@ -15,30 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.hosts.errors import HostError
-from fleet.logs import on_host
-from fleet.logs.host_source import MOST_BYTES, Here, source_of, unpacked
+from fleet.logs.host_source import MOST_BYTES, Here, unpacked
+from fleet.on_host.logs import frame
 from tests.fleet.logs.masters import Master
+from tests.fleet.on_host import running as on_host
 
-BOOT = "import json,sys; REQUEST = json.load(sys.stdin); exec(REQUEST['source'])"
 
-
-def run(program: str, asked: Any = None) -> list[Any]:
+def run(program: str, asked: Any) -> list[Any]:
     """The lines that the host's side prints."""
-    request = {"source": source_of("fleet.logs.on_host"), "program": program, "asked": asked}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", BOOT],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return [line for line in map(json.loads, done.stdout.splitlines()) if "beat" not in line]
+    return on_host.run({"do": "logs", "program": program, "asked": asked})
+
+
+def run_text(text: str, asked: Any) -> list[Any]:
+    """The same of a program of its own."""
+    return on_host.run({"do": "logs", "program": "reader", "asked": asked}, reader=text)
 
 
 @given(data=st.binary(max_size=2_000), header=st.dictionaries(st.text(), st.integers()))
 def test_a_frame_arrives_as_it_was(data, header):
-    line = json.loads(json.dumps(on_host.frame(header, data)))
+    line = json.loads(json.dumps(frame(header, data)))
     assert unpacked(line) == (header, data)
 
 
@@ -46,7 +39,7 @@ def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data)).decode()
 
 
-WHOLE = on_host.frame({"at": "data"}, b"some bytes")
+WHOLE = frame({"at": "data"}, b"some bytes")
 
 
 @pytest.mark.parametrize(
@@ -61,8 +54,8 @@ WHOLE = on_host.frame({"at": "data"}, b"some bytes")
         WHOLE | {"sha256": hashlib.sha256(b"other").hexdigest()},
         WHOLE | {"header": "data"},
         # A few bytes that stand for very many.
-        on_host.frame({}, bytes(MOST_BYTES + 1)),
-        on_host.frame({}, bytes(50 * MOST_BYTES)),
+        frame({}, bytes(MOST_BYTES + 1)),
+        frame({}, bytes(50 * MOST_BYTES)),
     ],
 )
 def test_a_damaged_frame_is_a_lost_connection(line):
@@ -72,13 +65,13 @@ def test_a_damaged_frame_is_a_lost_connection(line):
 
 
 def test_the_largest_frame_is_taken():
-    assert unpacked(on_host.frame({}, bytes(MOST_BYTES))) == ({}, bytes(MOST_BYTES))
+    assert unpacked(frame({}, bytes(MOST_BYTES))) == ({}, bytes(MOST_BYTES))
 
 
 def test_a_program_sees_what_it_is_asked_and_ends_with_ok():
     program = "def frames(asked):\n    yield {'word': asked['word']}, b'x' * 300_000\n"
-    frame, end = run(program, {"word": "ü"})
-    assert unpacked(frame) == ({"word": "ü"}, b"x" * 300_000)
+    line, end = run_text(program, {"word": "ü"})
+    assert unpacked(line) == ({"word": "ü"}, b"x" * 300_000)
     assert end == {"ok": True}
 
 
@@ -93,8 +86,8 @@ def test_a_program_sees_what_it_is_asked_and_ends_with_ok():
 )
 def test_a_failure_is_one_line_and_what_came_before_stays(error, said):
     program = f"def frames(asked):\n    yield {{}}, b'1'\n    raise {error}\n"
-    frame, end = run(program)
-    assert unpacked(frame) == ({}, b"1")
+    line, end = run_text(program, {})
+    assert unpacked(line) == ({}, b"1")
     assert (end["kind"], said in end["error"]) == ("failed", True)
 
 
@@ -102,7 +95,7 @@ def test_a_folder_of_this_machine_says_the_same(tmp_path):
     source = Here(str(tmp_path / "none.toml"))
     asked = {"known": {}, "since_ms": None, "segment_bytes": 9, "max_bytes": 9}
     with pytest.raises(HostError, match="no master is installed there"):
-        source.run("fleet.logs.records_on_host", asked, lambda header, data: None)
+        source.run("fleet.on_host.records", asked, lambda header, data: None)
 
 
 def test_records_come_alike_from_a_process_and_from_here(tmp_path):
@@ -111,9 +104,8 @@ def test_records_come_alike_from_a_process_and_from_here(tmp_path):
     asked = {"known": {}, "since_ms": None, "segment_bytes": 1_000, "max_bytes": 1 << 30}
     here: list[Any] = []
     Here(str(master.config)).run(
-        "fleet.logs.records_on_host", asked, lambda header, data: here.append((header, data))
+        "fleet.on_host.records", asked, lambda header, data: here.append((header, data))
     )
-    program = source_of("fleet.logs.records_on_host")
-    *frames, end = run(program, {**asked, "config": str(master.config)})
-    assert [unpacked(frame) for frame in frames] == here
+    *frames, end = run("fleet.on_host.records", {**asked, "config": str(master.config)})
+    assert [unpacked(line) for line in frames] == here
     assert end == {"ok": True}

@@ -9,8 +9,9 @@ import pytest
 
 from fleet.hosts.errors import HostError
 from fleet.lake.folder import Lake
-from fleet.logs import records, records_on_host
+from fleet.logs import records
 from fleet.logs.records import RecordsTaker
+from fleet.on_host import records as records_on_host
 from tests.fleet.logs.masters import Master, frames_of, landed, pull
 
 

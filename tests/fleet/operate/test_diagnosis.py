@@ -1,14 +1,13 @@
 """The doctor's probe: what it makes of what tools and the kernel say, and that it runs."""
 
-import json
 import socket
-import subprocess
 
 import msgspec
 import pytest
 
-from fleet.facts import diagnosis_probe, probe
 from fleet.facts.diagnosis import Diagnosis
+from fleet.on_host import diagnosis, facts
+from tests.fleet.on_host.running import run
 
 LINES = {
     "mmc0: error -110 whilst initialising SD card": True,
@@ -27,7 +26,7 @@ LINES = {
 
 @pytest.mark.parametrize(("text", "about_the_card"), LINES.items())
 def test_what_the_kernel_says_of_a_card(text, about_the_card):
-    assert bool(diagnosis_probe.CARD.search(text)) == about_the_card
+    assert bool(diagnosis.CARD.search(text)) == about_the_card
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_what_the_kernel_says_of_a_card(text, about_the_card):
     ],
 )
 def test_what_the_kernel_says_of_power(text, about_power):
-    assert bool(diagnosis_probe.POWER.search(text)) == about_power
+    assert bool(diagnosis.POWER.search(text)) == about_power
 
 
 def test_chrony_counts_sources_that_answered_of_late():
@@ -49,7 +48,7 @@ def test_chrony_counts_sources_that_answered_of_late():
         "^,?,192.0.2.2,0,6,0,0,0.0,0.0,0.0\n"
         "^,-,192.0.2.3,2,6,100,300,0.1,0.1,0.1\n"
     )
-    assert diagnosis_probe.chrony(said) == {"service": "chrony", "sources": 3, "answering": 2}
+    assert diagnosis.chrony(said) == {"service": "chrony", "sources": 3, "answering": 2}
 
 
 @pytest.mark.parametrize(
@@ -64,15 +63,15 @@ def test_chrony_without_a_server_is_there_and_one_that_does_not_run_is_not(
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = diagnosis_probe._time()
+    found = diagnosis._time()
     assert (found["service"], found.get("sources", 0)) == (service, 0)
 
 
 def test_timesyncd_has_one_server_and_perhaps_its_answer():
     silent = "ServerAddress=192.0.2.1\nNTPMessage=\n"
-    assert diagnosis_probe.timesyncd(silent)["answering"] == 0
+    assert diagnosis.timesyncd(silent)["answering"] == 0
     heard = "ServerAddress=192.0.2.1\nNTPMessage={ Leap=0, Version=4, Stratum=2 }\n"
-    assert diagnosis_probe.timesyncd(heard) == {
+    assert diagnosis.timesyncd(heard) == {
         "service": "systemd-timesyncd",
         "sources": 1,
         "answering": 1,
@@ -84,27 +83,18 @@ def test_the_last_complaints_of_a_unit():
         {"MESSAGE": f"line {n}", "PRIORITY": str(4 if n % 2 else 6), "SANDERLING_KIND": "sensor"}
         for n in range(30)
     ]
-    found = diagnosis_probe.complaints([*rows, {"MESSAGE": [104, 105], "PRIORITY": "3"}, {}])
+    found = diagnosis.complaints([*rows, {"MESSAGE": [104, 105], "PRIORITY": "3"}, {}])
     assert [row["text"] for row in found] == ["line 23", "line 25", "line 27", "line 29", "hi"]
     assert found[0]["kind"] == "sensor"
 
 
-def test_it_runs_by_the_systems_python_and_tells_which_ports_answer(tmp_path):
+def test_it_runs_by_the_systems_python_and_tells_which_ports_answer():
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         ports = [server.getsockname()[1], closed.getsockname()[1]]
         request = {"units": ["none.service"], "connect": [["127.0.0.1", port] for port in ports]}
-        with open(diagnosis_probe.__file__, encoding="utf-8") as file:  # noqa: PTH123 - one line
-            source = file.read()
-        program = f"REQUEST = {request!r}\n" + source.replace("from __future__", "# ", 1)
-        done = subprocess.run(
-            ["/usr/bin/env", "python3", "-I", "-"],
-            input=program,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    found = msgspec.convert(json.loads(done.stdout), Diagnosis)
+        (answer,) = run({"do": "diagnosis", **request}, python="python3")
+    found = msgspec.convert(answer, Diagnosis)
     assert [each.error for each in found.connects] == ["", "Connection refused"]
     assert found.agent == {"none.service": ()}
     assert found.last == {}
@@ -119,7 +109,7 @@ def test_what_systemd_says_about_a_unit_is_not_its_own():
             "UNIT": "a.service",
         },
     ]
-    assert diagnosis_probe._own(rows, "a.service") == rows[:1]
+    assert diagnosis._own(rows, "a.service") == rows[:1]
 
 
 def test_an_alarm_without_the_firmwares_bits_counts_as_since_boot(tmp_path):
@@ -127,14 +117,14 @@ def test_an_alarm_without_the_firmwares_bits_counts_as_since_boot(tmp_path):
     folder.mkdir(parents=True)
     (folder / "name").write_text("rpi_volt\n")
     (folder / "in0_lcrit_alarm").write_text("1\n")
-    assert probe._throttled(str(tmp_path)) == 1 << 16
+    assert facts._throttled(str(tmp_path)) == 1 << 16
     (folder / "in0_lcrit_alarm").write_text("0\n")
-    assert probe._throttled(str(tmp_path)) == 0
-    assert probe._throttled(str(tmp_path / "elsewhere")) is None
+    assert facts._throttled(str(tmp_path)) == 0
+    assert facts._throttled(str(tmp_path / "elsewhere")) is None
 
 
 def test_which_python_a_release_is_for(tmp_path):
     (tmp_path / "r1/lib/python3.11").mkdir(parents=True)
-    assert probe._made_for(str(tmp_path), "r1") == "3.11"
-    assert probe._made_for(str(tmp_path), "r2") == ""
-    assert probe._made_for(str(tmp_path), "") == ""
+    assert facts._made_for(str(tmp_path), "r1") == "3.11"
+    assert facts._made_for(str(tmp_path), "r2") == ""
+    assert facts._made_for(str(tmp_path), "") == ""

@@ -5,9 +5,11 @@ import subprocess
 
 from fleet import exits
 from fleet.folder import Folder
-from fleet.releases import listing
+from fleet.releases import bundle, listing, make, sources
 from fleet.releases.bundle import ORIGIN, _record, stored
-from fleet.releases.sources import Origin, origin
+from fleet.releases.sources import PROJECT, Origin, Sources, origin
+
+PROJECT_FILE = b"[project]\nversion = '0.1.0'\n"
 
 
 def git(root, *words):
@@ -67,3 +69,16 @@ def test_the_list_of_releases_shows_it(tmp_path, capsys):
         "d": ["setup.py"],
         "": [],
     }
+
+
+def test_changes_are_said_once_for_all_targets(tmp_path, monkeypatch, capsys):
+    checkout = tmp_path / "checkout"
+    dirty = Origin("c" * 40, ("agent/a.py",))
+    monkeypatch.setattr(sources, "checkout", lambda: checkout)
+    monkeypatch.setattr(sources, "read", lambda root: Sources({PROJECT: PROJECT_FILE}))
+    monkeypatch.setattr(sources, "origin", lambda root: dirty)
+    monkeypatch.setattr(bundle, "_made", lambda folder, sources, target, say: b"bundle")
+    folder = Folder(tmp_path)
+    make.run(folder, ["aarch64", "x86_64"], [], ["3.11", "3.13"], as_json=True)
+    assert len(list(folder.releases.glob("*/*.tar.xz"))) == 4
+    assert capsys.readouterr().err.count("is of cccccccccccc, changed since: agent/a.py") == 1

@@ -1,7 +1,6 @@
-"""The doctor's probe: like probe.py, for what takes longer to read; prints one JSON document.
+"""What the doctor asks beside the facts, which takes longer to read, as one JSON document.
 
-Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py). Nothing is
-changed; the only packets are the attempts to connect that the request names.
+Nothing is changed; the only packets are the attempts to connect that the request names.
 """
 
 from __future__ import annotations
@@ -142,5 +141,6 @@ def _connects(wanted: list[list[Any]]) -> dict[str, Any]:
     return {"threads": threads, "found": found}
 
 
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(diagnosis(globals()["REQUEST"])) + "\n")
+def answer(request: dict[str, Any]) -> None:
+    """Print what is asked for."""
+    sys.stdout.write(json.dumps(diagnosis(request)) + "\n")

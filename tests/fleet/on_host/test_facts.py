@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fleet.facts import probe
 from fleet.facts.facts import Facts, parse
+from fleet.on_host import facts as probe
 
 
 def journal(*lines: tuple[str, str, str]) -> str:

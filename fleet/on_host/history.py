@@ -1,9 +1,8 @@
 """A node's history, read on its host while its agent writes: row groups that are new or changed.
 
-Standard library only, and nothing of ours: it is sent as text (fleet/logs/host_source.py, which
-says what `frames` is). Asked for: `known`, by history id the groups that were taken, packed as
-`KNOWN`; `latest`, the history whose groups count for one that is not known (a history that was
-rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
+What `frames` is, says fleet/logs/host_source.py. Asked for: `known`, by history id the groups that
+were taken, packed as `KNOWN`; `latest`, the history whose groups count for one that is not known (a
+history that was rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
 
     history    id, `openings`, `group_readings` as configured, `tail`: the groups that its tail has,
                `whole`: whether all rows could be read
@@ -18,12 +17,10 @@ rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
 
 Nothing is written beside the history. Each look at it is a connection of its own that is closed
 before a frame goes out: no slow network holds back a checkpoint, nor keeps the log of an agent that
-stops. As root it becomes the file's owner first. A read-only connection makes the files of SQLite's
-log if they are missing, and cannot delete them; so a history without a log, which nobody writes, is
-read as immutable, and once more if it changed meanwhile.
+stops. As root, in a process of its own, it becomes the file's owner first. A read-only connection
+makes the files of SQLite's log if they are missing, and cannot delete them; so a history without a
+log, which nobody writes, is read as immutable, and once more if it changed meanwhile.
 """
-
-# ruff: noqa: PTH100, PTH110, PTH116, PTH118, PTH120, PTH123 - without pathlib it starts faster
 
 from __future__ import annotations
 
@@ -75,7 +72,7 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     path, group_readings = configured(asked["config"])
     if not os.path.exists(path):
         return  # its agent was never started
-    if __name__ == "program":  # a process of its own
+    if asked.get("own_process"):
         become_owner(path)
     # The tail first: what leaves it goes to the file.
     tail_history, tail = tail_of(path + ".tail")

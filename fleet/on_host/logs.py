@@ -1,19 +1,17 @@
-"""Runs a program that reads logs on its host: what it yields goes to the operator in lines of JSON.
-
-Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py), and the
-program comes with the request (fleet/logs/host_source.py).
+"""Logs are read on their host: the frames of `history` or `records`, which
+fleet/logs/host_source.py names, go to the operator in lines of JSON.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import os
 import sys
 import threading
 import time
-import types
 import zlib
 from typing import Any
 
@@ -51,14 +49,12 @@ def beat() -> None:
         os._exit(1)  # nobody is there any more
 
 
-def main(request: dict[str, Any]) -> None:
+def answer(request: dict[str, Any]) -> None:
     """Run the program, and end with one line that says how it went."""
     threading.Thread(target=beat, daemon=True).start()
-    program = types.ModuleType("program")
-    sys.modules["program"] = program
     try:
-        exec(compile(request["program"], "program", "exec"), program.__dict__)  # noqa: S102 - the operator's own
-        for header, data in program.frames(request["asked"]):
+        program = importlib.import_module(request["program"])
+        for header, data in program.frames({**request["asked"], "own_process": True}):
             say(**frame(header, data))
     except BrokenPipeError:
         os._exit(1)  # as above
@@ -69,7 +65,3 @@ def main(request: dict[str, Any]) -> None:
         say(kind="failed", error=str(error) or type(error).__name__)
     else:
         say(ok=True)
-
-
-if __name__ == "__main__":
-    main(globals()["REQUEST"])

@@ -1,8 +1,8 @@
 """A master's records, read on its host: whole lines, in segments.
 
-Standard library only, and nothing of ours: it is sent as text (fleet/logs/host_source.py, which
-says what `frames` is). Asked for: `known`, by file id how many bytes were taken and the SHA-256 of
-the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`. Its frames, by `at`:
+What `frames` is, says fleet/logs/host_source.py. Asked for: `known`, by file id how many bytes were
+taken and the SHA-256 of the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`. Its
+frames, by `at`:
 
     files      what there is: `files` with id, number (null: the current one), size of its whole
                lines, mtime_ms, and whether what was taken of it `holds`
@@ -15,8 +15,6 @@ A file's **id** is what its first line says: the current file keeps it when it i
 number. Closed files never change. Of the current one a batch that a full disk took half of may be
 cut off again: then the bytes before the known offset are others, and it is taken from its start.
 """
-
-# ruff: noqa: PTH118, PTH120, PTH123, PTH208 - without pathlib it starts faster
 
 from __future__ import annotations
 

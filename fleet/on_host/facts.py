@@ -1,11 +1,6 @@
-"""The probe: runs on a host as root with its own Python, prints one JSON document, changes nothing.
-
-Standard library only, and nothing of ours: it is sent as text (fleet/hosts/remote.py). Whatever
-cannot be read is left out, so that one odd host still has facts.
+"""The facts of a host, as one JSON document; nothing is changed. Whatever cannot be read is left
+out, so that one odd host still has facts.
 """
-
-# ruff: noqa: PTH110, PTH112, PTH113, PTH115, PTH116, PTH119, PTH120, PTH123, PTH208 - without
-# pathlib it starts faster on a small Pi
 
 from __future__ import annotations
 
@@ -21,13 +16,14 @@ import sys
 import time
 from typing import Any
 
+from fleet.on_host.places import CONFIGURATION, JOURNAL, SYSUSERS
+
 OPT = "/opt/sanderling"
-JOURNAL = "/var/lib/sanderling-deploy"
-MANAGED = ("/etc/sanderling",)
+MANAGED = (CONFIGURATION,)
 MANAGED_FILES = (
     "/etc/systemd/system/sanderling-edge.service",
     "/etc/systemd/system/sanderling-master.service",
-    "/usr/lib/sysusers.d/sanderling.conf",
+    SYSUSERS,
     "/usr/lib/udev/rules.d/60-sanderling.rules",
 )
 UNITS = ("sanderling-edge.service", "sanderling-master.service", "sanderling-firstboot.service")
@@ -378,5 +374,6 @@ def _uploaded(root: str) -> dict[str, Any] | None:
         return None
 
 
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(facts(globals()["REQUEST"]["root"])) + "\n")
+def answer(request: dict[str, Any]) -> None:
+    """Print what is asked for."""
+    sys.stdout.write(json.dumps(facts(request["root"])) + "\n")

@@ -1,0 +1,79 @@
+"""The agent of a new release checks its configuration before anything is touched."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+
+from fleet.on_host.files import has_user, user, write
+from fleet.on_host.host import Failure, Host, Json
+from fleet.on_host.places import CONFIGURATION, RELEASES, STATE, TRIED, USER
+
+
+def check(host: Host, request: Json) -> None:
+    """Have the agent of the new release check the configuration that it would get, while the
+    former one, if any, goes on; Failure with what it says, and nothing is touched.
+
+    Before a host's first deployment the agents' user and their folder for state are missing. The
+    check is root's then, and the folder is there for as long as it takes.
+    """
+    wanted = request.get("check")
+    if not wanted:
+        return
+    program = host.at(f"{RELEASES}/{request['release']}/bin/{wanted['program']}")
+    config = host.at(f"{TRIED}/{wanted['config']}")
+    state = host.at(STATE)
+    first = not os.path.isdir(state)
+    try:
+        lay_out(host, request)
+        if first:
+            os.makedirs(state, 0o755)
+        as_user = process_of_user(host)
+        host.run(program, "--config", config, "--check", "--leave-sensors", cwd="/", **as_user)
+    except Failure as error:
+        said = str(error).partition(": error: ")[2] or str(error)
+        if said.startswith("option --leave-sensors not recognized"):
+            return  # a release from before there was such a check
+        said = said.replace(host.at(TRIED), CONFIGURATION)
+        what = f"nothing was touched, as {request['release']} refuses: {said}"
+        raise Failure(what, refused=True) from None
+    finally:
+        forget_tried(host)
+        if first:
+            with contextlib.suppress(OSError):
+                os.rmdir(state)
+
+
+def forget_tried(host: Host) -> None:
+    """Remove what was laid out for a check, which may have been killed: keys are among it."""
+    shutil.rmtree(host.at(TRIED), ignore_errors=True)
+
+
+def process_of_user(host: Host) -> Json:
+    """What a process needs to run as the agents do; nothing if there is no such user yet."""
+    if host.root or not has_user(USER):
+        return {}
+    number, group = user(host, USER)
+    return {"user": number, "group": group, "extra_groups": os.getgrouplist(USER, group)}
+
+
+def lay_out(host: Host, request: Json) -> None:
+    """The folder of configuration as it would be after the switch."""
+    top, tried = host.at(CONFIGURATION), host.at(TRIED)
+    os.makedirs(tried, 0o755)
+    for folder, folders, names in os.walk(top):
+        beside = tried + folder[len(top) :]
+        for name in folders:
+            if not os.path.islink(f"{folder}/{name}"):
+                os.mkdir(f"{beside}/{name}", 0o755)
+        for name in names + [each for each in folders if os.path.islink(f"{folder}/{each}")]:
+            if f"{folder}/{name}"[len(host.root) :] not in request["gone"]:
+                os.symlink(f"{folder}/{name}", f"{beside}/{name}")
+    for file in request["files"]:
+        if file["path"].startswith(f"{CONFIGURATION}/"):
+            path = TRIED + file["path"][len(CONFIGURATION) :]
+            content = base64.b64decode(file["content"])
+            owner = user(host, file["owner"]) if has_user(file["owner"]) else (0, 0)
+            write(host, path, content, file["mode"], owner)

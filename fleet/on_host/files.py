@@ -1,0 +1,150 @@
+"""Files, each replaced at once and on the disk, and the records of what was done."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import pwd
+import stat
+import time
+
+from fleet.on_host.host import Failure, Host, Json
+from fleet.on_host.places import CURRENT, JOURNAL
+
+JOURNAL_LINES = 500
+
+Owner = tuple[int, int]
+
+
+def write(host: Host, path: str, content: bytes, mode: int = 0o644, owner: Owner = (0, 0)) -> None:
+    """Replace a file: at any moment there is the former or the new one."""
+    target = host.at(path)
+    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+    beside = f"{target}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+        if not host.root:
+            os.fchown(file.fileno(), *owner)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, target)
+    sync_folder(os.path.dirname(target))
+
+
+def has_user(name: str) -> bool:
+    """Whether there is such a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def user(host: Host, name: str) -> Owner:
+    """A user's number and group; Failure if there is none."""
+    if host.root:
+        return 0, 0
+    try:
+        person = pwd.getpwnam(name)
+    except KeyError:
+        raise Failure(f"there is no user {name} yet; fleet deploy makes that user") from None
+    return person.pw_uid, person.pw_gid
+
+
+def is_there(host: Host, path: str, content: bytes, mode: int, owner: Owner) -> bool:
+    """Whether a file is already as it shall be."""
+    try:
+        status = os.lstat(host.at(path))
+        if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != mode:
+            return False
+        if not host.root and (status.st_uid, status.st_gid) != owner:
+            return False
+        with open(host.at(path), "rb") as file:
+            return file.read() == content
+    except OSError:
+        return False
+
+
+def write_files(host: Host, unit: str, files: list[Json]) -> list[str]:
+    """Write files that are not as they shall be, in order; their paths."""
+    written = []
+    for file in files:
+        content, owner = base64.b64decode(file["content"]), user(host, file["owner"])
+        if not is_there(host, file["path"], content, file["mode"], owner):
+            write(host, file["path"], content, file["mode"], owner)
+            written.append(file["path"])
+    found = read_json(host, f"{JOURNAL}/written.json") or {}
+    ours = sorted({*found.get(unit, []), *(file["path"] for file in files)})
+    if found.get(unit) != ours:
+        write_json(host, f"{JOURNAL}/written.json", found | {unit: ours})
+    return written
+
+
+def write_json(host: Host, path: str, value: object) -> None:
+    write(host, path, json.dumps(value).encode(), 0o600)
+
+
+def read_json(host: Host, path: str) -> Json | None:
+    try:
+        with open(host.at(path), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def sync_folder(path: str) -> None:
+    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def sync_file_system(path: str) -> None:
+    """All that was written below `path` is on the disk; one call instead of one for each file."""
+    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(number):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    finally:
+        os.close(number)
+
+
+def set_current(host: Host, release: str) -> None:
+    """Set the link with one rename; with no release it is removed."""
+    link = host.at(CURRENT)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{link}.new")
+    if not release:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        return
+    os.symlink(f"releases/{release}", f"{link}.new")
+    os.replace(f"{link}.new", link)
+    sync_folder(os.path.dirname(link))
+
+
+def current(host: Host) -> str:
+    try:
+        return os.path.basename(os.readlink(host.at(CURRENT)))
+    except OSError:
+        return ""
+
+
+def record(host: Host, **entry: object) -> None:
+    """Add a line to the host's own journal, which keeps the last ones."""
+    line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **entry}
+    path = f"{JOURNAL}/journal.jsonl"
+    try:
+        with open(host.at(path), encoding="utf-8", errors="replace") as file:
+            before = file.read().splitlines()[1 - JOURNAL_LINES :]
+    except FileNotFoundError:
+        before = []
+    write(host, path, "".join(f"{each}\n" for each in [*before, json.dumps(line)]).encode(), 0o600)

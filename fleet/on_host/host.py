@@ -1,0 +1,105 @@
+"""The host that is changed: its commands, its lines to the operator, its locks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from fleet.on_host.places import JOURNAL
+
+Json = dict[str, Any]
+
+BEAT_S = 2.0
+# Another of these programs may just be noticing that it has lost its operator.
+LOCK_S = 60.0
+COMMAND_S = 60.0
+
+
+class Failure(Exception):
+    """Ends the program with one line."""
+
+    def __init__(self, text: str, kind: str = "failed", **more: object) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.more = more
+
+
+def kind_of(error: BaseException) -> str:
+    if isinstance(error, Failure):
+        return error.kind
+    full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return "disk_full" if full else "failed"
+
+
+class Host:
+    """This host, or what stands for one below `root` in tests; `tools` has its commands there."""
+
+    def __init__(self, root: str, tools: str = "") -> None:
+        self.root = root.rstrip("/")
+        self.tools = tools
+        self._printing = threading.Lock()
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    def say(self, **line: object) -> None:
+        """A line to the operator, who may be gone: what was begun is ended all the same."""
+        with self._printing, contextlib.suppress(OSError, ValueError):
+            print(json.dumps(line), flush=True)
+
+    def run(self, *command: str, timeout_s: float = COMMAND_S, **more: Any) -> str:
+        """The output of a command; Failure with its last line if it fails."""
+        program, *rest = command
+        try:
+            done = subprocess.run(
+                [program if os.path.isabs(program) else self.tools + program, *rest],
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=timeout_s,
+                check=False,
+                **more,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{' '.join(command)} takes more than {timeout_s:g} s") from None
+        except FileNotFoundError:
+            raise Failure(f"{program} is missing there") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            raise Failure(f"{' '.join(command)}: {said[-1] if said else done.returncode}")
+        return str(done.stdout)
+
+    @contextlib.contextmanager
+    def lock(self, name: str = "lock") -> Iterator[None]:
+        """One of these programs at a time; `files`: one that writes files. Keys are written while
+        a release is still being uploaded."""
+        os.makedirs(self.at(JOURNAL), mode=0o700, exist_ok=True)
+        with open(self.at(f"{JOURNAL}/{name}"), "w") as file:
+            give_up = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > give_up:
+                        raise Failure("another deployment is under way on it") from None
+                    time.sleep(0.2)
+            yield
+
+    def beat(self) -> None:
+        """Lines for as long as the program runs: silence is a lost connection to the operator."""
+
+        def go_on() -> None:
+            while True:
+                time.sleep(BEAT_S)
+                self.say(beat=True)
+
+        threading.Thread(target=go_on, daemon=True).start()

@@ -1,0 +1,98 @@
+"""What undoes a switch, kept on the disk from before anything is touched."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import stat
+import time
+
+from fleet.on_host.files import current, read_json, write, write_json
+from fleet.on_host.host import Failure, Host, Json
+from fleet.on_host.places import JOURNAL
+from fleet.on_host.units import unit_state
+
+
+def prepare(host: Host, request: Json) -> Json:
+    """Put what undoes the switch on the disk, before anything is touched. A switch that still
+    awaits its verdict goes on being undone to where it began."""
+    found = read_json(host, f"{JOURNAL}/pending.json")
+    if found is None:
+        active, enabled = unit_state(host, request["unit"])
+        found = {
+            "before": current(host),
+            "folder": f"saved-{time.time_ns()}",
+            "files": [],
+            "unit": request["unit"],
+            "was_active": active,
+            "was_enabled": enabled,
+        }
+    require_unit(found, request["unit"])
+    folder = f"{JOURNAL}/{found['folder']}"
+    os.makedirs(host.at(folder), mode=0o700, exist_ok=True)
+    becomes = {
+        file["path"]: hashlib.sha256(base64.b64decode(file["content"])).hexdigest()
+        for file in request["files"]
+    }
+    saved = {file["path"]: file for file in found["files"]}
+    for path in (*becomes, *request["gone"]):
+        if path not in saved:
+            saved[path] = save(host, folder, path, len(saved))
+            found["files"].append(saved[path])
+        saved[path]["wrote"].append(becomes.get(path))
+    found |= {
+        "run": request["run"],
+        "release": request["release"],
+        "boots": 0,
+        "boot_id": boot_id(host),
+        "window_s": request["window_s"],
+        "deadline_s": time.monotonic() + request["window_s"],
+    }
+    write_json(host, f"{JOURNAL}/pending.json", found)
+    return found
+
+
+def require_unit(found: Json, unit: str) -> None:
+    """A host may have two agents, and undoes the switch of one of them at a time."""
+    if found["unit"] != unit:
+        raise Failure(f"the last deployment on it was that of {found['unit']}")
+
+
+def save(host: Host, folder: str, path: str, number: int) -> Json:
+    """A file as it is. `wrote` will have the digests of what it is replaced by."""
+    try:
+        with open(host.at(path), "rb") as file:
+            content, status = file.read(), os.fstat(file.fileno())
+    except FileNotFoundError:
+        return {"path": path, "saved": None, "wrote": []}
+    write(host, f"{folder}/{number}", content, 0o600)
+    owner = [status.st_uid, status.st_gid]
+    mode = stat.S_IMODE(status.st_mode)
+    return {"path": path, "saved": str(number), "mode": mode, "owner": owner, "wrote": []}
+
+
+def put_back(host: Host, folder: str, file: Json) -> None:
+    """Let a file be as it was, unless somebody else has written it since: a key that was rotated
+    meanwhile stays."""
+    try:
+        with open(host.at(file["path"]), "rb") as now:
+            if hashlib.sha256(now.read()).hexdigest() not in file["wrote"]:
+                return
+    except FileNotFoundError:
+        pass
+    if file["saved"] is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(host.at(file["path"]))
+        return
+    with open(host.at(f"{folder}/{file['saved']}"), "rb") as saved:
+        write(host, file["path"], saved.read(), file["mode"], tuple(file["owner"]))
+
+
+def boot_id(host: Host) -> str:
+    try:
+        with open(host.at("/proc/sys/kernel/random/boot_id"), encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,47 @@
+"""Where the archive begins: does what it is asked, or undoes a switch if nobody asks.
+
+Only what is asked for is loaded: a small Pi compiles it each time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from fleet.on_host.places import UNDO
+
+
+def start(request: dict[str, Any] | None, archive: bytes) -> None:
+    """Do it, and print how it ended. `archive` is what this is in."""
+    asked = by_itself(os.path.abspath(sys.argv[0]), sys.argv[1:]) if request is None else request
+    if asked["do"] == "facts":
+        from fleet.on_host.facts import answer
+
+        answer(asked)
+    elif asked["do"] == "diagnosis":
+        from fleet.on_host.diagnosis import answer
+
+        answer(asked)
+    elif asked["do"] == "logs":
+        from fleet.on_host.logs import answer
+
+        answer(asked)
+    else:
+        from fleet.on_host.change import main
+
+        main(asked, archive)
+
+
+def by_itself(path: str, words: list[str]) -> dict[str, Any]:
+    """What is asked of the archive that a switch left on the host: by the timer, or, with the word
+    `boot`, as the host starts."""
+    if not path.endswith(UNDO):
+        raise SystemExit(f"this is started by a timer, as {UNDO}")
+    return {
+        "do": "boot" if words == ["boot"] else "undo",
+        "root": path.removesuffix(UNDO),
+        "which": "pending",
+        "reason": "nobody confirmed it in time",
+        "unit": "",
+    }

@@ -1,0 +1,87 @@
+"""A switch is undone: by the operator, by the timer, or as the host does not stay up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+
+from fleet.on_host.files import read_json, record, set_current, write_json
+from fleet.on_host.host import COMMAND_S, Failure, Host, Json
+from fleet.on_host.pending import boot_id, put_back, require_unit
+from fleet.on_host.places import JOURNAL, RELEASES
+from fleet.on_host.units import disarm, last_word, start
+
+# Starts of the host without a verdict. One may be a power cut.
+MOST_BOOTS = 1
+
+
+def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
+    """Put back what was before a switch: `pending`, or `kept`, the last that was confirmed.
+    `at_boot`: units wait for this to end."""
+    found = read_json(host, f"{JOURNAL}/{which}.json")
+    if found is None:
+        raise Failure("nothing is there to go back to")
+    if unit:
+        require_unit(found, unit)
+    before = found["before"]
+    if before and not os.path.exists(host.at(f"{RELEASES}/{before}/RELEASE")):
+        raise Failure(f"release {before}, which was there before, is gone")
+    word = last_word(host, found["unit"])
+    problems = []
+    with host.lock("files"):
+        for file in found["files"]:
+            try:
+                put_back(host, f"{JOURNAL}/{found['folder']}", file)
+            except OSError as error:
+                problems.append(f"{file['path']}: {error.strerror}")
+    set_current(host, before)
+    # The journal first: what was put back stays so, whatever the unit does.
+    entry = {"run": found["run"], "release": found["release"], "before": before}
+    record(host, **entry, outcome="rolled_back", reason=reason)
+    if not problems:  # else it can be tried again
+        os.unlink(host.at(f"{JOURNAL}/{which}.json"))
+        shutil.rmtree(host.at(f"{JOURNAL}/{found['folder']}"), ignore_errors=True)
+    try:
+        resume(host, found, at_boot=at_boot)
+    except Failure as error:
+        problems.append(str(error))
+    disarm(host)
+    if problems:
+        raise Failure(f"rolled back with trouble: {'; '.join(problems)}")
+    return {"ok": True, "release": before, "was_active": found["was_active"], "word": word}
+
+
+def resume(host: Host, found: Json, *, at_boot: bool) -> None:
+    """Let the unit be as it was."""
+    unit = found["unit"]
+    if not found["was_enabled"]:
+        with contextlib.suppress(Failure):
+            host.run("systemctl", "disable", "--quiet", unit)
+    host.run("systemctl", "daemon-reload")
+    if found["was_active"] and at_boot:
+        host.run("systemctl", "--no-block", "restart", unit)
+    elif found["was_active"]:
+        start(host, unit, COMMAND_S)
+    else:
+        with contextlib.suppress(Failure):  # its unit file may be gone
+            host.run("systemctl", "stop", unit)
+            host.run("systemctl", "reset-failed", unit)
+
+
+def boot(host: Host) -> Json:
+    """The host was started. With no verdict on a switch yet, the timer waits for it anew; but a
+    host that is started again and again would wait for ever, so it goes back."""
+    found = read_json(host, f"{JOURNAL}/pending.json")
+    now = boot_id(host)
+    if found is None or found["boot_id"] == now:
+        return {"ok": True}
+    boots = found.get("boots", 0) + 1
+    if boots > MOST_BOOTS:
+        reason = f"it was started {boots} times before anybody confirmed it"
+        return undo(host, "pending", reason, at_boot=True)
+    deadline_s = time.monotonic() + found["window_s"]
+    found |= {"boots": boots, "boot_id": now, "deadline_s": deadline_s}
+    write_json(host, f"{JOURNAL}/pending.json", found)
+    return {"ok": True}
