@@ -18,7 +18,7 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import JSON, encode
 from agent.wire.messages import Query, Slo, Window
-from bench.processes import master, process, ready
+from bench.processes import agent, master, process, ready
 from bench.report import Result, report, result
 from fleet.lab.ports import free_address
 
@@ -89,7 +89,7 @@ def run() -> list[Result]:
         folder = Path(name)
         nodes, public = free_address(), free_address()
         rooms = [f"b1/r{number}" for number in range(ROOMS)]
-        edge = str(Path(sys.executable).with_name("sanderling-edge"))
+        edge = agent("edge")
         stack.enter_context(master(folder, nodes, public))
         for node, areas, rows in (("large", rooms, ROWS), ("small", ["b1/s"], 600)):
             (home := folder / node).mkdir()
