@@ -21,6 +21,7 @@ from bench import (
     query,
     simulation,
     slow_disk,
+    too_large,
 )
 from bench.report import Result, report
 
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "deadline": deadline.run,
     "areas": areas.run,
     "loop-big-json": big_json.run,
+    "too-large": too_large.run,
     "query": query.run,
     "dispatch": dispatch.run,
     "edge": edge.run,
