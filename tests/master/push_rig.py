@@ -60,7 +60,7 @@ class PushMaster(AgentProcess):
 
     def wait_until(self, condition):
         """Until the counters are so."""
-        for _ in range(10_000):
+        for _ in self.attempts():
             counters = self.status().counters
             if condition(counters):
                 return counters
