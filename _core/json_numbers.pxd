@@ -6,14 +6,18 @@ the seven significant digits that 32 bits hold, without trailing zeros (23.46), 
 """
 
 from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef enum:
     # The longest are -1234567000000000.0 and -9223372036854775808, and a comma.
     MOST_CHARACTERS = 24
 
-# Each writes `count` numbers of this machine's byte order, separated by commas, to `to`, which has
-# room for MOST_CHARACTERS a number, and returns how many characters these were. O(count).
-cdef size_t write_float32(const char *numbers, size_t count, char *to) noexcept nogil
-cdef size_t write_int64(const char *numbers, size_t count, char *to) noexcept nogil
-cdef size_t write_uint32(const char *numbers, size_t count, char *to) noexcept nogil
-cdef size_t write_uint8(const char *numbers, size_t count, char *to) noexcept nogil
+ctypedef fused Number:
+    float
+    int64_t
+    uint32_t
+    uint8_t
+
+# Writes `count` numbers, separated by commas, to `to`, which has room for MOST_CHARACTERS a number,
+# and returns how many characters these were. O(count).
+cdef size_t write(const Number *numbers, size_t count, char *to) noexcept nogil

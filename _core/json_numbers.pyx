@@ -2,15 +2,13 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.math cimport fabs, rint
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, strtol
 from libc.string cimport memcpy
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
-
-ctypedef size_t (*Writer)(const char *, size_t, char *) noexcept nogil
 
 cdef enum:
     DIGITS = 7
@@ -139,65 +137,33 @@ cdef inline char *_float(float number, char *to) noexcept nogil:
     return _decimal(<uint32_t>digits, exponent, to)
 
 
-cdef size_t write_float32(const char *numbers, size_t count, char *to) noexcept nogil:
+cdef inline char *_integer(int64_t number, char *to) noexcept nogil:
+    if number < 0:
+        to[0] = c'-'
+        # The least has no positive counterpart.
+        return _unsigned(<uint64_t>0 - <uint64_t>number, to + 1)
+    return _unsigned(<uint64_t>number, to)
+
+
+cdef size_t write(const Number *numbers, size_t count, char *to) noexcept nogil:
     cdef char *begin = to
-    cdef float number
     cdef size_t i
     for i in range(count):
         if i > 0:
             to[0] = c','
             to += 1
-        memcpy(&number, numbers + 4 * i, 4)
-        to = _float(number, to)
-    return to - begin
-
-
-cdef size_t write_int64(const char *numbers, size_t count, char *to) noexcept nogil:
-    cdef char *begin = to
-    cdef int64_t number
-    cdef size_t i
-    for i in range(count):
-        if i > 0:
-            to[0] = c','
-            to += 1
-        memcpy(&number, numbers + 8 * i, 8)
-        if number < 0:
-            to[0] = c'-'
-            to += 1
-            # The least has no positive counterpart.
-            to = _unsigned(<uint64_t>0 - <uint64_t>number, to)
+        if Number is float:
+            to = _float(numbers[i], to)
+        elif Number is int64_t:
+            to = _integer(numbers[i], to)
         else:
-            to = _unsigned(<uint64_t>number, to)
+            to = _unsigned(numbers[i], to)
     return to - begin
 
 
-cdef size_t write_uint32(const char *numbers, size_t count, char *to) noexcept nogil:
-    cdef char *begin = to
-    cdef uint32_t number
-    cdef size_t i
-    for i in range(count):
-        if i > 0:
-            to[0] = c','
-            to += 1
-        memcpy(&number, numbers + 4 * i, 4)
-        to = _unsigned(number, to)
-    return to - begin
-
-
-cdef size_t write_uint8(const char *numbers, size_t count, char *to) noexcept nogil:
-    cdef char *begin = to
-    cdef size_t i
-    for i in range(count):
-        if i > 0:
-            to[0] = c','
-            to += 1
-        to = _unsigned((<const unsigned char *>numbers)[i], to)
-    return to - begin
-
-
-cdef bytes _array(bytes data, size_t item_bytes, Writer write):
-    cdef size_t count = <size_t>PyBytes_GET_SIZE(data) // item_bytes
-    cdef const char *numbers = PyBytes_AS_STRING(data)
+cdef bytes _array(bytes data, const Number *numbers):
+    """`numbers` are those of `data`."""
+    cdef size_t count = <size_t>PyBytes_GET_SIZE(data) // sizeof(Number)
     cdef char *text = <char *>malloc(count * MOST_CHARACTERS + 2)
     cdef size_t length
     if text == NULL:
@@ -215,19 +181,19 @@ cdef bytes _array(bytes data, size_t item_bytes, Writer write):
 
 def float32_array(bytes data not None) -> bytes:
     """The JSON array of 32-bit floats. O(n), without the interpreter's lock."""
-    return _array(data, 4, write_float32)
+    return _array(data, <const float *>PyBytes_AS_STRING(data))
 
 
 def int64_array(bytes data not None) -> bytes:
     """The JSON array of signed 64-bit integers. O(n), as the former."""
-    return _array(data, 8, write_int64)
+    return _array(data, <const int64_t *>PyBytes_AS_STRING(data))
 
 
 def uint32_array(bytes data not None) -> bytes:
     """The JSON array of unsigned 32-bit integers. O(n), as the former."""
-    return _array(data, 4, write_uint32)
+    return _array(data, <const uint32_t *>PyBytes_AS_STRING(data))
 
 
 def uint8_array(bytes data not None) -> bytes:
     """The JSON array of unsigned bytes. O(n), as the former."""
-    return _array(data, 1, write_uint8)
+    return _array(data, <const uint8_t *>PyBytes_AS_STRING(data))

@@ -7,6 +7,8 @@ puts that into the continuation.
 
 Whatever a job touches belongs to the writer until the continuation is called. A queue has no bound
 here: a part has one job under way, gathers meanwhile up to a limit of its own, and refuses beyond.
+
+Other work that would stop the loop has such a thread of its own: large replies (`reply_writer`).
 """
 
 from __future__ import annotations
@@ -93,12 +95,17 @@ class DiskWriterThread:
         while self._under_way:
             self._finish(self._done.get())
 
-    def close(self) -> None:
-        """Finish what is under way, and end the thread."""
-        self.drain()
+    def close(self, within_s: float | None = None) -> None:
+        """Finish what is under way, or what can be within so many seconds, and end the thread: one
+        that is at work still ends with the process."""
+        if within_s is None:
+            self.drain()
         if self._thread is not None:
             self._jobs.put(None)
-            self._thread.join()
+            self._thread.join(within_s)
+            self.turn()
+            if self._thread.is_alive():
+                return
             self._thread = None
         os.close(self.fileno)
 

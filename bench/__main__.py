@@ -12,6 +12,7 @@ from bench import (
     dispatch,
     edf,
     edge,
+    file_limit,
     fleet,
     history,
     hostile,
@@ -21,6 +22,7 @@ from bench import (
     query,
     simulation,
     slow_disk,
+    too_large,
 )
 from bench.report import Result, report
 
@@ -30,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "deadline": deadline.run,
     "areas": areas.run,
     "loop-big-json": big_json.run,
+    "too-large": too_large.run,
     "query": query.run,
     "dispatch": dispatch.run,
     "edge": edge.run,
@@ -37,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "directory": directory.run,
     "matching": matching.run,
     "simulate": simulation.run,
+    "file-limit": file_limit.run,
     "fleet": fleet.run,
     "pipeline": pipeline.run,
     "push": push.run,

@@ -18,11 +18,12 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import JSON, encode
 from agent.wire.messages import Query, Slo, Window
-from bench.processes import master, process, ready
+from bench.processes import agent, master, process, ready
 from bench.report import Result, report, result
 from fleet.lab.ports import free_address
 
 ROOMS = 32
+SMALL = ["b1/s"]
 ROWS = 3 * 3_600
 PHASES = 6
 PHASE_S = 4.0
@@ -71,7 +72,7 @@ def small_queries(client: Client, seconds: float) -> list[float]:
     taken = []
     until = time.perf_counter() + seconds
     while (started := time.perf_counter()) < until:
-        answer = client.query(["b1/s"], last_s=10.0, latency_ms=10_000.0)
+        answer = client.query(SMALL, last_s=10.0, latency_ms=10_000.0)
         taken.append(time.perf_counter() - started)
         assert answer.status == "complete", answer
         time.sleep(PAUSE_S)
@@ -89,9 +90,9 @@ def run() -> list[Result]:
         folder = Path(name)
         nodes, public = free_address(), free_address()
         rooms = [f"b1/r{number}" for number in range(ROOMS)]
-        edge = str(Path(sys.executable).with_name("sanderling-edge"))
+        edge = agent("edge")
         stack.enter_context(master(folder, nodes, public))
-        for node, areas, rows in (("large", rooms, ROWS), ("small", ["b1/s"], 600)):
+        for node, areas, rows in (("large", rooms, ROWS), ("small", SMALL, 600)):
             (home := folder / node).mkdir()
             text = EDGE.format(name=node, areas=areas, nodes=nodes, rows=rows).replace("'", '"')
             (home / "edge.toml").write_text(text)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from agent.client import Operator
 
-# Simulated nodes send no heartbeats: one an hour is enough.
 MASTER = """
 [iad]
 name = "iad1"
@@ -24,7 +23,8 @@ iad = "iad1"
 address = "{public}"
 areas = ["b1"]
 [liveness]
-heartbeat_s = 3600.0
+heartbeat_s = {heartbeat_s}
+lost_after = 2
 [clients]
 rate_per_s = 1e6
 """
@@ -54,13 +54,28 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | 2)
 
 
+def agent(name: str) -> str:
+    """The command of an installed agent: "edge", "master"."""
+    return str(Path(sys.executable).with_name(f"sanderling-{name}"))
+
+
 @contextlib.contextmanager
-def master(folder: Path, nodes: str, public: str) -> Iterator[int]:
-    """A running master that covers b1; yields its process id."""
+def master(
+    folder: Path,
+    nodes: str,
+    public: str,
+    *,
+    heartbeat_s: float = 3_600.0,
+    under: tuple[str, ...] = (),
+) -> Iterator[int]:
+    """A running master that covers b1; yields its process id. Simulated nodes send no heartbeats:
+    one an hour is enough. `under` is what runs its command, and becomes it."""
     config = folder / "master.toml"
-    config.write_text(MASTER.format(folder=folder, nodes=nodes, public=public))
-    command = Path(sys.executable).with_name("sanderling-master")
-    with process(str(command), "--config", str(config), "--exit-on-stdin-eof") as child:
+    config.write_text(
+        MASTER.format(folder=folder, nodes=nodes, public=public, heartbeat_s=heartbeat_s)
+    )
+    arguments = (*under, agent("master"), "--config", str(config), "--exit-on-stdin-eof")
+    with process(*arguments) as child:
         with Operator(f"ipc://{folder}/operator") as operator:
             operator.status(10_000)
         yield child.pid

@@ -20,7 +20,7 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Subtask, SubtaskResult, Window
-from bench.processes import master, process, ready
+from bench.processes import agent, master, process, ready
 from bench.report import Result, report, result
 from fleet.lab.ports import free_address
 
@@ -102,7 +102,7 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "edge.toml").write_text(EDGE.format(nodes=(nodes := free_address())))
-        edge = str(Path(sys.executable).with_name("sanderling-edge"))
+        edge = agent("edge")
         with (
             master(folder, nodes, public=(public := free_address())),
             process(edge, "--config", str(folder / "edge.toml")),

@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.attempts import attempts
 
 # Before a command that is to be ended by Ctrl-C: a shell that has put the tests into the background
 # has all their children ignore it.
@@ -40,6 +43,10 @@ class AgentProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def attempts(self) -> Iterator[None]:
+        """Many, as long as it lives."""
+        return attempts([self.process])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status and what it said, but for the line that it is ready."""

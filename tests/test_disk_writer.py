@@ -108,3 +108,16 @@ def test_without_a_thread_all_happens_at_once():
     told = []
     InlineDiskWriter().submit(lambda: "done", told.append)
     assert told == ["done"]
+
+
+def test_a_close_with_a_limit_finishes_what_it_can_and_waits_for_no_more():
+    writer, told, disk = DiskWriterThread(), [], threading.Event()
+    writer.submit(lambda: 1, told.append)
+    await_wake_up(writer)
+    writer.submit(disk.wait, told.append)
+    writer.close(0.0)
+    assert told == [1]
+    # It is at work still: once it has ended, the rest can be closed.
+    disk.set()
+    writer.close()
+    assert told == [1, True]

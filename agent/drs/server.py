@@ -96,6 +96,8 @@ class Server:
         self._release()
 
     def _release(self) -> None:
+        if (guard := getattr(self, "_guard", None)) is not None:
+            guard.close()
         self._context.destroy()
         self._store.close()
 

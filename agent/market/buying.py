@@ -1,8 +1,9 @@
 """A buyer: sets services up in four steps, and changes the pools that it owns.
 
 Pure: `Buyer.handle(event, now)` returns what to do. Discover the candidates, negotiate with them
-(`negotiation`), hand the pool to everybody (`delivery`), report to people. One change of a service
-at a time; nothing waits longer than its time, but for deliveries, which go on in the background.
+(`negotiation`), hand the pool to everybody (`delivery`), report to people (`changes`). One change
+of a service at a time; nothing waits longer than its time, but for deliveries, which go on in the
+background.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.market.buying_events import (
@@ -20,57 +20,31 @@ from agent.market.buying_events import (
     LookUpIads,
     MemberReplied,
     Offered,
-    Report,
     Requested,
 )
+from agent.market.changes import Change, Changes, member_of
 from agent.market.delivery import Contact, Owned, Pools, numbered
-from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted
+from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
 from agent.market.pools import Instruction, Origin, Tick, common_areas
-from agent.market.wording import counted, pool_in_words, taken_as
+from agent.market.wording import counted
 from agent.wire.areas import AreaSet
-from agent.wire.directory import Candidate, Found
-from agent.wire.market import MOST_MEMBERS, Joined, Member, Offer, Service
+from agent.wire.directory import Candidate
+from agent.wire.market import MOST_MEMBERS, Member, Offer, Service
 from agent.wire.operator import (
     AddIad,
     CreateService,
     DropService,
     RemoveIad,
     ServiceChange,
-    ServiceReport,
     Step,
 )
 
 # How long people wait for the end of a change of a running pool.
 CHANGE_S = 10.0
 # For so long after this master's start others may be starting, too: who is not registered yet is
-# looked for again and again, and nodes that are joining are waited for, for a share of the change's
-# time.
+# looked for again and again.
 STARTING_S = 15.0
 LOOK_AGAIN_S = 0.25
-WAITING_SHARE = 0.5
-
-
-class _Change(Struct):
-    """A request under way; `negotiation` while there is one."""
-
-    origin: Origin
-    request: ServiceChange
-    started_s: float
-    until_s: float
-    steps: list[Step] = []
-    uncovered: list[str] = []
-    found_ticket: str = ""
-    look_up_ticket: str = ""
-    found: Found | None = None
-    schedulers: list[Member] | None = None
-    negotiation: Negotiation | None = None
-    joining: bool = False
-    look_again_s: float = math.inf
-
-    @property
-    def patient_until_s(self) -> float:
-        """Until then it may wait for parties and nodes that are starting."""
-        return self.started_s + WAITING_SHARE * (self.until_s - self.started_s)
 
 
 class Buyer:
@@ -92,7 +66,8 @@ class Buyer:
         self._new_id = numbered(run)
         self._taken = taken
         self._pools = Pools(own.iad, self._new_id, wall_offset_s)
-        self._changes: dict[str, _Change] = {}
+        self._changes = Changes(own.iad, self._pools)
+        self._fail, self._settled = self._changes.fail, self._changes.settled
         self._starting_until_s = -math.inf
 
     def clock_set(self, wall_offset_s: float) -> None:
@@ -115,7 +90,7 @@ class Buyer:
     def next_due(self) -> float | None:
         """When `Tick` is due next."""
         dues = [self._pools.next_due]
-        for change in self._changes.values():
+        for change in self._changes.open.values():
             dues += [change.until_s, change.look_again_s]
             if change.negotiation is not None:
                 dues.append(change.negotiation.next_due)
@@ -137,7 +112,7 @@ class Buyer:
             case Offered():
                 return self._offered(event.iad, event.offer, now)
             case MemberReplied():
-                return self._replied(event.iad, event.joined, now)
+                return self._changes.replied(event.iad, event.joined, now)
             case Tick():
                 return self._tick(now)
 
@@ -147,15 +122,15 @@ class Buyer:
         service_id = request.service
         create = isinstance(request, CreateService)
         wait_s = request.timeout_ms / 1e3 if isinstance(request, CreateService) else CHANGE_S
-        change = _Change(origin, request, now, now + wait_s)
-        if service_id in self._changes:
+        change = Change(origin, request, now, now + wait_s)
+        if service_id in self._changes.open:
             return self._fail(change, f"{service_id} is being changed; try again later", now)
         if create and (self._taken(service_id) or service_id in self._pools):
             return self._fail(change, f"the name {service_id} is taken; choose another", now)
         if not create and service_id not in self._pools.living:
             text = f"{self._own.iad} does not own a service {service_id}; ask the master that does"
             return self._fail(change, text, now)
-        self._changes[service_id] = change
+        self._changes.open[service_id] = change
         match request:
             case CreateService():
                 return self._look(change, request)
@@ -167,7 +142,7 @@ class Buyer:
                 change.joining = True
                 return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
 
-    def _look(self, change: _Change, wanted: CreateService) -> list[Instruction]:
+    def _look(self, change: Change, wanted: CreateService) -> list[Instruction]:
         """Ask the directory who offers what is wanted, and for those whom the request names."""
         request = change.request
         change.found_ticket, change.look_up_ticket = self._new_id(), ""
@@ -186,16 +161,16 @@ class Buyer:
             return tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
         return (request.iad,) if isinstance(request, AddIad) else ()
 
-    def _add(self, change: _Change, request: AddIad, now: float) -> list[Instruction]:
+    def _add(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
         owned = self._pools[request.service]
-        member = _named(owned.service, request.iad)
+        member = member_of(owned.service, request.iad)
         if member is not None and member.areas:
             return self._fail(change, f"{request.iad} is in the pool already", now)
         if member is None and len(owned.service.members) >= MOST_MEMBERS:
             return self._fail(change, f"a pool has at most {MOST_MEMBERS} IADs", now)
         return self._look(change, owned.request)
 
-    def _look_again(self, change: _Change, now: float) -> bool:
+    def _look_again(self, change: Change, now: float) -> bool:
         """Whether who is missing may yet come: then the directory is asked again soon."""
         again_s = now + LOOK_AGAIN_S
         if again_s >= min(self._starting_until_s, change.patient_until_s):
@@ -205,9 +180,9 @@ class Buyer:
         change.look_again_s = again_s
         return True
 
-    def _remove(self, change: _Change, request: RemoveIad, now: float) -> list[Instruction]:
+    def _remove(self, change: Change, request: RemoveIad, now: float) -> list[Instruction]:
         service = self._pools[request.service].service
-        member = _named(service, request.iad)
+        member = member_of(service, request.iad)
         if member is None:
             return self._fail(change, f"{request.iad} is not in the pool", now)
         if member.areas and sum(bool(m.areas) for m in service.members) == 1:
@@ -225,7 +200,7 @@ class Buyer:
     # --- discovery ---------------------------------------------------------------------------
 
     def _discovered(self, event: Discovered, now: float) -> list[Instruction]:
-        for change in self._changes.values():
+        for change in self._changes.open.values():
             if event.ticket and event.ticket in (change.found_ticket, change.look_up_ticket):
                 break
         else:
@@ -253,7 +228,7 @@ class Buyer:
         assert isinstance(change.request, CreateService)
         return self._negotiate(change, change.request, now)
 
-    def _negotiate(self, change: _Change, request: CreateService, now: float) -> list[Instruction]:
+    def _negotiate(self, change: Change, request: CreateService, now: float) -> list[Instruction]:
         found, schedulers = change.found, change.schedulers
         assert found is not None
         assert schedulers is not None
@@ -286,12 +261,10 @@ class Buyer:
         if len(sellers) + len(schedulers) >= MOST_MEMBERS:
             text = f"{offering}; a pool has at most {MOST_MEMBERS}: ask fewer areas, or use only"
             return self._fail(change, text, now)
-        wanted = _wanted(request, request.fewest)
+        wanted = wanted_by(request, request.fewest)
         return self._start(change, wanted, sellers, {}, now)
 
-    def _negotiate_addition(
-        self, change: _Change, request: AddIad, now: float
-    ) -> list[Instruction]:
+    def _negotiate_addition(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
         assert change.found is not None
         owned = self._pools[request.service]
         service = owned.service
@@ -301,16 +274,16 @@ class Buyer:
             return self._add_scheduler(change, request, now)
         present = [member for member in service.members if member.areas]
         # With one more IAD every task's percentile is stricter: all are asked, all must accept.
-        wanted = _wanted(owned.request, len(present) + 1)
+        wanted = wanted_by(owned.request, len(present) + 1)
         if service.terms is not None:
             wanted = replace(wanted, latency_ms=service.terms.budget_ms)
         rates = {member.iad: member.rate_per_s for member in present}
         change.steps.append(Step("discover", request.iad, f"offers {wanted.capability} there"))
         return self._start(change, wanted, [*present, new], rates, now)
 
-    def _add_scheduler(self, change: _Change, request: AddIad, now: float) -> list[Instruction]:
+    def _add_scheduler(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
         owned, schedulers = self._pools[request.service], change.schedulers
-        if _named(owned.service, request.iad) is not None:
+        if member_of(owned.service, request.iad) is not None:
             text = f"{request.iad} is in the pool, and offers no {owned.request.capability} there"
             return self._fail(change, text, now)
         if not schedulers and self._look_again(change, now):
@@ -335,7 +308,7 @@ class Buyer:
 
     def _start(
         self,
-        change: _Change,
+        change: Change,
         wanted: Wanted,
         sellers: list[Member],
         rates: dict[str, float],
@@ -353,14 +326,14 @@ class Buyer:
         return [*contacts, *change.negotiation.start(now)]
 
     def _offered(self, iad: str, offer: Offer, now: float) -> list[Instruction]:
-        for change in list(self._changes.values()):
+        for change in list(self._changes.open.values()):
             if change.negotiation is not None and not change.joining:
                 sends = change.negotiation.offered(iad, offer, now)
                 if sends is not None:
                     return [*sends, *self._negotiated(change, now)]
         return []
 
-    def _negotiated(self, change: _Change, now: float) -> list[Instruction]:
+    def _negotiated(self, change: Change, now: float) -> list[Instruction]:
         """Form the pool if all agree; give up if too few are left."""
         negotiation = change.negotiation
         assert negotiation is not None
@@ -402,54 +375,11 @@ class Buyer:
             *self._settled(request.service, now),
         ]
 
-    # --- the pool ----------------------------------------------------------------------------
-
-    def _replied(self, iad: str, joined: Joined, now: float) -> list[Instruction]:
-        said, done = self._pools.joined(iad, joined, now)
-        if said is None:
-            return []
-        change = self._changes.get(said.service_id)
-        if change is not None:
-            outcome = f"refused: {said.refusal}" if said.refusal else taken_as(said)
-            change.steps.append(Step("provision", iad, outcome[:512]))
-        if said.refusal and not said.delivery.leave:
-            done += self._without(said.service_id, [iad], now)
-        return [*done, *self._settled(said.service_id, now)]
-
-    def _without(self, service_id: str, iads: list[str], now: float) -> list[Instruction]:
-        """Go on without members that do not serve; or undo everything where that cannot be."""
-        owned, change = self._pools[service_id], self._changes.get(service_id)
-        left = [m for m in owned.service.members if m.areas and m.iad not in iads]
-        own = _named(owned.service, self._own.iad)
-        lonely = own is not None and not own.areas and own.iad in iads
-        if owned.forming:
-            if lonely or len(left) < owned.request.fewest:
-                assert change is not None
-                done = self._pools.drop(service_id, now)
-                return [*done, *self._fail(change, "too few IADs joined; all is undone", now)]
-        elif lonely or not left:
-            return []  # The owner, and the last that serves, are asked again and again.
-        lost = {a for m in owned.service.members if m.iad in iads for a in m.areas}
-        done = self._pools.remove(service_id, iads, now)
-        if change is not None:
-            change.uncovered += sorted(lost - {a for m in left for a in m.areas})
-            if isinstance(change.request, AddIad) and change.request.iad in iads:
-                text = f"{change.request.iad} did not join; it is left out"
-                done += self._fail(change, text, now)
-        return done
-
-    def _settled(self, service_id: str, now: float) -> list[Instruction]:
-        """Report once everybody has taken the change."""
-        change = self._changes.get(service_id)
-        if change is None or not change.joining or self._pools.waiting(service_id):
-            return []
-        return self._succeed(change, now)
-
     def _tick(self, now: float) -> list[Instruction]:
         done = self._pools.tick(now)
-        for change in list(self._changes.values()):
+        for change in list(self._changes.open.values()):
             if now >= change.until_s:
-                done += self._out_of_time(change, now)
+                done += self._changes.out_of_time(change, now)
             elif change.look_again_s <= now:
                 change.look_again_s = math.inf
                 request = change.request
@@ -461,77 +391,3 @@ class Buyer:
                 done += change.negotiation.tick(now)
                 done += self._negotiated(change, now)
         return done
-
-    def _out_of_time(self, change: _Change, now: float) -> list[Instruction]:
-        service_id = change.request.service
-        if not change.joining:
-            released: list[Instruction] = []
-            text = "the registration service did not answer in time"
-            if change.negotiation is not None:
-                released += change.negotiation.release()
-                text = "the negotiation did not end in time; allow more"
-            return [*released, *self._fail(change, text, now)]
-        waiting = [d.member.iad for d in self._pools.waiting(service_id)]
-        if isinstance(change.request, CreateService):
-            change.steps += [Step("provision", iad, "no answer") for iad in waiting]
-            done = self._without(service_id, waiting, now)
-        elif isinstance(change.request, AddIad) and change.request.iad in waiting:
-            done = self._without(service_id, [change.request.iad], now)
-        else:
-            later = "no answer; it is told when it can be reached"
-            change.steps += [Step("provision", iad, later) for iad in waiting]
-            done = []
-        if service_id in self._changes:
-            done += self._succeed(change, now)
-        return done
-
-    # --- reports -----------------------------------------------------------------------------
-
-    def _succeed(self, change: _Change, now: float) -> list[Instruction]:
-        service_id = change.request.service
-        done: list[Instruction] = []
-        services: tuple[Service, ...] = ()
-        if (owned := self._pools.living.get(service_id)) is not None:
-            if owned.forming:
-                done += self._pools.formed(service_id)
-            services = (owned.service,)
-            change.steps.append(Step("pool", "", pool_in_words(owned.service)))
-        return [*done, self._report(change, True, services, "", now)]
-
-    def _fail(self, change: _Change, message: str, now: float) -> list[Instruction]:
-        if change.negotiation is not None and not change.joining:
-            change.steps += change.negotiation.steps
-        return [self._report(change, False, (), message, now)]
-
-    def _report(
-        self, change: _Change, ok: bool, services: tuple[Service, ...], message: str, now: float
-    ) -> Report:
-        request = change.request
-        if self._changes.get(request.service) is change:
-            del self._changes[request.service]
-        report = ServiceReport(
-            id=request.id,
-            ok=ok,
-            services=services,
-            steps=tuple(change.steps),
-            uncovered=tuple(sorted(set(change.uncovered))),
-            message=message[:512],
-            elapsed_ms=(now - change.started_s) * 1e3,
-        )
-        return Report(change.origin, report)
-
-
-def _wanted(request: CreateService, fewest: int) -> Wanted:
-    return Wanted(
-        request.service,
-        request.capability,
-        request.rate_per_s,
-        request.slo.percentile,
-        request.slo.latency_ms,
-        fewest,
-        request.relax,
-    )
-
-
-def _named(service: Service, iad: str) -> Member | None:
-    return next((member for member in service.members if member.iad == iad), None)

@@ -20,7 +20,7 @@ from agent.market.delivery import Retry, Send
 from agent.market.pools import in_words
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Offer, Propose, Release, Terms
-from agent.wire.operator import Step
+from agent.wire.operator import CreateService, Step
 
 # A round waits for a fourth of the set-up's time, and not longer than this.
 LONGEST_ROUND_S = 2.0
@@ -266,3 +266,16 @@ def _step(candidate: _Candidate) -> Step:
     else:
         outcome = f"refused: {offer.message or 'no reason given'}"
     return Step("negotiate", candidate.member.iad, outcome[:512], candidate.asked)
+
+
+def wanted_by(request: CreateService, fewest: int) -> Wanted:
+    """What a request asks of sellers, `fewest` of whom have to agree."""
+    return Wanted(
+        request.service,
+        request.capability,
+        request.rate_per_s,
+        request.slo.percentile,
+        request.slo.latency_ms,
+        fewest,
+        request.relax,
+    )

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from queue import SimpleQueue
+from functools import partial
 from typing import Final
 
-from msgspec import Struct
-
 from agent.board import Board
+from agent.disk_writer import DiskWriterThread
 from agent.wire.base import Message
 from agent.wire.codec import JSON, encode_into
 from agent.wire.messages import Answer, Series
@@ -28,17 +23,6 @@ STOPPING_S: Final = 2.0
 Send = Callable[[bytes, bytes, Message, bytearray], None]
 
 
-class _Reply(Struct, eq=False):
-    """A reply that waits for its frame, or what went wrong."""
-
-    identity: bytes
-    codec: bytes
-    message: Message
-    numbers: int
-    frame: bytearray = bytearray()
-    error: BaseException | None = None
-
-
 class ReplyWriter:
     """Replies of one socket. What follows a large one to the same peer goes through here, too, so
     that nothing overtakes it."""
@@ -48,9 +32,8 @@ class ReplyWriter:
         self._send = send
         self._waiting: dict[bytes, int] = {}
         self._numbers = 0
-        self._asked: SimpleQueue[_Reply | None] = SimpleQueue()
-        self._written: deque[_Reply] = deque()
-        self._thread: threading.Thread | None = None
+        self._thread = DiskWriterThread("replies")
+        board.listen(self._thread.fileno, self._thread.turn)
 
     def takes(self, identity: bytes, codec: bytes, message: Message) -> bool:
         """Whether this reply is written here and sent later; otherwise the caller does both."""
@@ -60,54 +43,33 @@ class ReplyWriter:
             numbers < LARGE_NUMBERS or (self._numbers and self._numbers + numbers > MOST_NUMBERS)
         ):
             return False
-        if self._thread is None:
-            self._start()
         self._waiting[identity] = self._waiting.get(identity, 0) + 1
         self._numbers += numbers
-        self._asked.put(_Reply(identity, codec, message, numbers))
+        self._thread.submit(
+            partial(_written, message, codec),
+            partial(self._sends, identity, codec, message, numbers),
+        )
         return True
 
     def close(self) -> None:
         """Send what can be written in a little time."""
-        if self._thread is None:
-            return
-        self._asked.put(None)
-        self._thread.join(STOPPING_S)
-        self._turn()
-        self._board.ignore(self._fileno)
-        if not self._thread.is_alive():
-            os.close(self._fileno)
-            os.close(self._waker)
+        self._board.ignore(self._thread.fileno)
+        self._thread.close(STOPPING_S)
 
-    def _start(self) -> None:
-        self._fileno, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._board.listen(self._fileno, self._turn)
-        self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
-        self._thread.start()
+    def _sends(
+        self, identity: bytes, codec: bytes, message: Message, numbers: int, frame: bytearray
+    ) -> None:
+        self._numbers -= numbers
+        left = self._waiting.pop(identity) - 1
+        if left:
+            self._waiting[identity] = left
+        self._send(identity, codec, message, frame)
 
-    def _run(self) -> None:
-        while (reply := self._asked.get()) is not None:
-            try:
-                encode_into(reply.message, reply.codec, frame := bytearray())
-                reply.frame = frame
-            except BaseException as error:  # noqa: BLE001 - the loop raises it, as if it had written
-                reply.error = error
-            self._written.append(reply)
-            with suppress(BlockingIOError):  # full of bytes that wake just as well
-                os.write(self._waker, b"\0")
 
-    def _turn(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._fileno, 4096)
-        while self._written:
-            reply = self._written.popleft()
-            self._numbers -= reply.numbers
-            left = self._waiting.pop(reply.identity) - 1
-            if left:
-                self._waiting[reply.identity] = left
-            if reply.error is not None:
-                raise reply.error
-            self._send(reply.identity, reply.codec, reply.message, reply.frame)
+def _written(message: Message, codec: bytes) -> bytearray:
+    """Runs in the thread; an exception is raised in the loop, as if that had written."""
+    encode_into(message, codec, frame := bytearray())
+    return frame
 
 
 def numbers_in(message: Message) -> int:

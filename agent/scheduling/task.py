@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
-from agent.scheduling.aggregation import merge_missing, merge_results
 from agent.scheduling.contracts import Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.dispatch import Dispatcher
@@ -19,10 +18,8 @@ from agent.scheduling.events import (
     NodeLeft,
     NodePods,
     NodeRefused,
-    Peer,
     PodsWanted,
     PolicyChanged,
-    SendTaskResult,
     SendToNode,
     ServiceChanged,
     ServiceRemoved,
@@ -31,15 +28,13 @@ from agent.scheduling.events import (
     TaskCancelled,
     TaskEvent,
     Tick,
-    WriteRecord,
 )
 from agent.scheduling.joining import Joining, Lacking
 from agent.scheduling.links import Links
 from agent.scheduling.nodes import NodeResource
-from agent.scheduling.records import subtask_heading, subtask_record, task_record
-from agent.scheduling.result_budget import as_known, without_parts
+from agent.scheduling.records import subtask_heading
+from agent.scheduling.task_ends import TaskEnds
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
-from agent.scheduling.timers import Timers
 from agent.wire.base import RAW, Policy
 from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
@@ -47,10 +42,7 @@ from agent.wire.messages import (
     AreaResult,
     Gap,
     HelloWanted,
-    Status,
     SubtaskResult,
-    TaskResult,
-    TooLarge,
 )
 from agent.wire.operator import NodeStatus
 from agent.wire.records import SubtaskOutcome
@@ -92,11 +84,24 @@ class TaskScheduler:
     ) -> None:
         self._iad = iad
         self._estimator = estimator
+        self._stopwatch = stopwatch
+        self._wall_offset_s = wall_offset_s
+        self._counters = {
+            "tasks": 0,
+            "cancelled": 0,
+            "subtasks": 0,
+            "deadlines_missed": 0,
+            "duplicate_or_unknown_results": 0,
+            "late_results": 0,
+            **refusal_counters("tasks"),
+        }
+        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
+        self._open, self._timeouts = self._ends.open, self._ends.timeouts
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._links = Links(
             estimator,
             self._dispatcher,
-            self._give_up,
+            self._ends.give_up,
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
             takes_events=takes_events,
@@ -104,10 +109,6 @@ class TaskScheduler:
         self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
         self._evaluator = Evaluator(self._contracts, self._nodes, estimator, self._read)
-        self._wall_offset_s = wall_offset_s
-        self._stopwatch = stopwatch
-        self._open: dict[tuple[Peer, str], TaskEntry] = {}
-        self._timeouts: Timers[TaskEntry] = Timers()
         self._joining = Joining(started_s)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
@@ -124,15 +125,6 @@ class TaskScheduler:
             ServiceChanged: self._service_changed,
             ServiceRemoved: self._service_removed,
             Tick: self._tick,
-        }
-        self._counters = {
-            "tasks": 0,
-            "cancelled": 0,
-            "subtasks": 0,
-            "deadlines_missed": 0,
-            "duplicate_or_unknown_results": 0,
-            "late_results": 0,
-            **refusal_counters("tasks"),
         }
 
     # --- what the shell asks -----------------------------------------------------------------
@@ -203,7 +195,7 @@ class TaskScheduler:
         entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
         refused = self._no_room(entry)
         if refused is not None:
-            return self._refuse(entry, refused, now)
+            return self._ends.refuse(entry, refused, now)
         return self._serve(entry, sender, now, self._may_wait(entry, now))
 
     def _may_wait(self, entry: TaskEntry, now: float) -> bool:
@@ -220,9 +212,9 @@ class TaskScheduler:
             self._joining.wait(entry, sender, asked, len(self._nodes))
             return []
         if isinstance(asked, Refused):
-            return self._refuse(entry, asked, now)
+            return self._ends.refuse(entry, asked, now)
         if not asked:
-            return self._finish(entry, now)
+            return self._ends.finish(entry, now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry.origin, task.id] = entry
@@ -283,104 +275,8 @@ class TaskScheduler:
             return instructions
         outcome = _collect(subtask, result)
         if outcome == "too_large" and subtask.parent.room.refused:
-            self._ask_no_more(subtask, now, instructions)
-        self._settle(subtask, outcome, now, result, instructions)
-        return instructions
-
-    def _ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
-        """The result of a task has no room left: what waits in queues would be read for nothing."""
-        for subtask in _by_node(full.parent):
-            if subtask is not full and subtask.state == "queued":
-                subtask.node.queue.remove(subtask.handle)
-                subtask.become("expired")
-                subtask.lose_too_large(_beyond(full.parent), full.parent.room.most)
-                self._settle(subtask, "too_large", now, None, instructions)
-
-    def _give_up(
-        self,
-        subtask: SubtaskEntry,
-        reason: Gap,
-        now: float,
-        instructions: list[Instruction],
-        message: str = "",
-    ) -> None:
-        """Settle a subtask without a result; it is in no queue any more."""
-        subtask.become("expired" if subtask.state == "queued" else "abandoned")
-        subtask.lose(reason, message=message)
-        self._settle(subtask, reason, now, None, instructions)
-
-    def _settle(
-        self,
-        subtask: SubtaskEntry,
-        outcome: SubtaskOutcome,
-        now: float,
-        result: SubtaskResult | None,
-        instructions: list[Instruction],
-    ) -> None:
-        """Record a subtask's end, and end its task if it was the last."""
-        record = subtask_record(subtask, outcome, result, now)
-        self._counters["subtasks"] += 1
-        if record.missed_deadline:
-            self._counters["deadlines_missed"] += 1
-        instructions.append(WriteRecord(record))
-        entry = subtask.parent
-        entry.pending.discard(subtask)
-        if not entry.pending:
-            instructions += self._finish(entry, now)
-
-    def _finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        if entry.timer >= 0:
-            self._timeouts.cancel(entry.timer)
-            entry.timer = -1
-        self._open.pop((entry.origin, entry.task.id), None)
-        if entry.state == "cancelled":
-            return self._end(entry, None, self._read(now))
-        results = merge_results(without_parts(entry.results, entry.missing))
-        missing = as_known(
-            merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
-        )
-        status: Status = "partial" if missing else "complete"
-        entry.become(status)
-        ended_s = self._read(now)
-        result = TaskResult(
-            id=entry.task.id,
-            status=status,
-            total_ms=(ended_s - entry.received_s) * 1e3,
-            results=results,
-            missing=missing,
-        )
-        return self._end(entry, result, ended_s)
-
-    def _refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
-        self._counters[f"tasks_refused_{refused.reason}"] += 1
-        entry.become("refused")
-        if self._open.get((entry.origin, entry.task.id)) is entry:
-            del self._open[entry.origin, entry.task.id]
-        ended_s = self._read(now)
-        result = TaskResult(
-            id=entry.task.id,
-            status="refused",
-            total_ms=(ended_s - entry.received_s) * 1e3,
-            reason=refused.reason,
-            message=refused.message,
-        )
-        return self._end(entry, result, ended_s)
-
-    def _end(
-        self, entry: TaskEntry, result: TaskResult | None, ended_s: float
-    ) -> list[Instruction]:
-        """Record a task; its result, unless nobody wants one, goes back."""
-        record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
-        return [record] if result is None else [SendTaskResult(entry.origin, result), record]
-
-    def _timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        entry.timer = -1
-        instructions: list[Instruction] = []
-        for subtask in _by_node(entry):
-            reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
-            if subtask.state == "queued":
-                subtask.node.queue.remove(subtask.handle)
-            self._give_up(subtask, reason, now, instructions)
+            self._ends.ask_no_more(subtask, now, instructions)
+        self._ends.settle(subtask, outcome, now, result, instructions)
         return instructions
 
     def _task_cancelled(self, event: TaskCancelled, now: float) -> list[Instruction]:
@@ -388,22 +284,9 @@ class TaskScheduler:
         entry = self._open.get((event.origin, event.task_id))
         if entry is None:
             return []
-        self._counters["cancelled"] += 1
-        entry.become("cancelled")
         if entry in self._joining:
             self._joining.remove(entry)
-            return self._finish(entry, now)
-        instructions: list[Instruction] = []
-        for subtask in _by_node(entry):
-            if subtask.state == "queued":
-                subtask.node.queue.remove(subtask.handle)
-                subtask.become("expired")
-            else:
-                subtask.become("abandoned")
-            # For the record alone: it says how much was asked.
-            subtask.lose("timeout")
-            self._settle(subtask, "cancelled", now, None, instructions)
-        return instructions
+        return self._ends.cancel(entry, now)
 
     # --- the rest ----------------------------------------------------------------------------
 
@@ -425,7 +308,7 @@ class TaskScheduler:
         for entry, sender in self._joining.due(now):
             instructions += self._serve(entry, sender, now, may_wait=False)
         return instructions + [
-            i for entry in self._timeouts.due(now) for i in self._timed_out(entry, now)
+            i for entry in self._timeouts.due(now) for i in self._ends.timed_out(entry, now)
         ]
 
     def _read(self, now: float) -> float:
@@ -461,11 +344,6 @@ class TaskScheduler:
         assert dispatched == 0
 
 
-def _by_node(entry: TaskEntry) -> list[SubtaskEntry]:
-    """The pending subtasks in an order that does not depend on addresses in memory."""
-    return sorted(entry.pending, key=lambda subtask: subtask.node.name)
-
-
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
     """The unloaded response time of a subtask: from when it was sent, whatever this master did
     before, to when its result came, whatever this master did until it took it."""
@@ -487,7 +365,7 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     if result.outcome == "ok" and (series is not None or aggregate is not None):
         for area in subtask.areas:
             if series is not None and not entry.room.takes(area, series):
-                subtask.lose_too_large(_beyond(entry), entry.room.most)
+                subtask.lose_too_large(entry.beyond(), entry.room.most)
                 return "too_large"
             entry.results.append(AreaResult(area, series, aggregate))
         return "ok"
@@ -500,12 +378,6 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)
     return reason
-
-
-def _beyond(entry: TaskEntry) -> TooLarge:
-    """How large the result of a task would have become, as far as can be told by now."""
-    come = entry.fanout - len(entry.pending) + 1
-    return entry.room.told(entry.task.window.length_s, entry.fanout, come)
 
 
 def _lacks_channels(subtask: SubtaskEntry) -> bool:

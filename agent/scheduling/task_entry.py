@@ -80,6 +80,11 @@ class TaskEntry:
             raise InvalidTransition(self.state, state, self)
         self.state = state
 
+    def beyond(self) -> TooLarge:
+        """How large its result would have become, as far as can be told by now."""
+        come = self.fanout - len(self.pending) + 1
+        return self.room.told(self.task.window.length_s, self.fanout, come)
+
 
 class SubtaskEntry:
     """One node's share of a task. `dispatches` counts how often it was sent: more than once when

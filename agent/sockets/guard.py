@@ -11,7 +11,7 @@ import zmq
 
 from agent.sockets.allow_list import ROLES, AllowList, Party
 from agent.sockets.dealer import KeyedLink, dealer, unconnected
-from agent.sockets.intake import Intake
+from agent.sockets.intake import Intake, Room
 from agent.sockets.keys import Pair, expiry, read_publics, read_secrets
 from agent.sockets.router import Keyed, Router, router
 from agent.sockets.watched import Watched
@@ -65,6 +65,7 @@ class Guard:
         self._allowed = AllowList()
         self._routers: list[Router] = []
         self._intakes: list[Intake] = []
+        self._room: Room | None = None
         self._links: list[KeyedLink] = []
         self.zap: Zap | None = None
         # Called with a key that nobody has named (yet): the market may know it soon.
@@ -91,7 +92,8 @@ class Guard:
 
     def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
         """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError. With
-        `most_connections` only requests come there, and what its connections hold is bounded."""
+        `most_connections` only requests come there, and what its connections hold is bounded. All
+        together have no more connections than there is room for."""
         keyed = None
         if self._secrets is not None:
             keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
@@ -101,10 +103,11 @@ class Guard:
             return made
         if keyed is not None:
             self._routers.append(made)
-        if most_connections is not None:
-            intake = Intake(made.socket, most_connections, self._warn, clock=self._clock)
+        self._room = self._room or Room()
+        intake = Intake(made.socket, most_connections, self._warn, self._room, clock=self._clock)
+        self._intakes.append(intake)
+        if requests_only:
             made.watch_intake(intake)
-            self._intakes.append(intake)
         return made
 
     def close(self) -> None:

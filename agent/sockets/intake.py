@@ -5,6 +5,9 @@ of a message until its last, and allocates a frame that is half received as a wh
 compares what the kernel received on each connection with what the process took of it as complete
 messages, and cuts the connections that hold most when that is too much. It is a thread of its own
 because libzmq goes on reading while the process's loop is busy.
+
+It also counts connections, of sockets that are no client's, too: all share the files that the
+process may have. When these are used up libzmq accepts nothing, and its thread burns a core.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ import termios
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import zmq
 
@@ -58,6 +61,9 @@ TCP_INFO_BYTES: Final = 256
 BYTES_RECEIVED: Final = 128
 
 
+Key = TypeVar("Key")
+
+
 class Cut(NamedTuple):
     """A connection to close, and what it holds."""
 
@@ -84,7 +90,7 @@ def excess(
     return cut
 
 
-def crowding(hosts: Mapping[int, str], most: int) -> int | None:
+def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
     """The connection to close when there are more than `most`: the newest of the host that has
     most of them. `hosts` are in the order in which they connected."""
     if len(hosts) <= most:
@@ -170,17 +176,31 @@ class Trimmer:
         self._due_s = now + self._pause_s
 
 
+class Room:
+    """How many connections the process's limit of files leaves room for, and which there are, in
+    the order in which they came. A host counts at each socket by itself: if many connect to one, it
+    is there that they lose some. An intake that touches connections, its own included, holds
+    `lock`."""
+
+    def __init__(self) -> None:
+        self.most = _room_for_files()
+        self.hosts: dict[tuple[Intake, int], tuple[Intake, str]] = {}
+        self.lock = threading.RLock()
+
+
 class Intake:
     """Watches a bound ROUTER until `close`; `warn` takes lines for the operator, from its thread.
 
-    `most_connections` is lowered to what the process's limit of files leaves room for.
+    Without `most_connections` nothing but `room`, which a process's sockets share, bounds them, and
+    nobody looks at what they hold.
     """
 
     def __init__(
         self,
         router: zmq.Socket[bytes],
-        most_connections: int,
+        most_connections: int | None,
         warn: Callable[[str], object],
+        room: Room,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -189,7 +209,8 @@ class Intake:
         self._clock = clock
         self._ledger = Ledger()
         self.taken = self._ledger.taken
-        self._most_connections = min(most_connections, _room_for_files())
+        self._room = room
+        self._most_connections = most_connections
         self._hosts: dict[int, str] = {}
         self._names: dict[int, object] = {}
         self.cut = 0
@@ -225,10 +246,15 @@ class Intake:
         try:
             while True:
                 # Freed memory is given back with nobody connected, too.
-                if monitor.poll(LOOK_MS if self._hosts else 1_000) and not self._read_events():
+                looks = self._hosts and self._most_connections is not None
+                if monitor.poll(LOOK_MS if looks else 1_000) and not self._read_events():
                     return
-                self._look(self._clock())
+                with self._room.lock:
+                    self._look(self._clock())
         finally:
+            with self._room.lock:
+                for fd in list(self._hosts):
+                    self._closed(fd)
             monitor.close(0)
             os.close(self._spare)
             os.close(self._memory)
@@ -241,12 +267,13 @@ class Intake:
             except zmq.Again:
                 return True
             event, fd = struct.unpack("=HI", frame)
-            if event == ACCEPTED:
-                self._accepted(fd)
-            elif event in GONE:
-                self._closed(fd)
-            elif event == STOPPED:
+            if event == STOPPED:
                 return False
+            with self._room.lock:
+                if event == ACCEPTED:
+                    self._accepted(fd)
+                else:
+                    self._closed(fd)
 
     def _accepted(self, fd: int) -> None:
         try:
@@ -254,21 +281,33 @@ class Intake:
                 name = found.getpeername()
         except OSError:
             return  # gone already
-        self._hosts.pop(fd, None)
+        self._closed(fd)
         self._ledger.opened(fd)
         self._hosts[fd], self._names[fd] = str(name[0]), name
-        crowded = crowding(self._hosts, self._most_connections)
-        if crowded is not None:
-            host = self._hosts[crowded]
-            self._cut(crowded)
-            self._tell(f"more than {self._most_connections} connections: closed some of {host}")
+        self._room.hosts[self, fd] = self, self._hosts[fd]
+        if self._most_connections is not None:
+            crowded = crowding(self._hosts, self._most_connections)
+            if crowded is not None:
+                self._make_room(self, crowded, self._most_connections)
+        fullest = crowding(self._room.hosts, self._room.most)
+        if fullest is not None:
+            self._make_room(*fullest, self._room.most)
+
+    def _make_room(self, intake: Intake, fd: int, most: int) -> None:
+        """Close one, perhaps of another socket, since there are more than `most`."""
+        host = intake._hosts[fd]
+        intake._cut(fd)
+        self._tell(f"more than {most} connections: closed some of {host}")
 
     def _closed(self, fd: int) -> None:
         self._ledger.closed(fd)
         if self._hosts.pop(fd, None) is not None:
-            del self._names[fd]
+            del self._names[fd], self._room.hosts[self, fd]
 
     def _look(self, now: float) -> None:
+        if self._most_connections is None:
+            self._tell_rest(now)
+            return
         resident = self.resident
         if resident > self._looked_at + GROWN_BYTES or now >= self._look_s:
             self._look_s = now + LOOK_AT_ALL_S

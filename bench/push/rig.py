@@ -20,7 +20,7 @@ from agent.overlay.scot import Broker
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import encode
 from agent.wire.messages import Hello, NodeEvent, NodeEvents
-from bench.processes import cpu_s, process, ready
+from bench.processes import agent, cpu_s, process, ready
 from bench.push import mqtt
 from bench.push.clients import Measured, MqttAlert, Specification
 from bench.push.workload import Event, Wanted
@@ -70,7 +70,7 @@ class Masters:
         self._folder = folder
         self.public = {iad: free_address() for iad in PLAN.places}
         nodes = {iad: free_address() for iad in PLAN.places}
-        command = str(Path(sys.executable).with_name("sanderling-master"))
+        command = agent("master")
         self._pids = []
         for iad in PLAN.places:
             (folder / iad).mkdir()

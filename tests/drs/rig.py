@@ -10,6 +10,7 @@ from agent.wire import directory as d
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from fleet.lab.ports import free_address
 from tests.agent_process import AgentProcess, installed
+from tests.attempts import ATTEMPTS, PAUSE_MS
 
 COMMAND = installed("sanderling-drs")
 PATIENCE_MS = 20_000
@@ -67,7 +68,9 @@ class Asker:
 
     def ask_until(self, request, condition):
         """Ask again until `condition(reply)` holds."""
-        for _ in range(100_000):
+        for _ in range(ATTEMPTS):
             if condition(reply := self.ask(request)):
                 return reply
+            # Nothing comes unasked.
+            assert not self.socket.poll(PAUSE_MS)
         raise AssertionError(reply)

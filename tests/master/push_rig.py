@@ -11,6 +11,7 @@ from agent.topics.alerts import history_of
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
+from agent.wire.overlay import Origin
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from agent.wire.unions import PublicReply
 from fleet.lab.ports import free_address
@@ -59,7 +60,7 @@ class PushMaster(AgentProcess):
 
     def wait_until(self, condition):
         """Until the counters are so."""
-        for _ in range(10_000):
+        for _ in self.attempts():
             counters = self.status().counters
             if condition(counters):
                 return counters
@@ -76,6 +77,7 @@ class Node(FakeNode):
         super().__init__(context, master.nodes, "n1", ("b1/f4/r1",))
         self.history = os.urandom(4).hex()
         self.told_history = history_of("n1", self.history)
+        self.iad = master.iad
 
     def tell(self, *sequences, value=31.5, kind=TRIGGER_RAISED, areas=("b1/f4/r1",)):
         made = [
@@ -86,6 +88,10 @@ class Node(FakeNode):
             for each in sequences
         ]  # fmt: skip
         self.send(NodeEvents("boot-n1", self.history, tuple(made), oldest=min(sequences)))
+
+    def origin(self, sequence):
+        """Of the notification that an event in one area becomes."""
+        return Origin(self.iad, self.told_history, 16 * sequence)
 
     def await_taken(self, *sequences):
         while not isinstance(taken := self.receive(), EventsTaken):
@@ -118,8 +124,10 @@ class Subscriber:
         self.send(AcknowledgeNotifications(self.name, found.position))
         return found
 
-    def nothing_else(self):
-        return not self.socket.poll(0)
+    def last(self, node, sequence):
+        """An alert that a test tells when all before it are settled is the next that comes: what
+        came twice would come first."""
+        assert self.notified().notification.origin == node.origin(sequence)
 
     def end(self):
         self.send(Unsubscribe(self.name))

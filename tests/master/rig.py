@@ -59,7 +59,7 @@ class MasterProcess(AgentProcess):
 
     def wait_until(self, condition):
         """Ask for the status until `condition(status)` holds."""
-        for _ in range(10_000):
+        for _ in self.attempts():
             status = self.status()
             if condition(status):
                 return status

@@ -4,6 +4,7 @@ import contextlib
 import socket
 from pathlib import Path
 
+import pytest
 import zmq
 
 from agent.client import Client
@@ -46,12 +47,14 @@ class Limited(MasterProcess):
     command = ("prlimit", "--nofile=256:256", COMMAND)
 
 
-def test_connections_beyond_the_limit_of_files_leave_some_for_records(tmp_path, context):
+@pytest.mark.parametrize("flooded", [["public"], ["nodes"], ["public", "nodes"]])
+def test_connections_beyond_the_limit_of_files_leave_some_for_records(tmp_path, flooded):
     master = Limited(tmp_path / "iad1", "iad1", {"iad1": ["b1"]})
-    host, port = master.public.removeprefix("tcp://").split(":")
     try:
         with contextlib.ExitStack() as stack:
-            for _ in range(400):
+            for number in range(400):
+                address = getattr(master, flooded[number % len(flooded)])
+                host, port = address.removeprefix("tcp://").split(":")
                 with contextlib.suppress(ConnectionResetError):
                     stack.enter_context(socket.create_connection((host, int(port)), 20.0))
             status = master.wait_until(lambda s: s.iad == "iad1")

@@ -59,6 +59,7 @@ class Served:
     def stop(self):
         self.ended.set()
         self.thread.join()
+        self.guard.close()
         self.context.destroy(linger=0)
 
 

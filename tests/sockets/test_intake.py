@@ -14,6 +14,7 @@ from agent.sockets.intake import (
     TRIM_S,
     Intake,
     Ledger,
+    Room,
     Trimmer,
     crowding,
     excess,
@@ -49,6 +50,29 @@ def test_the_newest_of_the_host_with_most_makes_room():
     hosts = {4: "a", 5: "b", 6: "a", 7: "c"}
     assert crowding(hosts, 4) is None
     assert crowding(hosts, 3) == 6
+
+
+def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(watched):
+    room = Room()
+    room.most = 4
+    flooded, other = watched(room=room), watched(room=room)
+    friend = other.raw()
+    connections = [flooded.raw() for _ in range(3)]
+    with (
+        contextlib.suppress(ConnectionResetError),
+        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+    ):
+        assert is_cut(late, b"", 1)
+    assert flooded.told.wait(20.0)
+    assert "more than 4 connections" in flooded.lines[0]
+    # It loses one to make room for a stranger at the other socket.
+    second = other.raw()
+    assert is_cut(connections[-1], b"", 1)
+    for connection in (friend, second):
+        connection.sendall(b"\x00\x02hi")
+        assert connection.recv(1)
+    for connection in (*connections, friend, second):
+        connection.close()
 
 
 def test_headers_and_heartbeats_are_not_held_and_an_endless_message_is():
@@ -117,13 +141,13 @@ def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():
 class Watched:
     """A plain ROUTER with an intake, read by a thread."""
 
-    def __init__(self, most_connections=100):
+    def __init__(self, most_connections=100, room=None):
         self.context = zmq.Context()
         self.address = free_address()
         self.router: Router = router(self.context, self.address, requests_only=True)
         self.lines = []
         self.told = threading.Event()
-        self.intake = Intake(self.router.socket, most_connections, self.warn)
+        self.intake = Intake(self.router.socket, most_connections, self.warn, room or Room())
         self.router.watch_intake(self.intake)
         self.end, self.stop = self.context.socket(zmq.PAIR), self.context.socket(zmq.PAIR)
         self.end.bind("inproc://end")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent.client import Client, NoReplyError, Operator
 from agent.sockets.keys import KeyFiles, new, read_publics
 from fleet.lab.ports import free_address
+from tests.attempts import attempts
 
 PATIENCE_MS = 20_000
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}
@@ -232,8 +234,12 @@ class Fleet:
             except NoReplyError as error:
                 raise AssertionError(self.said(iad)) from error
 
+    def attempts(self, iad: str) -> Iterator[None]:
+        """Many, as long as its master lives."""
+        return attempts([self.processes[iad]])
+
     def wait_until(self, iad: str, condition):
-        for _ in range(5_000):
+        for _ in self.attempts(iad):
             if condition(status := self.status(iad)):
                 return status
         raise AssertionError(status, self.said(iad))

@@ -14,6 +14,7 @@ from fleet.keys.push import pusher, write_local
 from fleet.keys.store import Store
 from fleet.lab.ports import free_address
 from tests.agent_process import installed
+from tests.attempts import attempts
 
 PATIENCE_MS = 20_000
 AREAS = {"n1": "b1/f4/r413", "n2": "b1/f4/r409"}
@@ -122,8 +123,13 @@ class Running:
         with Operator(self.address(iad, "operator"), keys) as operator:
             return operator.status(PATIENCE_MS)
 
+    def attempts(self, iad):
+        """Many, as long as its master lives."""
+        (found,) = (h for h in hosts(self.fleet) if h.node is None and h.iad.name == iad)
+        return attempts([self.processes[found.name]])
+
     def wait_until(self, iad, condition):
-        for _ in range(5_000):
+        for _ in self.attempts(iad):
             if condition(status := self.status(iad)):
                 return status
         raise AssertionError(status, {name: self.said(name) for name in self.processes})

@@ -1,0 +1,163 @@
+"""Changes of services that are under way: from what all agreed on to the report to people.
+
+Everybody takes the pool, or does without who does not take it; a change that ends, well or not, is
+reported once.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+
+from agent.market.buying_events import Report
+from agent.market.delivery import Pools
+from agent.market.negotiation import Negotiation
+from agent.market.pools import Instruction, Origin
+from agent.market.wording import pool_in_words, taken_as
+from agent.wire.directory import Found
+from agent.wire.market import Joined, Member, Service
+from agent.wire.operator import AddIad, CreateService, ServiceChange, ServiceReport, Step
+
+# For that share of a change's time nodes that are joining are waited for, and who is not registered
+# yet is looked for.
+WAITING_SHARE = 0.5
+
+
+class Change(Struct):
+    """A request under way; `negotiation` while there is one."""
+
+    origin: Origin
+    request: ServiceChange
+    started_s: float
+    until_s: float
+    steps: list[Step] = []
+    uncovered: list[str] = []
+    found_ticket: str = ""
+    look_up_ticket: str = ""
+    found: Found | None = None
+    schedulers: list[Member] | None = None
+    negotiation: Negotiation | None = None
+    joining: bool = False
+    look_again_s: float = math.inf
+
+    @property
+    def patient_until_s(self) -> float:
+        """Until then it may wait for parties and nodes that are starting."""
+        return self.started_s + WAITING_SHARE * (self.until_s - self.started_s)
+
+
+class Changes:
+    """One at a time of each service. `own` is this master's IAD."""
+
+    def __init__(self, own: str, pools: Pools) -> None:
+        self._own = own
+        self._pools = pools
+        self.open: dict[str, Change] = {}
+
+    def replied(self, iad: str, joined: Joined, now: float) -> list[Instruction]:
+        """Take what a member says of the pool that it was given."""
+        said, done = self._pools.joined(iad, joined, now)
+        if said is None:
+            return []
+        change = self.open.get(said.service_id)
+        if change is not None:
+            outcome = f"refused: {said.refusal}" if said.refusal else taken_as(said)
+            change.steps.append(Step("provision", iad, outcome[:512]))
+        if said.refusal and not said.delivery.leave:
+            done += self._without(said.service_id, [iad], now)
+        return [*done, *self.settled(said.service_id, now)]
+
+    def _without(self, service_id: str, iads: list[str], now: float) -> list[Instruction]:
+        """Go on without members that do not serve; or undo everything where that cannot be."""
+        owned, change = self._pools[service_id], self.open.get(service_id)
+        left = [m for m in owned.service.members if m.areas and m.iad not in iads]
+        own = member_of(owned.service, self._own)
+        lonely = own is not None and not own.areas and own.iad in iads
+        if owned.forming:
+            if lonely or len(left) < owned.request.fewest:
+                assert change is not None
+                done = self._pools.drop(service_id, now)
+                return [*done, *self.fail(change, "too few IADs joined; all is undone", now)]
+        elif lonely or not left:
+            return []  # The owner, and the last that serves, are asked again and again.
+        lost = {a for m in owned.service.members if m.iad in iads for a in m.areas}
+        done = self._pools.remove(service_id, iads, now)
+        if change is not None:
+            change.uncovered += sorted(lost - {a for m in left for a in m.areas})
+            if isinstance(change.request, AddIad) and change.request.iad in iads:
+                text = f"{change.request.iad} did not join; it is left out"
+                done += self.fail(change, text, now)
+        return done
+
+    def settled(self, service_id: str, now: float) -> list[Instruction]:
+        """Report once everybody has taken the change."""
+        change = self.open.get(service_id)
+        if change is None or not change.joining or self._pools.waiting(service_id):
+            return []
+        return self._succeed(change, now)
+
+    def out_of_time(self, change: Change, now: float) -> list[Instruction]:
+        """End it with whoever is there; deliveries go on."""
+        service_id = change.request.service
+        if not change.joining:
+            released: list[Instruction] = []
+            text = "the registration service did not answer in time"
+            if change.negotiation is not None:
+                released += change.negotiation.release()
+                text = "the negotiation did not end in time; allow more"
+            return [*released, *self.fail(change, text, now)]
+        waiting = [d.member.iad for d in self._pools.waiting(service_id)]
+        if isinstance(change.request, CreateService):
+            change.steps += [Step("provision", iad, "no answer") for iad in waiting]
+            done = self._without(service_id, waiting, now)
+        elif isinstance(change.request, AddIad) and change.request.iad in waiting:
+            done = self._without(service_id, [change.request.iad], now)
+        else:
+            later = "no answer; it is told when it can be reached"
+            change.steps += [Step("provision", iad, later) for iad in waiting]
+            done = []
+        if service_id in self.open:
+            done += self._succeed(change, now)
+        return done
+
+    # --- reports -----------------------------------------------------------------------------
+
+    def _succeed(self, change: Change, now: float) -> list[Instruction]:
+        service_id = change.request.service
+        done: list[Instruction] = []
+        services: tuple[Service, ...] = ()
+        if (owned := self._pools.living.get(service_id)) is not None:
+            if owned.forming:
+                done += self._pools.formed(service_id)
+            services = (owned.service,)
+            change.steps.append(Step("pool", "", pool_in_words(owned.service)))
+        return [*done, self._report(change, True, services, "", now)]
+
+    def fail(self, change: Change, message: str, now: float) -> list[Instruction]:
+        """Report that it came to nothing."""
+        if change.negotiation is not None and not change.joining:
+            change.steps += change.negotiation.steps
+        return [self._report(change, False, (), message, now)]
+
+    def _report(
+        self, change: Change, ok: bool, services: tuple[Service, ...], message: str, now: float
+    ) -> Report:
+        request = change.request
+        if self.open.get(request.service) is change:
+            del self.open[request.service]
+        report = ServiceReport(
+            id=request.id,
+            ok=ok,
+            services=services,
+            steps=tuple(change.steps),
+            uncovered=tuple(sorted(set(change.uncovered))),
+            message=message[:512],
+            elapsed_ms=(now - change.started_s) * 1e3,
+        )
+        return Report(change.origin, report)
+
+
+def member_of(service: Service, iad: str) -> Member | None:
+    """That IAD in the pool, if it is."""
+    return next((member for member in service.members if member.iad == iad), None)

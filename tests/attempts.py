@@ -1,0 +1,26 @@
+"""Asking again until something is so, at a pace that leaves the processor to whoever is asked."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+ATTEMPTS = 10_000
+PAUSE_MS = 5
+
+
+def attempts(processes: Iterable[subprocess.Popen[str]]) -> Iterator[None]:
+    """Many, as long as these processes live: the end of one is what is waited for between two, and
+    an AssertionError."""
+    with ExitStack() as stack:
+        ends = select.poll()
+        for process in processes:
+            fileno = os.pidfd_open(process.pid)
+            stack.callback(os.close, fileno)
+            ends.register(fileno, select.POLLIN)
+        for _ in range(ATTEMPTS):
+            yield
+            assert not ends.poll(PAUSE_MS), "a process ended"
