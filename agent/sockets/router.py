@@ -188,7 +188,12 @@ class Router:
 
     def sender(self, identity: bytes) -> Sender:
         """Who sent the message that came last, from `identity`."""
-        return self._sender if self._find is not None else Sender("anyone", identity.hex())
+        if self._find is not None:
+            return self._sender
+        address = self.address
+        # At an ipc:// socket it is "localhost:user:group:process".
+        host = "" if ":" in address else address
+        return Sender("anyone", identity.hex(), host=host)
 
     @property
     def address(self) -> str:
