@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 
 import zmq
 
-# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB;
-# of messages in order little waits here, since the loop takes them in.
+# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
+# and of whole ones no more wait than one may hold (OPEN_WAITING in agent/sockets/router.py).
 MOST_HELD_BYTES: Final = 24 << 20
 MOST_HELD_BY_ONE_BYTES: Final = 8 << 20
 # A connection that completes messages and holds less has only sent frames' headers and heartbeats.

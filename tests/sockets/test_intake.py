@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from agent.sockets.intake import (
+    LOOK_AT_ALL_S,
     SMALL_BYTES,
     TRIM_BYTES,
     TRIM_S,
@@ -20,6 +21,7 @@ from agent.sockets.intake import (
 )
 from agent.sockets.router import Router, router
 from fleet.lab.ports import free_address
+from tests.sockets.conftest import destroyed
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -228,6 +230,43 @@ def test_large_messages_in_order_are_none_of_these(watched):
     client.close()
     assert server.lines == []
     assert server.intake.cut == 0
+
+
+class Looks:
+    """A clock by which the guard looks at all connections each time; `enough` after so many."""
+
+    def __init__(self, times):
+        self.times = times
+        self.now = 0.0
+        self.enough = threading.Event()
+
+    def __call__(self):
+        self.now += LOOK_AT_ALL_S
+        if self.now >= self.times * LOOK_AT_ALL_S:
+            self.enough.set()
+        return self.now
+
+
+@pytest.mark.parametrize(("count", "size"), [(60, MIB), (600, MIB // 8)])
+def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count, size):
+    """Another master's tasks may have half a megabyte, and many may come while the loop is busy."""
+    lines, looks = [], Looks(100)
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        busy = router(context, address, requests_only=True)
+        with contextlib.closing(Intake(busy.socket, 100, lines.append, clock=looks)) as intake:
+            busy.watch_intake(intake)
+            sender = context.socket(zmq.DEALER)
+            sender.setsockopt(zmq.SNDHWM, 0)
+            sender.connect(address)
+            for _ in range(count):
+                sender.send(b"x" * size)
+            assert looks.enough.wait(60.0)
+            assert lines == []
+            for _ in range(count):
+                assert busy.socket.poll(20_000)
+                assert len(busy.receive()[1]) == size
+        assert (intake.cut, lines) == (0, [])
 
 
 def test_connections_beyond_the_limit_are_closed_and_told(watched):
