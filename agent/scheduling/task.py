@@ -34,7 +34,7 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.joining import Joining, Lacking
-from agent.scheduling.links import Links
+from agent.scheduling.links import Links, Unserved
 from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
 from agent.scheduling.result_budget import as_known, without_parts
@@ -296,15 +296,9 @@ class TaskScheduler:
                 subtask.lose_too_large(_beyond(full.parent), full.parent.room.most)
                 self._settle(subtask, "too_large", now, None, instructions)
 
-    def _give_up(
-        self,
-        subtask: SubtaskEntry,
-        reason: Gap,
-        now: float,
-        instructions: list[Instruction],
-        message: str = "",
-    ) -> None:
+    def _give_up(self, unserved: Unserved, now: float, instructions: list[Instruction]) -> None:
         """Settle a subtask without a result; it is in no queue any more."""
+        subtask, reason, message = unserved
         subtask.become("expired" if subtask.state == "queued" else "abandoned")
         subtask.lose(reason, message=message)
         self._settle(subtask, reason, now, None, instructions)
@@ -380,7 +374,7 @@ class TaskScheduler:
             reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
-            self._give_up(subtask, reason, now, instructions)
+            self._give_up(Unserved(subtask, reason), now, instructions)
         return instructions
 
     def _task_cancelled(self, event: TaskCancelled, now: float) -> list[Instruction]:
@@ -416,8 +410,16 @@ class TaskScheduler:
         return []
 
     def _service_removed(self, event: ServiceRemoved, now: float) -> list[Instruction]:
-        self._contracts.removed(event.service_id, now)
-        return []
+        if not self._contracts.removed(event.service_id, now):
+            return []
+        line = f"this IAD does not serve {event.service_id} any more"
+        refused = Refused("unknown_service", line)
+        instructions: list[Instruction] = []
+        for entry in self._joining.waiting():
+            if entry.task.service == event.service_id:
+                self._joining.remove(entry)
+                instructions += self._refuse(entry, refused, now)
+        return instructions
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
         self._links.tick(now)
