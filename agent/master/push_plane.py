@@ -117,9 +117,7 @@ class PushPlane:
         self._begin(place.announced, store, state)
         board.keeps_time(self)
 
-    def _begin(
-        self, announced: dict[str, Filter], store: NotificationStore, state: State
-    ) -> None:
+    def _begin(self, announced: dict[str, Filter], store: NotificationStore, state: State) -> None:
         """All that the broker has to know of this place, before it hears of any other."""
         now = self._board.clock()
         for name, filter_ in announced.items():
