@@ -29,6 +29,7 @@ from agent.market.pools import (
     speaks_for,
 )
 from agent.market.selling_events import (
+    Arrived,
     ForgetMembership,
     KeepMembership,
     Membership,
@@ -99,10 +100,12 @@ class Seller:
         reserved: Collection[str] = (),
         wall_offset_s: float | None = None,
         joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
+        hosts: Collection[str] | None = None,
     ) -> None:
         """`wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes;
-        None: versions may be anything."""
+        None: versions may be anything. `hosts` are those whose senders need no key; None: all."""
         self._iad = iad
+        self._hosts = hosts
         self.wall_offset_s = wall_offset_s
         self._offers = offers
         self._resources = resources
@@ -151,6 +154,8 @@ class Seller:
         if isinstance(event, Tick):
             return self._tick(now)
         sender, message = event.sender, event.message
+        if self._is_stranger(sender):
+            return self._turn_away(event)
         match message:
             case Propose():
                 offer = self._proposed(sender, message, now)
@@ -165,6 +170,24 @@ class Seller:
         joined = Joined(message.id, ok=not refusal, message=refusal)
         after = message.service.id if isinstance(message, Join) else ""
         return [*done, Reply(event.origin, joined, after)]
+
+    def _is_stranger(self, sender: Sender) -> bool:
+        unproved = sender.role == "anyone"
+        return unproved and self._hosts is not None and sender.host not in self._hosts
+
+    def _turn_away(self, event: Arrived) -> list[Instruction]:
+        message = event.message
+        line = (
+            f"{self._iad} knows no party of the market at your address: name its directory in "
+            "market.directories there, or use keys"
+        )
+        match message:
+            case Release():
+                return []
+            case Propose():
+                return [Reply(event.origin, Offer(message.id, "refused", message=line))]
+            case Join() | Leave():
+                return [Reply(event.origin, Joined(message.id, ok=False, message=line))]
 
     # --- proposals ---------------------------------------------------------------------------
 

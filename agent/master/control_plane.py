@@ -17,6 +17,7 @@ from agent.board import Board
 from agent.market import buying, buying_events, selling, selling_events
 from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Owned, Send
 from agent.market.pools import Instruction, Tick
+from agent.master.counterparties import counterparty_hosts
 from agent.master.directory_link import DirectoryLink
 from agent.master.links import Links
 from agent.master.operator_plane import OperatorPlane
@@ -380,4 +381,5 @@ def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) ->
         reserved={DEFAULT},
         wall_offset_s=wall_offset_s,
         joining=tasks.joining,
+        hosts=counterparty_hosts(config),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,6 @@ from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.guard import Guard
 from agent.voice import listening, voice
-from agent.wire.config import ConfigError
 from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
@@ -80,7 +80,11 @@ class Master:
         self._board.listen(self._writer.fileno, self._writer.turn)
         self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._context.destroy, linger=0)
+            undo.callback(self._writer.close)
+            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
+            undo.callback(self._guard.close)
             self._state = State(
                 folder / config.state.path if config.state.path else None,
                 clock,
@@ -95,7 +99,6 @@ class Master:
                 "nodes": sockets.nodes,
                 "operator": sockets.operator,
             }
-            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
             self._connect(config)
             self._call_out(config, folder)
             self._trade(config, folder, run)
@@ -109,12 +112,7 @@ class Master:
             if (webhooks := self._webhooks) is not None:
                 self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
-        except (OSError, ConfigError):
-            self._writer.close()
-            if (guard := getattr(self, "_guard", None)) is not None:
-                guard.close()
-            self._context.destroy(linger=0)
-            raise
+            undo.pop_all()
 
     def _connect(self, config: MasterConfig) -> None:
         board, sockets = self._board, config.sockets

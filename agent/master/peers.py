@@ -25,7 +25,8 @@ from agent.wire.unions import PeerReply
 TURN = 64
 # After a connection was replaced: how long replies may still come on the one before.
 DRAIN_S = 10.0
-# Bytes of large messages that wait for one master; a task has half a megabyte at most.
+# Bytes of large messages that wait here for one master, which reads no more at a time than its
+# guard lets a connection hold; a task has half a megabyte at most.
 MOST_WAITING = 1 << 24
 # Between two looks at connections that are to replace others.
 LOOK_S = 0.1

@@ -95,6 +95,7 @@ class PushPlane:
         self._brought: deque[s.Brought] = deque()
         self._commit = GroupCommit(store, board.perform, board.clock, self._writer)
         self._silent = False
+        self._knows_epoch = False
         # What is lost, by the notifications that say so.
         self._losses: dict[messages.Origin, Lost] = {}
         self._undeliverable = 0
@@ -113,10 +114,10 @@ class PushPlane:
         board.performs(overlay.Settled, self._settled)
         board.performs(overlay.Undeliverable, self._not_delivered)
         self._announced = tuple(place.announced)
-        self._begin(place.announced, store)
+        self._begin(place.announced, store, state)
         board.keeps_time(self)
 
-    def _begin(self, announced: dict[str, Filter], store: NotificationStore) -> None:
+    def _begin(self, announced: dict[str, Filter], store: NotificationStore, state: State) -> None:
         """All that the broker has to know of this place, before it hears of any other."""
         now = self._board.clock()
         for name, filter_ in announced.items():
@@ -128,6 +129,25 @@ class PushPlane:
         self._commit.take(self._inboxes.restore(inboxes, now))
         self._spool.restore(spool, now)
         self._links.start(self._tell_broker)
+        state.when_durable(self._epoch_is_kept)
+        self._hush()
+
+    def _epoch_is_kept(self) -> None:
+        self._knows_epoch = True
+
+    def _hush(self) -> None:
+        """Take the links down, or let them come up again."""
+        if self._mute != self._silent:
+            self._silent = self._mute
+            if self._silent:
+                self._links.fall_silent()
+            else:
+                self._links.speak()
+
+    @property
+    def _mute(self) -> bool:
+        """Whether something that neighbours would hear of is not on stable storage."""
+        return self._commit.refusing or not self._knows_epoch
 
     # --- from nodes ----------------------------------------------------------------------------
 
@@ -248,7 +268,7 @@ class PushPlane:
     @property
     def next_due(self) -> float | None:
         """When something is to be written, sent again, published again, or expires."""
-        if self._commit.refusing != self._silent:
+        if self._mute != self._silent:
             return 0.0
         if self._commit.refusing:
             return self._commit.next_due
@@ -275,12 +295,7 @@ class PushPlane:
                 self._inbox_has(i.InboxesDue())
         if _is_due(self._commit.next_due, now):
             self._commit.tick(now)
-        if self._commit.refusing != self._silent:
-            self._silent = self._commit.refusing
-            if self._silent:
-                self._links.fall_silent()
-            else:
-                self._links.speak()
+        self._hush()
 
     def close(self) -> None:
         """Write what waits and close the file. It takes as long as the disk does."""
@@ -339,7 +354,7 @@ def next_epoch(state: State, wall_s: float) -> int:
         before = 0
     epoch = max(before + 1, int(wall_s), 1)
     state.put(EPOCH, "", msgspec.msgpack.encode(epoch))
-    state.flush()  # before any neighbour hears of it
+    state.flush()  # if the disk refuses, links stay silent until it is there
     return epoch
 
 

@@ -144,11 +144,14 @@ class Contracts:
             rate=rate,
         )
 
-    def removed(self, service: str, now: float) -> None:
-        """This IAD has left the pool; its contract ends in `GRACE_S`."""
+    def removed(self, service: str, now: float) -> bool:
+        """This IAD has left the pool; its contract ends in `GRACE_S`. Whether there is one that
+        can end."""
         self._forget_ended(now)
-        if service != DEFAULT and service in self._contracts:
-            self._ending.setdefault(service, now + GRACE_S)
+        if service == DEFAULT or service not in self._contracts:
+            return False
+        self._ending.setdefault(service, now + GRACE_S)
+        return True
 
     def _forget_ended(self, now: float) -> None:
         for service in [s for s, ends_s in self._ending.items() if ends_s <= now]:

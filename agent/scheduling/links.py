@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.dispatch import Dispatcher
@@ -42,18 +43,12 @@ MOST_DISPATCHES = 3
 LOST = f"the connection was lost {MOST_DISPATCHES} times while this was served"
 
 
-class GiveUp(Protocol):
-    """Settles what a node will not answer any more."""
+class Unserved(NamedTuple):
+    """A subtask that its node will not answer any more; `message` says why in words."""
 
-    def __call__(
-        self,
-        subtask: SubtaskEntry,
-        reason: Gap,
-        now: float,
-        instructions: list[Instruction],
-        message: str = "",
-    ) -> None:
-        """For that reason; `message` says it in words."""
+    subtask: SubtaskEntry
+    reason: Gap
+    message: str = ""
 
 
 class Links:
@@ -68,7 +63,7 @@ class Links:
         self,
         estimator: DeadlineEstimator,
         dispatcher: Dispatcher,
-        give_up: GiveUp,
+        give_up: Callable[[Unserved, float, list[Instruction]], None],
         *,
         heartbeat_s: float,
         lost_after: int,
@@ -289,7 +284,7 @@ class Links:
                 subtask.become("forgotten")
                 continue
             if subtask.dispatches >= MOST_DISPATCHES:
-                self._give_up(subtask, "node_error", now, instructions, LOST)
+                self._give_up(Unserved(subtask, "node_error", LOST), now, instructions)
                 subtask.become("forgotten")
                 continue
             self.redispatched += 1
@@ -299,10 +294,10 @@ class Links:
     def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
         """Settle all that waits for the node or runs there."""
         while node.queue:
-            self._give_up(node.queue.pop(), "node_down", now, instructions)
+            self._give_up(Unserved(node.queue.pop(), "node_down"), now, instructions)
         for subtask in node.busy.values():
             if subtask.state == "dispatched":
-                self._give_up(subtask, "node_down", now, instructions)
+                self._give_up(Unserved(subtask, "node_down"), now, instructions)
 
 
 def _described(hello: Hello, address: str) -> str:

@@ -175,7 +175,7 @@ class StandingScheduler:
     def _new_watch(
         self, key: WatchKey, event: WatchArrived, now: float
     ) -> list[StandingInstruction]:
-        if problem := self._watches.why_no_more(event.sender.name, event.watch):
+        if problem := self._watches.why_no_more(event.sender, event.watch):
             return refuse(event, problem)
         saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch)
         try:
@@ -199,6 +199,9 @@ class StandingScheduler:
             )
         if after is not None and entry.is_to_come(after, now + CLOCK_STEP_S):
             return refuse(event, f"round {after} of watch {known.id!r} is yet to come")
+        restored = entry.peer is None
+        if restored and (problem := self._watches.why_not_again(entry)):
+            return refuse(event, problem)
         entry.seen_s = now
         before = entry.cursor
         entry.resume(after)
@@ -374,7 +377,7 @@ class StandingScheduler:
     def _attach(self, entry: WatchEntry, event: WatchArrived) -> None:
         entry.become("attached")
         entry.peer, entry.sender = event.peer, event.sender
-        self._watches.give(entry, event.sender.name)
+        self._watches.give(entry, event.sender)
 
     def _finish(self, entry: WatchEntry) -> list[StandingInstruction]:
         """Nothing more comes. It is kept until the client acknowledges that, too."""

@@ -51,9 +51,9 @@ class WatchEntry:
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
-        "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "peer", "refusals",
-        "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state", "timer",
-        "trigger", "trouble", "warned", "watch",
+        "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "payer", "peer",
+        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state",
+        "timer", "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,8 @@ class WatchEntry:
         self.state = "new"
         # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
+        # Whose bound its readings count towards; a host, for clients without a key.
+        self.payer = saved.client
         self.peer: Peer = None
         self.sender: Sender = ANYONE
         self._total = rounds_of(saved.watch)

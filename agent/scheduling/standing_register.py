@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from agent.scheduling.standing_entry import WatchEntry
 from agent.scheduling.standing_events import WatchKey
+from agent.wire.senders import Sender
 from agent.wire.standing import Watch
 
 MOST_WATCHES = 10_000
@@ -18,13 +19,16 @@ CLIENTS_AT_MOST = 4
 # What a round of one room costs beside its readings, counted in readings.
 ROUND_COST = 10.0
 
+HINT = "ask for a longer interval, a shorter window, or aggregates"
+
 # Rooms (edge nodes) that areas of a service are about, as far as this master knows.
 Rooms = Callable[[tuple[str, ...]], int]
 
 
 class WatchRegister:
     """Bounds what watches cost; `most_owned` are those of one client, `most_readings_per_s` what
-    they may read in all. Everything but `rooms` is O(1)."""
+    they may read in all, or those of all clients of a host that have no keys: a connection costs
+    nothing. Everything but `rooms` is O(1)."""
 
     def __init__(
         self,
@@ -57,22 +61,30 @@ class WatchRegister:
         """Whether it is kept still."""
         return self._watches.get(entry.key) is entry
 
-    def why_no_more(self, owner: str, watch: Watch) -> str:
+    def why_no_more(self, sender: Sender, watch: Watch) -> str:
         """Why there is no room for one more, in words; empty: there is."""
-        if self._owned[owner] >= self._most_owned:
+        if self._owned[sender.name] >= self._most_owned:
             return f"{self._most_owned} watches are open for you; cancel one"
         if len(self._watches) >= MOST_WATCHES:
             return f"{MOST_WATCHES} watches are open here; try another master"
         if self._areas + len(watch.areas) > MOST_WATCHED_AREAS:
             return f"{self._areas} areas are watched here; watch a parent of some"
         load, most = self._load_of_one(watch), self._most_readings_per_s
-        hint = "ask for a longer interval, a shorter window, or aggregates"
-        if load + self._load_of[owner] > most:
-            wanted = load + self._load_of[owner]
-            return f"your watches would read {wanted:,} readings/s of {most:,.0f}: {hint}"
-        if load + self._load > CLIENTS_AT_MOST * most:
-            return f"all watches here read {self._load:,} readings/s: {hint}, or try again later"
-        return ""
+        wanted = load + self._load_of[_payer(sender)]
+        if wanted > most:
+            whose = "watches from your host" if sender.role == "anyone" else "your watches"
+            return f"{whose} would read {wanted:,} readings/s of {most:,.0f}: {HINT}"
+        return self._too_much(load)
+
+    def why_not_again(self, entry: WatchEntry) -> str:
+        """The same for one that was on disk, once its client is there: what it reads is known by
+        then, since nodes have joined."""
+        return self._too_much(self._load_of_one(entry.watch))
+
+    def _too_much(self, load: int) -> str:
+        if load + self._load <= CLIENTS_AT_MOST * self._most_readings_per_s:
+            return ""
+        return f"all watches here read {self._load:,} readings/s: {HINT}, or try again later"
 
     def _load_of_one(self, watch: Watch) -> int:
         """Readings that a watch reads in a second, of sensors that give one a second; what it asks
@@ -85,34 +97,36 @@ class WatchRegister:
         return math.ceil(rooms * per_round / watch.interval_s)
 
     def add(self, entry: WatchEntry) -> None:
-        """Keep it, for its owner."""
+        """Keep it, for its owner. It reads nothing until it is given to a client who is there."""
         self._watches[entry.key] = entry
         self._areas += len(entry.watch.areas)
         self._owned[entry.owner] += 1
-        load = self._loads[entry.key] = self._load_of_one(entry.watch)
-        self._load_of[entry.owner] += load
-        self._load += load
+        self._loads[entry.key] = 0
 
     def remove(self, entry: WatchEntry) -> None:
         """It is over."""
         del self._watches[entry.key]
         self._areas -= len(entry.watch.areas)
         self._disown(entry)
-        self._load -= self._loads.pop(entry.key)
 
-    def give(self, entry: WatchEntry, owner: str) -> None:
+    def give(self, entry: WatchEntry, sender: Sender) -> None:
         """It counts among this client's from now on."""
         self._disown(entry)
-        entry.owner = owner
-        self._owned[owner] += 1
-        self._load_of[owner] += self._loads[entry.key]
+        entry.owner, entry.payer = sender.name, _payer(sender)
+        self._owned[entry.owner] += 1
+        load = self._loads[entry.key] = self._load_of_one(entry.watch)
+        self._load_of[entry.payer] += load
+        self._load += load
 
     def _disown(self, entry: WatchEntry) -> None:
-        owner = entry.owner
+        owner, payer, load = entry.owner, entry.payer, self._loads.pop(entry.key)
+        self._load -= load
+        self._load_of[payer] -= load
+        if not self._load_of[payer]:
+            del self._load_of[payer]
         self._owned[owner] -= 1
-        self._load_of[owner] -= self._loads[entry.key]
         if not self._owned[owner]:
-            del self._owned[owner], self._load_of[owner]
+            del self._owned[owner]
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
@@ -121,3 +135,8 @@ class WatchRegister:
         assert self._loads.keys() == self._watches.keys()
         assert self._load == sum(self._loads.values()) == sum(self._load_of.values())
         assert self._areas == sum(len(entry.watch.areas) for entry in self)
+
+
+def _payer(sender: Sender) -> str:
+    """Who answers for what a watch reads."""
+    return f"host {sender.host}" if sender.role == "anyone" else sender.name

@@ -299,8 +299,16 @@ class TaskScheduler:
         return []
 
     def _service_removed(self, event: ServiceRemoved, now: float) -> list[Instruction]:
-        self._contracts.removed(event.service_id, now)
-        return []
+        if not self._contracts.removed(event.service_id, now):
+            return []
+        line = f"this IAD does not serve {event.service_id} any more"
+        refused = Refused("unknown_service", line)
+        instructions: list[Instruction] = []
+        for entry in self._joining.waiting():
+            if entry.task.service == event.service_id:
+                self._joining.remove(entry)
+                instructions += self._ends.refuse(entry, refused, now)
+        return instructions
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
         self._links.tick(now)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results
 from agent.scheduling.events import Instruction, Peer, SendTaskResult, WriteRecord
+from agent.scheduling.links import Unserved
 from agent.scheduling.records import subtask_record, task_record
 from agent.scheduling.result_budget import as_known, without_parts
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
@@ -36,15 +37,9 @@ class TaskEnds:
         self.open: dict[tuple[Peer, str], TaskEntry] = {}
         self.timeouts: Timers[TaskEntry] = Timers()
 
-    def give_up(
-        self,
-        subtask: SubtaskEntry,
-        reason: Gap,
-        now: float,
-        instructions: list[Instruction],
-        message: str = "",
-    ) -> None:
+    def give_up(self, unserved: Unserved, now: float, instructions: list[Instruction]) -> None:
         """Settle a subtask without a result; it is in no queue any more."""
+        subtask, reason, message = unserved
         subtask.become("expired" if subtask.state == "queued" else "abandoned")
         subtask.lose(reason, message=message)
         self.settle(subtask, reason, now, None, instructions)
@@ -123,7 +118,7 @@ class TaskEnds:
             reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
-            self.give_up(subtask, reason, now, instructions)
+            self.give_up(Unserved(subtask, reason), now, instructions)
         return instructions
 
     def cancel(self, entry: TaskEntry, now: float) -> list[Instruction]:

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import zmq
 
-# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB;
-# of messages in order little waits here, since the loop takes them in.
+# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
+# and of whole ones no more wait than one may hold (OPEN_WAITING in agent/sockets/router.py).
 MOST_HELD_BYTES: Final = 24 << 20
 MOST_HELD_BY_ONE_BYTES: Final = 8 << 20
 # A connection that completes messages and holds less has only sent frames' headers and heartbeats.
@@ -37,6 +37,9 @@ SMALL_BYTES: Final = 1 << 16
 # What heartbeats take in a second, and one of them, at the most: with keys some forty bytes every
 # two seconds.
 HEARTBEATS_BYTES_PER_S: Final = 64
+# What comes as slowly as these counts as held once memory grew by so much since a connection last
+# completed a message. Those of five days would be more than one may hold, on many links of one day.
+GROWN_MEANWHILE_BYTES: Final = MOST_HELD_BYTES
 # Between two looks at how much memory the process has; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
 # All connections are looked at when memory grew by so much, and anyway this often.
@@ -102,13 +105,14 @@ def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
 class _Settled(NamedTuple):
     """What is known of a connection since the last look: bytes taken, those that are not held
     though nobody takes them, those that came slowly since a message was completed, and all that
-    were read, when."""
+    were read, when; and the least memory that the process had since a message was completed."""
 
     taken: int
     excused: int
     slow: int
     read: int
     now: float
+    least: int
 
 
 class Ledger:
@@ -129,26 +133,28 @@ class Ledger:
         self.taken.pop(fd, None)
         self._settled.pop(fd, None)
 
-    def held(self, fd: int, read: int, now: float) -> int:
+    def held(self, fd: int, read: int, now: float, resident: int) -> int:
         """Bytes of `read` ones, all that libzmq has read from a connection by `now`, that nobody
-        took.
+        took. The process has `resident` bytes of memory.
 
         Headers of frames, handshakes and heartbeats are in `read` and never taken: when a
         connection completed a message since the last look and little is left, all is settled. A
         message that does not end completes nothing after it; so whatever came as slowly as
-        heartbeats before one that was completed is little, however much it became.
+        heartbeats before one that was completed is little, however much it became. So it is while
+        the process's memory has not grown: a link that is idle for weeks is heartbeats alone.
         """
         taken = self.taken.get(fd, 0)
-        first = _Settled(0, 0, 0, 0, now)
-        seen, excused, slow, before, before_s = self._settled.get(fd, first)
+        first = _Settled(0, 0, 0, 0, now, resident)
+        seen, excused, slow, before, before_s, least = self._settled.get(fd, first)
         grown = read - before
         if 0 <= grown <= HEARTBEATS_BYTES_PER_S * (1.0 + now - before_s):
             slow += grown
         held = max(0, read - taken - excused)
         if taken > seen and held < SMALL_BYTES + slow:
-            excused, held, slow = read - taken, 0, 0
-        self._settled[fd] = _Settled(taken, excused, slow, read, now)
-        return held
+            excused, held, slow, least = read - taken, 0, 0, resident
+        least = min(least, resident)
+        self._settled[fd] = _Settled(taken, excused, slow, read, now, least)
+        return held if resident > least + GROWN_MEANWHILE_BYTES else max(0, held - slow)
 
 
 class Trimmer:
@@ -312,7 +318,9 @@ class Intake:
         if resident > self._looked_at + GROWN_BYTES or now >= self._look_s:
             self._look_s = now + LOOK_AT_ALL_S
             self._looked_at = resident
-            held = {fd: self._ledger.held(fd, self._read_of(fd), now) for fd in self._hosts}
+            held = {
+                fd: self._ledger.held(fd, self._read_of(fd), now, resident) for fd in self._hosts
+            }
             for fd, size in excess(held):
                 host = self._hosts[fd]
                 self._cut(fd, abort=True)

@@ -233,9 +233,9 @@ class MasterClients(Section, frozen=True):
         Positive,
         Meta(
             le=1e9,
-            description="Readings per second that the standing queries of one client may read, a "
-            "sensor giving one a second; a round of a room counts for ten more. All clients: 4 "
-            "times as many.",
+            description="Readings per second that the standing queries of one client may read, "
+            "without keys those of all clients of a host, a sensor giving one a second; a round of "
+            "a room counts for ten more. All clients: 4 times as many.",
         ),
     ] = 100_000.0
     most_subscriptions: Annotated[

@@ -13,9 +13,10 @@ Role = Literal["anyone", "client", "node", "operator", "iad", "csp", "mirror"]
 class Sender(Struct, frozen=True):
     """The party behind a connection. `name` is the key's name in the allow-list, or what tells one
     connection without a key from another. `services` None: every service. `rate_per_s` None: the
-    default of the socket."""
+    default of the socket. `host` is told of those without a key; empty: an ipc:// socket's."""
 
     role: Role
     name: str
     services: tuple[str, ...] | None = None
     rate_per_s: float | None = None
+    host: str = ""

@@ -42,6 +42,7 @@ class Iad:
         self.disk: dict[str, selling_events.Membership] = {}
         self.away = False
         self.joining_until = 0.0
+        self.hosts = None
         self.start()
 
     @property
@@ -70,6 +71,7 @@ class Iad:
             hold_s=30.0,
             reserved={"default"},
             joining=lambda _areas, now: now < self.joining_until,
+            hosts=self.hosts,
         )
 
     def perform(self, instructions):

@@ -235,6 +235,26 @@ def test_without_keys_the_claimed_owner_stays_the_same(iad):
     assert not one(iad, join(1, service="default"), sender=anyone).ok
 
 
+def test_without_keys_only_configured_hosts_trade(iad):
+    iad.hosts = {"127.0.0.1"}
+    iad.start()
+    neighbour = Sender("anyone", "6e", host="127.0.0.1")
+    assert one(iad, join(1), sender=neighbour).ok
+    for stranger in (Sender("anyone", "73", host="127.0.0.9"), Sender("anyone", "69")):
+        for message in (join(2), Leave("l", "climate", 2), Leave("l", "unknown", 2)):
+            reply = one(iad, message, sender=stranger)
+            assert not reply.ok
+            assert "iad1 knows no party of the market at your address" in reply.message
+            assert "\n" not in reply.message
+        assert one(iad, propose("other"), sender=stranger).verdict == "refused"
+        assert iad.take(Release("p1", "other"), 0.0, stranger) == []
+    tick(iad, DRAIN_S)
+    assert iad.pods, "nobody took it out of the pool"
+    # What a key says, no address has to.
+    assert one(iad, join(3), sender=OWNER).ok
+    assert one(iad, Leave("l", "climate", 4), sender=neighbour).ok
+
+
 def test_services_share_a_node_and_the_tightest_terms_bind(iad):
     loose, tight = Terms(10.0, 90.0, 2_000.0), Terms(2.0, 99.0, 300.0)
     one(iad, join(service="a", terms=loose))

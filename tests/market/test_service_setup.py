@@ -4,10 +4,15 @@ import contextlib
 import subprocess
 
 import pytest
+import zmq
+from msgspec.structs import replace
 
 from agent.client import Client, Operator
+from agent.wire.codec import Decoder, encode
+from agent.wire.market import Leave
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import AddIad, CreateService, DropService, RemoveIad
+from agent.wire.unions import PublicReply
 from fleet.lab.plan import building_fleet, part_of
 from fleet.lab.processes import agent_command
 from fleet.lab.testbed import Testbed
@@ -70,6 +75,15 @@ def a_query(name, number=0):
     )
 
 
+def said_from(host, address, message):
+    """The reply to a message over a connection from that host."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.connect(address.replace("tcp://", f"tcp://{host}:0;"))
+        socket.send(encode(message))
+        assert socket.poll(PATIENCE_MS)
+        return Decoder(PublicReply).decode(socket.recv())[0]
+
+
 def query(client, name):
     client.send(a_query(name))
     return client.receive(PATIENCE_MS)
@@ -88,6 +102,17 @@ def test_every_member_has_the_service_and_schedules_for_it(bed):
             with Client(bed.public(iad)) as client:
                 assert answered(query(client, "climate")) == AREAS["iad1"] | AREAS["iad2"]
     assert not services(bed, "iad1")
+
+
+def test_a_stranger_does_not_end_a_service(bed):
+    with service(bed, "guarded", only=("iad1", "iad2")) as pool:
+        leave = Leave("l", "guarded", pool.version + 1)
+        for name in ("guarded", "others"):
+            reply = said_from("127.0.0.9", bed.public("iad2"), replace(leave, service=name))
+            assert "knows no party of the market at your address" in reply.message
+        assert services(bed, "iad2") == {"guarded": pool}
+        with Client(bed.public("iad1")) as client:
+            assert answered(query(client, "guarded")) == AREAS["iad1"] | AREAS["iad2"]
 
 
 def test_a_service_of_a_buyer_that_does_not_sell(bed):

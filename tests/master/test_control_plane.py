@@ -12,6 +12,7 @@ import pytest
 from agent.board import Board
 from agent.master import control_plane
 from agent.master.control_plane import ControlPlane
+from agent.master.counterparties import counterparty_hosts
 from agent.master.request_plane import Origin
 from agent.master.state import RETRY_S, State
 from agent.wire.config import parse
@@ -91,6 +92,24 @@ def rig(tmp_path):
     yield rig
     rig.full = False
     rig.state.close()
+
+
+POOL = [{"iad": f"iad{n}", "address": f"ipc:///run/{n}", "areas": [AREA]} for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({"directories": []}, set()),
+        ({"directories": ["tcp://localhost:5799"]}, {"127.0.0.1", ""}),
+        ({"pool": POOL[:1]}, set()),
+        ({"pool": POOL}, {"127.0.0.1", ""}),
+        ({"trust": {"key": "iad1.secret"}}, None),
+    ],
+)
+def test_the_configuration_says_from_where_the_market_comes(given, hosts):
+    market = {"directories": given.pop("directories", [])}
+    assert counterparty_hosts(parse(TABLE | {"market": market} | given, MasterConfig, "t")) == hosts
 
 
 @pytest.mark.parametrize("how", ["slow", "full"])

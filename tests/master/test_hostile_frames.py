@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import zmq
 
-from agent.client import Client
+from agent.client import Client, Operator
 from agent.wire import messages as m
 from agent.wire import unions as u
 from agent.wire.codec import JSON, MAX_REQUEST_BYTES, MESSAGEPACK, Decoder, WireError, encode
@@ -78,6 +78,21 @@ def test_every_mutated_frame_gets_one_clear_error(master, context, name):
             if isinstance(reply, m.Answer):
                 assert (reply.status, reply.reason) == ("refused", "malformed")
     assert not socket.poll(0)
+
+
+@pytest.mark.usefixtures("intact")
+def test_without_keys_and_a_market_nobody_trades(master, context):
+    socket = context.socket(zmq.DEALER)
+    socket.connect(master.public)
+    for name in ("leave", "join", "propose", "release"):
+        [sample] = [s for s in SAMPLES.values() if s.__struct_config__.tag == name][:1]
+        socket.send(encode(sample))
+    for _ in range(3):
+        assert socket.poll(PATIENCE_MS)
+        reply, _ = Decoder(u.PublicReply).decode(socket.recv())
+        assert "knows no party of the market at your address" in reply.message
+    with Operator(master.operator) as operator:
+        assert operator.services(PATIENCE_MS) == ()
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -100,12 +100,13 @@ class Rig:
         self.disk = FullDisk()
         self.start()
 
-    def start(self):
+    def start(self, state=None):
         self.links, self.public, self.writer = Links(), Public(), HeldWriter()
         self.said = []
         board = Board(lambda: self.now)
+        self.state = state or State(None, board.clock)
         self.plane = PushPlane(
-            board, self.config, place_of(self.config), State(None, board.clock), self.disk,
+            board, self.config, place_of(self.config), self.state, self.disk,
             self.public, self.links, lambda: 1_000.0, self.said.append, self.writer,
         )  # fmt: skip
 
@@ -415,6 +416,35 @@ def test_every_start_has_a_higher_epoch(tmp_path):
         state.close()
     assert epochs == [1_000, 1_003, 1_004, 1_005]
     assert next_epoch(State(None, lambda: 0.0), 0.0) == 1
+
+
+class FullWriter:
+    full = True
+
+    def submit(self, job, then):
+        then("no space left" if self.full else job())
+
+    def drain(self):
+        pass
+
+
+def test_no_neighbour_hears_of_an_epoch_that_is_not_on_disk(tmp_path, rig):
+    writer = FullWriter()
+    rig.start(State(tmp_path / "state.sqlite", lambda: rig.now, rig.said.append, writer))
+    assert rig.links.silent
+    # What the notifications' disk does is another matter.
+    rig.disk.full = True
+    rig.ask(Subscribe("s", "value > 30", durable=True))
+    rig.let_pass(RETRY_S)
+    rig.disk.full = False
+    rig.let_pass(60.0)
+    assert rig.links.silent
+    writer.full = False
+    rig.state.tick(rig.now)
+    rig.let_pass()
+    assert not rig.links.silent
+    assert next_epoch(rig.state, 0.0) == 1_001
+    rig.state.close()
 
 
 def test_who_needs_no_disk_does_not_hold_up_the_loop_for_it(rig):

@@ -14,6 +14,7 @@ from agent.scheduling.events import (
     NodeLeft,
     SendTaskResult,
     ServiceChanged,
+    ServiceRemoved,
     SubtaskReturned,
     TaskArrived,
     TaskCancelled,
@@ -47,6 +48,23 @@ def test_a_query_waits_for_the_node_that_is_joining():
     [result] = rig.results
     assert (result.status, [r.area for r in result.results]) == ("complete", ["b1/f4/r1"])
     assert math.isclose(result.total_ms, 900.0)
+
+
+def test_what_waits_is_refused_as_soon_as_its_service_is_removed():
+    rig = TaskRig(started_s=0.0)
+    own = Member("iad1", "tcp://127.0.0.1:5700", ("b1",), rate_per_s=5.0)
+    rig.do(ServiceChanged(Service("climate", "iad1", 1, (own,), "temperature")), 0.1)
+    rig.ask(1, ("b1/f4",), service="climate", now=0.2)
+    rig.ask(2, ("b1/f4",), now=0.3)
+    assert rig.results == []
+    rig.do(ServiceRemoved("default"), 1.0)
+    rig.do(ServiceRemoved("climate"), 1.0)
+    [result] = rig.results
+    assert (result.id, result.status, result.reason) == ("t1", "refused", "unknown_service")
+    assert "does not serve climate any more" in result.message
+    assert rig.scheduler.open_tasks == 1
+    rig.join("n1", now=2.0, areas=("b1/f4/r1",))
+    assert len(rig.dispatched) == 1
 
 
 def test_it_waits_until_all_that_was_announced_is_there():

@@ -345,6 +345,47 @@ def test_what_cannot_be_resumed_is_refused_in_words():
     assert rig.watch(watch(lasting_s=5.0, id="v", after=5)) == Watching("v", "finished", 6)
 
 
+LONG = {"window_s": 10_800.0, "form": "series", "interval_s": 60.0}
+
+
+def test_without_keys_all_connections_of_a_host_read_what_one_client_may():
+    rig = Rig(most_readings_per_s=600.0)
+    opened = []
+    for number in range(9):
+        sender = Sender("anyone", f"c{number}", host="127.0.0.1")
+        opened.append(rig.watch(watch(id=f"w{number}", **LONG), sender, f"c{number}").state)
+    assert opened == ["open"] * 3 + ["refused"] * 6
+    assert rig.sent[-1].message.startswith("watches from your host would read 724 readings/s of")
+    # Another host's, and a key's, have their own.
+    for sender in (Sender("anyone", "c9", host="127.0.0.2"), Sender("anyone", "ca"), ALICE):
+        assert rig.watch(watch(id=f"w{sender.name}", **LONG), sender).state == "open"
+    # One that comes over a new connection still counts once.
+    again = Sender("anyone", "cb", host="127.0.0.1")
+    assert rig.watch(watch(id="w1", after=0, **LONG), again).state == "open"
+    assert rig.watch(watch(id="wb", **LONG), again).state == "refused"
+
+
+def test_after_a_restart_all_watches_together_read_no_more_than_before():
+    rooms = 0
+    rig = Rig(most_readings_per_s=600.0, rooms=lambda _areas: rooms)
+    names = [f"w{number}" for number in range(16)]
+    for name in names:
+        saved = SavedWatch(f"client{name}", round(T0 * 1e3), watch(id=name, **LONG))
+        rig.scheduler.restore(saved, Cursor(), rig.now)
+    # Of four rooms each, as is known when the nodes are back.
+    rooms = 4
+    said = [rig.watch(watch(id=name, **LONG), Sender("client", f"client{name}")) for name in names]
+    refused = [reply for reply in said if reply.state == "refused"]
+    assert 0 < len(refused) < 16
+    assert all("all watches here read" in reply.message for reply in refused)
+    # Whoever is refused keeps its watch, for when there is room.
+    assert rig.scheduler.open_watches == 16
+    first = Sender("client", "clientw0")
+    rig.do(CancelArrived("link", first, Cancel("w0")))
+    last = refused[-1].id
+    assert rig.watch(watch(id=last, **LONG), Sender("client", f"client{last}")).state == "open"
+
+
 def test_a_watch_belongs_to_the_key_that_opened_it():
     rig = Rig()
     rig.watch(watch())

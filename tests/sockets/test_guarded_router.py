@@ -14,6 +14,7 @@ from agent.sockets.allow_list import Party
 from agent.sockets.dealer import EARLY_REDIAL_S, EARLY_REDIALS
 from agent.sockets.guard import Guard
 from agent.sockets.keys import new
+from agent.sockets.router import router
 from agent.wire.config import ConfigError, Trust
 from agent.wire.senders import Sender
 from fleet.lab.ports import free_address
@@ -226,9 +227,25 @@ def test_a_socket_file_of_a_keyed_process_is_for_its_user(tmp_path, key):
             sock.send(b"hello")
             assert made.socket.poll(PATIENCE_MS)
             identity, payload = made.receive()
-            assert (payload, made.sender(identity).role) == (b"hello", "anyone")
+            sender = made.sender(identity)
+            assert (payload, sender.role, sender.host) == (b"hello", "anyone", "")
         made.socket.close(0)
         guard.zap.socket.close(0)
+
+
+@pytest.mark.parametrize(("source", "host"), [("127.0.0.9:0;", "127.0.0.9"), ("", "127.0.0.1")])
+def test_without_a_key_a_sender_is_known_by_its_host(source, host):
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        made = router(context, address)
+        with context.socket(zmq.DEALER) as sock:
+            sock.linger = 0
+            sock.connect(address.replace("tcp://", f"tcp://{source}"))
+            sock.send(b"hello")
+            assert made.socket.poll(PATIENCE_MS)
+            identity, _ = made.receive()
+            assert made.sender(identity).host == host
+        made.socket.close(0)
 
 
 def test_a_guard_connects_nowhere_without_keys_but_on_this_host(tmp_path, key):

@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from agent.sockets.intake import (
+    LOOK_AT_ALL_S,
     SMALL_BYTES,
     TRIM_BYTES,
     TRIM_S,
@@ -21,6 +22,7 @@ from agent.sockets.intake import (
 )
 from agent.sockets.router import Router, router
 from fleet.lab.ports import free_address
+from tests.sockets.conftest import destroyed
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -78,49 +80,84 @@ def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(
 def test_headers_and_heartbeats_are_not_held_and_an_endless_message_is():
     ledger = Ledger()
     ledger.opened(9)
-    assert ledger.held(9, 200, 0.0) == 200  # a handshake
+    assert ledger.held(9, 200, 0.0, 0) == 200  # a handshake
     ledger.taken[9] += 1_000
-    assert ledger.held(9, 1_300, 0.0) == 0  # a message and its headers
+    assert ledger.held(9, 1_300, 0.0, 0) == 0  # a message and its headers
     for read in range(1_400, 50_000, 100):
-        assert ledger.held(9, read, 0.0) == read - 1_300  # nothing complete came
+        assert ledger.held(9, read, 0.0, 0) == read - 1_300  # nothing complete came
     ledger.taken[9] += 100
-    assert ledger.held(9, 50_000, 0.0) == 0
-    assert ledger.held(9, 10 * MIB, 0.0) > 9 * MIB
+    assert ledger.held(9, 50_000, 0.0, 0) == 0
+    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB
     ledger.taken[9] += 100  # a message before it
-    assert ledger.held(9, 10 * MIB, 0.0) > 9 * MIB > SMALL_BYTES
+    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB > SMALL_BYTES
     ledger.opened(9)
-    assert ledger.held(9, 200, 0.0) == 200
+    assert ledger.held(9, 200, 0.0, 0) == 200
 
 
-def test_heartbeats_of_a_day_are_forgiven_with_the_next_message():
+def test_heartbeats_are_not_held_and_forgiven_with_the_next_message():
     """Another master that is asked nothing for a day sends only these."""
     ledger = Ledger()
     ledger.opened(9)
     read, now = 200, 1e6
     ledger.taken[9] += 1_000
     read += 1_000
-    assert ledger.held(9, read, now) == 0
+    assert ledger.held(9, read, now, 0) == 0
     for _ in range(86_400):
         read, now = read + 21, now + 1.0
-        held = ledger.held(9, read, now)
-    assert held == 86_400 * 21 > 20 * SMALL_BYTES
+        assert ledger.held(9, read, now, 0) == 0
     read, now = read + 500 + 21, now + 1.0
     ledger.taken[9] += 500
-    assert ledger.held(9, read, now) == 0
+    assert ledger.held(9, read, now, 0) == 0
     # What comes as fast as data does is none.
     for _ in range(100):
         read, now = read + 10_000, now + 1.0
-        assert ledger.held(9, read, now) > 0
+        assert ledger.held(9, read, now, 0) > 0
     ledger.taken[9] += 500
-    assert ledger.held(9, read, now) > SMALL_BYTES
+    assert ledger.held(9, read, now, 0) > SMALL_BYTES
+
+
+# With keys a ping, and the reply to one, in each direction.
+BEAT_BYTES, BEAT_S = 2 * 42, 2.0
+
+
+def after_days(ledger, links, days, resident=lambda _sent: 50 * MIB, beat=BEAT_BYTES):
+    """Let the links beat; when the first was cut, in seconds, or None."""
+    read = 0
+    for beats in range(1, round(days * 86_400.0 / BEAT_S)):
+        read += beat
+        now = beats * BEAT_S
+        held = {fd: ledger.held(fd, 500 + read, now, resident(read)) for fd in links}
+        if excess(held):
+            return now
+    return None
+
+
+def test_links_that_are_idle_for_ten_days_live_on():
+    ledger = Ledger()
+    links = (7, 8, 9)
+    for fd in links:
+        ledger.opened(fd)
+        ledger.held(fd, 500, 0.0, 50 * MIB)
+    ledger.taken[7] += 300  # the others never said a word
+    assert after_days(ledger, links, days=10.0) is None
+
+
+def test_a_message_that_comes_as_slowly_as_heartbeats_ends_when_it_takes_memory():
+    """Parts of no bytes come in two and take 64."""
+    ledger = Ledger()
+    ledger.opened(9)
+    ledger.held(9, 500, 0.0, 50 * MIB)
+    cut = after_days(ledger, (9,), days=3.0, resident=lambda sent: 50 * MIB + 32 * sent)
+    assert cut is not None
+    assert cut * BEAT_BYTES / BEAT_S < 9 * MIB
 
 
 def test_what_came_before_the_first_look_came_as_fast_as_it_likes():
     ledger = Ledger()
     ledger.opened(9)
-    assert ledger.held(9, MIB, 1e6) == MIB
+    assert ledger.held(9, MIB, 1e6, 0) == MIB
     ledger.taken[9] += 100
-    assert ledger.held(9, MIB, 1e6 + 1.0) > MIB / 2
+    assert ledger.held(9, MIB, 1e6 + 1.0, 0) > MIB / 2
 
 
 def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():
@@ -252,6 +289,43 @@ def test_large_messages_in_order_are_none_of_these(watched):
     client.close()
     assert server.lines == []
     assert server.intake.cut == 0
+
+
+class Looks:
+    """A clock by which the guard looks at all connections each time; `enough` after so many."""
+
+    def __init__(self, times):
+        self.times = times
+        self.now = 0.0
+        self.enough = threading.Event()
+
+    def __call__(self):
+        self.now += LOOK_AT_ALL_S
+        if self.now >= self.times * LOOK_AT_ALL_S:
+            self.enough.set()
+        return self.now
+
+
+@pytest.mark.parametrize(("count", "size"), [(60, MIB), (600, MIB // 8)])
+def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count, size):
+    """Another master's tasks may have half a megabyte, and many may come while the loop is busy."""
+    lines, looks = [], Looks(100)
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        busy = router(context, address, requests_only=True)
+        with contextlib.closing(Intake(busy.socket, 100, lines.append, clock=looks)) as intake:
+            busy.watch_intake(intake)
+            sender = context.socket(zmq.DEALER)
+            sender.setsockopt(zmq.SNDHWM, 0)
+            sender.connect(address)
+            for _ in range(count):
+                sender.send(b"x" * size)
+            assert looks.enough.wait(60.0)
+            assert lines == []
+            for _ in range(count):
+                assert busy.socket.poll(20_000)
+                assert len(busy.receive()[1]) == size
+        assert (intake.cut, lines) == (0, [])
 
 
 def test_connections_beyond_the_limit_are_closed_and_told(watched):
