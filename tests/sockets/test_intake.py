@@ -122,6 +122,7 @@ class Watched:
         self.address = free_address()
         self.router: Router = router(self.context, self.address, requests_only=True)
         self.lines = []
+        self.kinds = set()
         self.told = threading.Event()
         self.intake = Intake(self.router.socket, most_connections, self.warn)
         self.router.watch_intake(self.intake)
@@ -141,7 +142,8 @@ class Watched:
             if self.end in ready:
                 return
             while (received := self.router.receive()) is not None:
-                self.router.send(received[0], received[1][:64])
+                self.kinds.add(type(received[1]))
+                self.router.send(received[0], bytes(received[1][:64]))
 
     def close(self):
         self.stop.send(b"")
@@ -228,6 +230,7 @@ def test_large_messages_in_order_are_none_of_these(watched):
     client.close()
     assert server.lines == []
     assert server.intake.cut == 0
+    assert server.kinds == {memoryview}, "a large frame was copied"
 
 
 def test_connections_beyond_the_limit_are_closed_and_told(watched):
