@@ -2,13 +2,19 @@
 
 Each case is a line: the honest client's p99 during the attack, beside the one before it in the same
 run, and the master's resident memory before, at its peak, and within a minute after. Goals: p99 at
-most 1.5 times (ratio at least 0.67), memory at most 64 MiB more. The attackers are processes of
-their own, and take part of the machine's processors with them.
+most 1.5 times (ratio at least 0.67), memory at most 64 MiB more.
+
+An attacker sits on another machine, where its own work costs the master nothing; here it would
+take turns on the master's processors as an equal. So it runs as SCHED_IDLE: it gets what the
+others leave; `sent_mb_s` tells what it sent, and `percent` what everybody used of a processor.
+`as_equal` is the same attack in the ordinary class afterwards: the difference is the attacker's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -16,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import zmq
 
@@ -23,7 +30,7 @@ from agent.client import Client
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.standing import Watch
-from bench.processes import master, process, ready
+from bench.processes import cpu_s, master, process, ready
 from bench.report import Result, result
 from fleet.lab.ports import free_address
 
@@ -45,7 +52,7 @@ def rss(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-# --- attacks: each runs in a process of its own, until it is ended -------------------------------
+# --- attacks: each runs in a process of its own, until it is ended, and yields what it sent -------
 
 
 def _dealers(address: str, count: int) -> list[zmq.Socket[bytes]]:
@@ -58,26 +65,28 @@ def _dealers(address: str, count: int) -> list[zmq.Socket[bytes]]:
     return sockets
 
 
-def _flood(address: str, frame: bytes, connections: int, rate_per_s: float) -> Iterator[None]:
+def _flood(address: str, frame: bytes, connections: int, rate_per_s: float) -> Iterator[int]:
     sockets = _dealers(address, connections)
     pause_s = connections / rate_per_s
     while True:
+        sent = 0
         for each in sockets:
             while each.poll(0):
                 each.recv()
             if each.poll(0, zmq.POLLOUT):
                 each.send(frame)
-        yield
+                sent += len(frame)
+        yield sent
         time.sleep(pause_s)
 
 
-def arrays(address: str) -> Iterator[None]:
+def arrays(address: str) -> Iterator[int]:
     """Frames of 1 MB with 250,000 areas in JSON, 500 a second over four connections."""
     frame = b'10J{"type":"query","id":"a","areas":[' + b",".join([b'"b"'] * 250_000) + b"]}"
     return _flood(address, frame, 4, 500.0)
 
 
-def areas(address: str) -> Iterator[None]:
+def areas(address: str) -> Iterator[int]:
     """Valid queries with 1,024 unknown areas, 200 a second over two connections."""
     asked = tuple(f"x{n}/y" for n in range(1_024))
     frame = encode(Query("a", asked, WINDOW, SLO), MESSAGEPACK)
@@ -95,7 +104,7 @@ def _raw(address: str) -> socket.socket:
     return made
 
 
-def multipart(address: str) -> Iterator[None]:
+def multipart(address: str) -> Iterator[int]:
     """One message whose last part never comes, again and again."""
     part = b"\x03" + (MIB // 2).to_bytes(8) + b"x" * (MIB // 2)
     while True:
@@ -103,13 +112,13 @@ def multipart(address: str) -> Iterator[None]:
         try:
             while True:
                 connection.sendall(part)
-                yield
+                yield len(part)
         except OSError:
             connection.close()
             time.sleep(0.02)
 
 
-def partial(address: str) -> Iterator[None]:
+def partial(address: str) -> Iterator[int]:
     """A hundred connections that send all but the end of the largest frame, and stop."""
     half = b"\x02" + MIB.to_bytes(8) + b"x" * (MIB - 1_000)
     held: list[socket.socket] = []
@@ -119,27 +128,27 @@ def partial(address: str) -> Iterator[None]:
             held[-1].sendall(half)
         except OSError:
             pass
-        yield
+        yield len(half)
     while True:
         time.sleep(0.1)
-        yield
+        yield 0
 
 
-def watches(address: str) -> Iterator[None]:
+def watches(address: str) -> Iterator[int]:
     """200 watches of everything for three hours, every 0.05 s, over two connections."""
     sockets = _dealers(address, 2)
     for number in range(200):
         asked = Watch(f"w{number}", ("b1",), SLO, "periodic", 0.05, window_s=10_800.0)
-        sockets[number % 2].send(encode(asked, JSON))
-        yield
+        sockets[number % 2].send(frame := encode(asked, JSON))
+        yield len(frame)
     while True:
         for each in sockets:
             while each.poll(10):
                 each.recv()
-        yield
+        yield 0
 
 
-ATTACKS: dict[str, Callable[[str], Iterator[None]]] = {
+ATTACKS: dict[str, Callable[[str], Iterator[int]]] = {
     "arrays": arrays,
     "areas": areas,
     "multipart": multipart,
@@ -166,6 +175,43 @@ def _p99_s(taken: list[float]) -> float:
     return sorted(taken)[int(len(taken) * 0.99)]
 
 
+def _busy_s(pid: int) -> dict[str, float]:
+    """CPU time of a master: its loop, libzmq's thread for sockets, all other threads."""
+    found = {"loop": 0.0, "sockets": 0.0, "other_threads": 0.0}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            kind = "sockets" if "IO" in (thread / "comm").read_text() else "other_threads"
+            ran_ns = int((thread / "schedstat").read_text().split()[0])
+            found["loop" if thread.name == str(pid) else kind] += ran_ns / 1e9
+    return found
+
+
+class _Phase(NamedTuple):
+    """What the honest client saw during an attack, and what that took."""
+
+    p99_s: float
+    sent_mb_s: float
+    percent: dict[str, int]
+
+
+def _attacked(client: Client, name: str, public: str, pid: int, nodes: int, how: str) -> _Phase:
+    """Ask while an attack runs."""
+    with process(sys.executable, "-m", "bench.hostile", name, public, how) as attacker:
+        ready(attacker)
+        started_s = time.monotonic()
+        before = _busy_s(pid) | {"attacker": cpu_s(attacker.pid), "nodes": cpu_s(nodes)}
+        during = _asked_s(client, MEASURED)
+        while time.monotonic() < started_s + ATTACK_S:
+            during += _asked_s(client, 10)
+        took_s = time.monotonic() - started_s
+        busy = _busy_s(pid) | {"attacker": cpu_s(attacker.pid), "nodes": cpu_s(nodes)}
+        attacker.terminate()
+        assert attacker.stdout is not None
+        sent = int(attacker.stdout.readline())
+    percent = {part: round(100 * (busy[part] - before[part]) / took_s) for part in busy}
+    return _Phase(_p99_s(during), round(sent / took_s / 1e6, 1), percent)
+
+
 def measure(name: str) -> Result:
     """One attack."""
     module = (sys.executable, "-m")
@@ -188,12 +234,7 @@ def measure(name: str) -> Result:
             watching = threading.Thread(target=watch_memory)
             watching.start()
             try:
-                with process(*module, "bench.hostile", name, public) as attacker:
-                    ready(attacker)
-                    ends_s = time.monotonic() + ATTACK_S
-                    during = _asked_s(client, MEASURED)
-                    while time.monotonic() < ends_s:
-                        during += _asked_s(client, 10)
+                apart = _attacked(client, name, public, pid, fleet.pid, "apart")
             finally:
                 done.set()
                 watching.join()
@@ -202,15 +243,21 @@ def measure(name: str) -> Result:
                 time.sleep(0.2)
             after_s, after = time.monotonic() - started, rss(pid)
             back_s = _p99_s(_asked_s(client, MEASURED))
+            equal = _attacked(client, name, public, pid, fleet.pid, "equal")
     return result(
         f"hostile-{name}",
-        _p99_s(during),
+        apart.p99_s,
         "ms",
         "the same client before",
         before_s,
+        times=round(apart.p99_s / before_s, 2),
         p99_after_ms=round(back_s * 1e3, 2),
         rss_mib={"before": round(resident), "peak": round(peak[0]), "after": round(after)},
         back_after_s=round(after_s, 1),
+        sent_mb_s=apart.sent_mb_s,
+        percent=apart.percent,
+        as_equal={"p99_ms": round(equal.p99_s * 1e3, 2), "sent_mb_s": equal.sent_mb_s}
+        | {"percent": equal.percent},
     )
 
 
@@ -219,9 +266,23 @@ def run(name: str) -> list[Result]:
     return [measure(name)]
 
 
-if __name__ == "__main__":
-    attack = ATTACKS[sys.argv[1]](sys.argv[2])
-    next(attack)
+def attack() -> None:
+    """Be the attacker, until ended; then say how many bytes were sent."""
+    name, address, how = sys.argv[1:]
+    if how == "apart":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    steps = ATTACKS[name](address)
+    sent = next(steps)
+
+    def end(_number: int, _frame: object) -> None:
+        print(sent, flush=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
     print("ready", flush=True)
-    for _ in attack:
-        pass
+    for more in steps:
+        sent += more
+
+
+if __name__ == "__main__":
+    attack()

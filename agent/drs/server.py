@@ -23,7 +23,7 @@ from agent.sockets.allow_list import Party
 from agent.sockets.guard import Guard
 from agent.sockets.router import REVOKED
 from agent.voice import listening, voice
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
 from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
@@ -133,7 +133,7 @@ class Server:
             self.counters[f"denied_{reply.reason}"] += 1
         self._router.send(identity, encode(reply, codec))
 
-    def _refuse(self, identity: bytes, frame: bytes) -> None:
+    def _refuse(self, identity: bytes, frame: Frame) -> None:
         """Tell the sender on a connection whose key is not allowed any more."""
         try:
             request, codec = self._decoder.decode(frame)

@@ -9,7 +9,7 @@ from agent.board import Board
 from agent.master.fair_queue import FairQueue
 from agent.master.request_plane import RequestPlane
 from agent.sockets.router import Router
-from agent.wire.codec import MAX_JSON_COMMAS, glimpse
+from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse
 from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.senders import Sender
 from agent.wire.unions import PublicRequest
@@ -33,7 +33,7 @@ class _Waiting(NamedTuple):
     """A request that is not decoded yet."""
 
     identity: bytes
-    frame: bytes
+    frame: Frame
     sender: Sender
 
 
@@ -79,7 +79,7 @@ class PublicPlane(RequestPlane):
         if idle:  # otherwise the board wakes this plane anyway, once a turn
             self.tick(self._board.clock())
 
-    def _queue(self, identity: bytes, frame: bytes) -> None:
+    def _queue(self, identity: bytes, frame: Frame) -> None:
         sender = self._router.sender(identity)
         keyed = sender.role != "anyone"
         flow: Hashable = (sender.role, sender.name) if keyed else bytes(identity)

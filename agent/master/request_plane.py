@@ -12,7 +12,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.sockets.router import REVOKED, Router
 from agent.sockets.unsent import MOST, MOST_A_PEER
 from agent.wire.base import Message
-from agent.wire.codec import Decoder, WireError, encode
+from agent.wire.codec import Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult
 from agent.wire.senders import Sender
 
@@ -94,7 +94,7 @@ class RequestPlane:
         if (received := self._router.receive()) is not None:
             self._take(*received, self._router.sender(received[0]))
 
-    def _take(self, identity: bytes, frame: bytes, sender: Sender) -> None:
+    def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         now = self._board.clock()
         try:
             request, codec = self._decoder.decode(frame)
@@ -105,7 +105,7 @@ class RequestPlane:
         origin = Origin(identity, codec, sender)
         self._handlers[type(request)](origin, request, now)
 
-    def _revoked(self, identity: bytes, frame: bytes) -> None:
+    def _revoked(self, identity: bytes, frame: Frame) -> None:
         try:
             request, codec = self._decoder.decode(frame)
             sender_id = getattr(request, "id", "")

@@ -24,7 +24,14 @@ from agent.scheduling.events import (
 from agent.scheduling.query import QueryScheduler
 from agent.scheduling.task import TaskScheduler
 from agent.sockets.router import REVOKED, Router
-from agent.wire.codec import MAX_SUBTASK_RESULT_BYTES, MESSAGEPACK, Decoder, WireError, encode
+from agent.wire.codec import (
+    MAX_SUBTASK_RESULT_BYTES,
+    MESSAGEPACK,
+    Decoder,
+    Frame,
+    WireError,
+    encode,
+)
 from agent.wire.messages import (
     CancelTask,
     Goodbye,
@@ -127,7 +134,7 @@ class TaskPlane:
                 # receive would.
                 return
 
-    def _refuse(self, identity: bytes, _frame: bytes) -> None:
+    def _refuse(self, identity: bytes, _frame: Frame) -> None:
         assert self._nodes is not None
         self._nodes.send(identity, encode(Rejected(REVOKED)))
         now = self._board.clock()

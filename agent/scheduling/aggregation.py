@@ -56,7 +56,7 @@ def merge_missing(
     if nowhere:
         known = areas.union(gaps.keys() - nowhere)
         nowhere.intersection_update(parent for area in known for parent in with_parents(area))
-    return tuple(gaps[area] for area in sorted(gaps) if area not in areas and area not in nowhere)
+    return tuple([gaps[area] for area in sorted(gaps.keys() - areas - nowhere)])
 
 
 def _of_both(first: Missing, second: Missing) -> Missing:

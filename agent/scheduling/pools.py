@@ -53,10 +53,12 @@ class Offers:
     def by_member(self, areas: Iterable[str]) -> dict[int, list[str]]:
         """The members, by their places and in their order, that declare an area above or below one
         of these, each with these. O(depth · (areas + found))."""
-        owners = self._owners
+        owners, overlapping = self._owners, self.declared.places_overlapping
         asked: dict[int, list[str]] = {}
         for area in areas:
-            for number in {owners[p] for p in self.declared.places_overlapping(area)}:
+            if not (places := overlapping(area)):
+                continue
+            for number in {owners[place] for place in places}:
                 asked.setdefault(number, []).append(area)
         return {number: asked[number] for number in sorted(asked)}
 

@@ -91,5 +91,5 @@ def as_known(missing: Sequence[Missing], *, takes_too_large: bool) -> tuple[Miss
     if takes_too_large:
         return tuple(missing)
     return tuple(
-        replace(gap, reason="node_error") if gap.reason == "too_large" else gap for gap in missing
+        [replace(g, reason="node_error") if g.reason == "too_large" else g for g in missing]
     )

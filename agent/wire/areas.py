@@ -99,10 +99,18 @@ class AreaSet:
         return sorted(set().union(*found))
 
     def places_overlapping(self, area: str) -> list[int]:
-        """The places of those that cover `area` or are covered by it, in no order."""
-        places = list(self._index().get(area, ()))
-        for parent in above(area):
-            places += self._here.get(parent, ())
+        """The places of those that cover `area` or are covered by it, in no order. O(d + found); of
+        an area that is nowhere near any, the first segment tells."""
+        index, here = self._index(), self._here
+        places: list[int] = []
+        end = area.find("/")
+        while end > 0:
+            parent = area[:end]
+            if parent not in index:
+                return places  # nothing is there or further down
+            places += here.get(parent, ())
+            end = area.find("/", end + 1)
+        places += index.get(area, ())
         return places
 
     def within(self, asked: Iterable[str]) -> list[str]:
@@ -124,6 +132,8 @@ class AreaSet:
 
     def _index(self) -> dict[str, list[int]]:
         below, areas = self._below, self._areas
+        if self._indexed == len(areas):
+            return below
         for place in range(self._indexed, len(areas)):
             for parent in with_parents(areas[place]):
                 below.setdefault(parent, []).append(place)

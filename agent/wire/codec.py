@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -41,6 +41,8 @@ _JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
 _PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
 
 T = TypeVar("T")
+# What came from a socket; a large frame is looked at where libzmq has it.
+Frame: TypeAlias = bytes | memoryview
 
 
 class WireError(ValueError):
@@ -126,9 +128,9 @@ class Decoder(Generic[T]):
             for codec, decode in decoders.items()
         }
 
-    def decode(self, frame: bytes) -> tuple[T, bytes]:
+    def decode(self, frame: Frame) -> tuple[T, bytes]:
         """The message in `frame` and the codec it came in; `WireError` if there is none."""
-        known = self._by_header.get(frame[:HEADER_BYTES])
+        known = self._by_header.get(bytes(frame[:HEADER_BYTES]))
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
         decode, codec = known
@@ -147,11 +149,11 @@ class Decoder(Generic[T]):
             raise WireError("text is not valid UTF-8", codec=codec) from None
         except (msgspec.MsgspecError, RecursionError) as error:
             raise WireError(
-                _one_line(str(error)), codec=codec, sender_id=_sender_id(body, codec)
+                _one_line(str(error)), codec=codec, sender_id=_sender_id(frame, codec)
             ) from None
 
-    def _frame_problem(self, frame: bytes) -> str:
-        start = frame[:HEADER_BYTES]
+    def _frame_problem(self, frame: Frame) -> str:
+        start = bytes(frame[:HEADER_BYTES])
         if not frame:
             return "empty frame, or a message of several: a message here is one frame"
         if len(frame) > self._max_bytes:
@@ -167,18 +169,18 @@ class Decoder(Generic[T]):
         )
 
 
-def _has_more(frame: bytes, character: bytes, limit: int) -> bool:
+def _has_more(frame: Frame, character: bytes, limit: int) -> bool:
     """Whether it is there more often than `limit` times; where it is frequent, a part of the frame
     tells."""
     found = 0
     for start in range(0, len(frame), GLIMPSE_BYTES):
-        found += frame.count(character, start, start + GLIMPSE_BYTES)
+        found += bytes(frame[start : start + GLIMPSE_BYTES]).count(character)
         if found > limit:
             return True
     return False
 
 
-def glimpse(frame: bytes) -> tuple[bytes, str]:
+def glimpse(frame: Frame) -> tuple[bytes, str]:
     """The codec to answer a frame in, and its message's id if that stands near the start: for
     refusals that cost less than decoding. O(1)."""
     codec = _codec_of(frame)
@@ -194,7 +196,7 @@ def glimpse(frame: bytes) -> tuple[bytes, str]:
     return codec, text
 
 
-def _codec_of(frame: bytes) -> bytes:
+def _codec_of(frame: Frame) -> bytes:
     return MESSAGEPACK if frame[2:3] == MESSAGEPACK else JSON
 
 
@@ -202,8 +204,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
-def _sender_id(body: memoryview, codec: bytes) -> str:
-    """The id of a message that is otherwise wrong, so that its sender knows which one it was."""
+def _sender_id(frame: Frame, codec: bytes) -> str:
+    """The id of a message that is otherwise wrong, so that its sender knows which one it was; of a
+    large one, if it stands near the start: it has cost enough."""
+    if len(frame) > GLIMPSE_BYTES:
+        return glimpse(frame)[1]
+    body = memoryview(frame)[HEADER_BYTES:]
     decode = msgspec.json.decode if codec == JSON else msgspec.msgpack.decode
     try:
         return decode(body, type=_SenderId).id[:64]

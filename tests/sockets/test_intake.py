@@ -183,6 +183,7 @@ class Watched:
         self.address = free_address()
         self.router: Router = router(self.context, self.address, requests_only=True)
         self.lines = []
+        self.kinds = set()
         self.told = threading.Event()
         self.intake = Intake(self.router.socket, most_connections, self.warn, room or Room())
         self.router.watch_intake(self.intake)
@@ -202,7 +203,8 @@ class Watched:
             if self.end in ready:
                 return
             while (received := self.router.receive()) is not None:
-                self.router.send(received[0], received[1][:64])
+                self.kinds.add(type(received[1]))
+                self.router.send(received[0], bytes(received[1][:64]))
 
     def close(self):
         self.stop.send(b"")
@@ -289,6 +291,7 @@ def test_large_messages_in_order_are_none_of_these(watched):
     client.close()
     assert server.lines == []
     assert server.intake.cut == 0
+    assert server.kinds == {memoryview}, "a large frame was copied"
 
 
 class Looks:

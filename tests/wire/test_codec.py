@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode, glimpse
 from agent.wire.messages import Query, Series, Slo, Window
 from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.unions import PublicRequest
 from tests.wire.samples import SAMPLES, UNIONS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -237,6 +238,32 @@ def test_an_aggregate_is_finite(value):
     body["aggregate"] = {"first_ms": 0, "last_ms": 0, "channels": {"x": aggregate}}
     with pytest.raises(WireError):
         decoder_for(SAMPLES["subtask_result"]).decode(b"10M" + msgspec.msgpack.encode(body))
+
+
+def what(decoder, frame):
+    try:
+        return decoder.decode(frame)
+    except WireError as error:
+        return str(error), error.codec, error.sender_id
+
+
+def test_a_frame_that_is_not_copied_out_of_its_socket_says_the_same():
+    draw = random.Random(16)
+    frames = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), CODECS.values())]
+    frames += [mutated(draw.choice(frames), draw) for _ in range(2_000)]
+    frames.append(b'10J{"id":"a","x":[' + b"," * 10_000)
+    decoder = Decoder(PublicRequest, max_json_commas=4_096)
+    for frame in frames:
+        # Equal as text: a mutated number may be none, which is not equal to itself.
+        assert repr(what(decoder, memoryview(frame))) == repr(what(decoder, frame))
+        assert glimpse(memoryview(frame)) == glimpse(frame)
+
+
+@pytest.mark.parametrize("codec", CODECS.values())
+def test_a_large_frame_is_decoded_once_though_it_is_wrong(codec):
+    query = Query("seen", ("b1",), Window(last_s=60.0), Slo(99.0, 500.0))
+    frame = encode(query, codec)[:-1] + b'"' * (1 << 16)
+    assert what(Decoder(Query), frame)[2] == "seen"
 
 
 def test_json_of_more_elements_than_any_message_has_is_refused_before_it_is_decoded():
