@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
@@ -33,7 +33,7 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.joining import Joining, Lacking
+from agent.scheduling.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.links import Links
 from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading, subtask_record, task_record
@@ -72,7 +72,8 @@ class TaskScheduler:
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
     differs from start to start, so that a node's result for a master that is gone is not taken for
     an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
-    `started_s` tasks wait for nodes that are still joining (`Joining`).
+    `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
+    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out.
     """
 
     def __init__(
@@ -89,26 +90,31 @@ class TaskScheduler:
         first_subtask_id: int = 1,
         takes_events: bool = False,
         started_s: float | None = None,
+        known: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._iad = iad
+        known_nodes = KnownNodes(known)
         self._estimator = estimator
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._links = Links(
             estimator,
             self._dispatcher,
             self._give_up,
+            known_nodes,
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
             takes_events=takes_events,
         )
         self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
-        self._evaluator = Evaluator(self._contracts, self._nodes, estimator, self._read)
+        self._evaluator = Evaluator(
+            self._contracts, self._nodes, known_nodes, estimator, self._read
+        )
         self._wall_offset_s = wall_offset_s
         self._stopwatch = stopwatch
         self._open: dict[tuple[Peer, str], TaskEntry] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
-        self._joining = Joining(started_s)
+        self._joining = Joining(started_s, known_nodes)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
             TaskCancelled: self._task_cancelled,
@@ -421,7 +427,7 @@ class TaskScheduler:
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
         self._links.tick(now)
-        instructions: list[Instruction] = []
+        instructions = self._joining.give_up(now)
         for entry, sender in self._joining.due(now):
             instructions += self._serve(entry, sender, now, may_wait=False)
         return instructions + [
