@@ -155,6 +155,7 @@ class Master:
             time.time,
             self._say,
             self._writer,
+            lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
             board, self._iad, self._records, self._state, self._push, time.time

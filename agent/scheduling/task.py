@@ -40,6 +40,7 @@ from agent.scheduling.records import subtask_heading, subtask_record, task_recor
 from agent.scheduling.result_budget import as_known, without_parts
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
 from agent.scheduling.timers import Timers
+from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
 from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
@@ -93,14 +94,14 @@ class TaskScheduler:
         known: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._iad = iad
-        known_nodes = KnownNodes(known)
+        self._known = KnownNodes(known)
         self._estimator = estimator
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._links = Links(
             estimator,
             self._dispatcher,
             self._give_up,
-            known_nodes,
+            self._known,
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
             takes_events=takes_events,
@@ -108,13 +109,13 @@ class TaskScheduler:
         self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
         self._evaluator = Evaluator(
-            self._contracts, self._nodes, known_nodes, estimator, self._read
+            self._contracts, self._nodes, self._known, estimator, self._read
         )
         self._wall_offset_s = wall_offset_s
         self._stopwatch = stopwatch
         self._open: dict[tuple[Peer, str], TaskEntry] = {}
         self._timeouts: Timers[TaskEntry] = Timers()
-        self._joining = Joining(started_s, known_nodes)
+        self._joining = Joining(started_s, self._known)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
             TaskCancelled: self._task_cancelled,
@@ -190,6 +191,11 @@ class TaskScheduler:
             for node, own in self._nodes.covering(tuple(areas)).nodes
             if node.state != "left"
         ]
+
+    @property
+    def known_areas(self) -> list[AreaSet]:
+        """The areas of its nodes, and of those from before the start that may come back."""
+        return [self._nodes.areas, self._known.areas]
 
     def joining(self, areas: Iterable[str], now: float) -> bool:
         """Whether nodes may yet come for areas of these that none covers. O(nodes · areas)."""
