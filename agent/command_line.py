@@ -1,5 +1,5 @@
 """The command line of every agent:
-``--config FILE [--check [--leave-sensors]] [--exit-on-stdin-eof]``.
+``--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]``.
 
 Whatever cannot be used is one line on standard error that begins with ``error:``.
 """
@@ -16,12 +16,13 @@ C = TypeVar("C")
 
 FAILED: Final = 1  # exit status: the agent could not start, for now
 UNUSABLE: Final = 2  # exit status: somebody has to change the command line or the configuration
-FLAGS: Final = ("--check", "--leave-sensors", "--exit-on-stdin-eof", "--help")
-USAGE: Final = "--config FILE [--check [--leave-sensors]] [--exit-on-stdin-eof]"
+FLAGS: Final = ("--check", "--leave-sensors", "--background", "--exit-on-stdin-eof", "--help")
+USAGE: Final = "--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]"
 HELP: Final = """
   --config FILE         TOML file; relative paths in it are taken from its folder
   --check               only check the file, and say so
   --leave-sensors       with --check: no sensor is touched, as an agent may be reading it
+  --background          return as soon as the agent serves, and let it go on
   --exit-on-stdin-eof   stop when standard input closes, so that no agent outlives who started it
 """
 
@@ -33,6 +34,7 @@ class Options(NamedTuple):
     check: bool
     exit_on_stdin_eof: bool
     leave_sensors: bool = False
+    background: bool = False
 
 
 def fail(line: str, status: int) -> NoReturn:
@@ -70,7 +72,11 @@ def options(program: str, arguments: Iterable[str]) -> Options:
     if "--leave-sensors" in flags and "--check" not in flags:
         fail(f"--leave-sensors goes with --check; {usage}", UNUSABLE)
     return Options(
-        config, "--check" in flags, "--exit-on-stdin-eof" in flags, "--leave-sensors" in flags
+        config,
+        "--check" in flags,
+        "--exit-on-stdin-eof" in flags,
+        "--leave-sensors" in flags,
+        "--background" in flags and "--check" not in flags,
     )
 
 

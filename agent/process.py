@@ -1,12 +1,54 @@
-"""What an agent's process has from the system: its signal to stop, its files."""
+"""What an agent's process has from the system: who waits for it, its signal to stop, its files."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
+
+INTERRUPTED = 130
+
+
+class Start:
+    """Somebody waits for `serves`, if `background`: the process that was started, of which this one
+    is a child from here on. It ends with status 0 then, or, if this one ends before, with the
+    status of that. Make it before there is any thread, socket or file.
+    """
+
+    def __init__(self, *, background: bool) -> None:
+        self._waiting: int | None = None
+        if background:
+            read, write = os.pipe()
+            if (child := os.fork()) != 0:
+                os.close(write)
+                _wait(read, child)
+            os.close(read)
+            self._waiting = write
+
+    def serves(self) -> None:
+        """This agent does what it is for, from now on."""
+        if self._waiting is not None:
+            with suppress(BrokenPipeError):  # somebody ended who waited
+                os.write(self._waiting, b"\n")
+            os.close(self._waiting)
+            self._waiting = None
+
+
+def _wait(read: int, child: int) -> NoReturn:
+    """End as soon as the child serves or has ended. It hears a Ctrl-C, too."""
+    try:
+        if os.read(read, 1):
+            sys.stdout.write(f"{sys.argv[0].rpartition('/')[2]} serves: kill {child} ends it\n")
+            sys.stdout.flush()
+            os._exit(0)
+        _, ended = os.waitpid(child, 0)
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+    status = os.waitstatus_to_exitcode(ended)
+    os._exit(status if status >= 0 else 128 - status)
 
 
 class StopSignal:

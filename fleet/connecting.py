@@ -1,7 +1,8 @@
 """Options that name a master to talk to: by address and key files, or by its IAD in the fleet.
 
 Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
-a fleet's folder, that of the demo that runs on this machine.
+a fleet's folder, that of the demo that runs on this machine: of several, the one that was started
+in this folder, else the first.
 """
 
 from __future__ import annotations
@@ -116,11 +117,17 @@ def unnamed(socket: Socket) -> str | None:
         if not os.environ.get(VARIABLE):
             find()
         return None
-    if (demo := running.found()) is None:
+    demos = running.found()
+    if not demos:
         return None
-    address = demo.address(socket)
-    say(f"asking the demo that runs here: --{socket} {address}")
-    return address
+    first, *others = [(demo.folder, f"--{socket} {demo.address(socket)}") for demo in demos]
+    if others:
+        say(f"{len(demos)} demos run here; asking that of {first[0]}: {first[1]}")
+    else:
+        say(f"asking the demo that runs here: {first[1]}")
+    for folder, option in others:
+        say(f"another, of {folder}: {option}")
+    return demos[0].address(socket)
 
 
 def _given(key: str | None, server_keys: str | None) -> KeyFiles | None:

@@ -23,10 +23,13 @@ EXIT_STATUS: Final = {
 def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
     """Lines that explain what an answer alone leaves open."""
     if (held := held_of(answer, window.length_s)) is not None:
-        area, held_s = held
+        area, held_s, areas = held
+        least, asked = format_duration(round(held_s)), format_duration(window.length_s)
         yield (
-            f"{area} has readings of {format_duration(round(held_s))} only, of the "
-            f"{format_duration(window.length_s)} asked: its node holds no more"
+            f"{area} has readings of {least} only, of the {asked} asked: its node holds no more"
+            if areas == 1
+            else f"{areas} areas have readings of less than the {asked} asked, {area} of {least} "
+            "only: their nodes hold no more"
         )
     if any(gap.reason == "timeout" for gap in answer.missing):
         waited = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"

@@ -297,6 +297,12 @@ def show_answer(
         show_table(screen, _task_table(answer, tasks or {}))
 
 
+def is_timeless(answer: Answer) -> bool:
+    """Whether nothing is missing but what more time would not bring."""
+    reasons = {gap.reason for gap in answer.missing}
+    return answer.status == "partial" and bool(reasons) and reasons.issubset(TIMELESS)
+
+
 def status_line(answer: Answer, slo: Slo) -> Text:
     """Status, coverage and time against the SLO, in one line."""
     text = Text(answer.status, style=f"bold {STYLES[answer.status]}")
@@ -306,8 +312,7 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     # Only a complete answer in time keeps an SLO.
     kept = "within its SLO" if answer.slo_met else "over its SLO"
     if answer.status == "partial":
-        timeless = answer.missing and all(gap.reason in TIMELESS for gap in answer.missing)
-        if timeless:
+        if is_timeless(answer):
             text.append(
                 f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
                 f"{format_ms(answer.elapsed_ms)}; more time would not bring the others",

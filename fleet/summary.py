@@ -69,15 +69,19 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
     return [channel for channel in channels if channel not in given]
 
 
-def held_of(answer: Answer, asked_s: float) -> tuple[str, float] | None:
-    """The area whose readings cover least of a window of `asked_s` seconds, and how many seconds
-    they cover; None if all cover it nearly."""
-    spans = [
-        ((area.last_ms - area.first_ms) / 1e3, area.area) for area in summarize(answer) if area.n
-    ]
-    covered_s, area = min(spans, default=(asked_s, ""))
+def held_of(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
+    """The area whose readings cover least of a window of `asked_s` seconds, how many seconds they
+    cover, and how many areas' do not cover it nearly; None if all do."""
     nearly = asked_s - max(SLACK_S, SLACK_SHARE * asked_s)
-    return (area, covered_s) if covered_s < nearly else None
+    spans = [
+        (covered_s, area.area)
+        for area in summarize(answer)
+        if area.n and (covered_s := (area.last_ms - area.first_ms) / 1e3) < nearly
+    ]
+    if not spans:
+        return None
+    covered_s, area = min(spans)
+    return area, covered_s, len(spans)
 
 
 def channels_of(areas: Iterable[AreaSummary]) -> list[str]:

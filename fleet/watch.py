@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 from rich.text import Text
@@ -15,7 +15,7 @@ from agent.client import Client, NoReplyError, Rounds, WatchError
 from agent.scheduling.standing import LAG_S
 from agent.sockets.keys import KeyFiles
 from agent.wire.base import Form
-from agent.wire.messages import Slo
+from agent.wire.messages import Answer, Slo
 from agent.wire.standing import Round, Style
 from fleet import exits, replies, screen
 from fleet.subscribe import notification_line
@@ -58,6 +58,14 @@ class Tally(Struct):
     rounds: int = 0
     missed: int = 0
     refused: int = 0
+    partial: int = 0  # and no SLO is missed: more time would not bring the others
+
+    def take(self, answer: Answer) -> None:
+        """One more round."""
+        self.rounds += 1
+        self.missed += (how := _how(answer)) == "missed"
+        self.refused += how == "refused"
+        self.partial += how == "partial"
 
 
 def run(options: Options, keys: KeyFiles | None = None) -> int:
@@ -107,7 +115,7 @@ def _show(rounds: Rounds, options: Options) -> int:
     rounds.on_word = lambda word: screen.line(err, word, style="yellow")
     try:
         for each in islice(rounds, options.rounds):
-            _count(tally, each)
+            tally.take(each.answer)
             if options.as_json:
                 replies.write_json(each)
             else:
@@ -130,10 +138,13 @@ def _show(rounds: Rounds, options: Options) -> int:
     return status
 
 
-def _count(tally: Tally, each: Round) -> None:
-    tally.rounds += 1
-    tally.refused += each.answer.status == "refused"
-    tally.missed += not each.answer.slo_met
+def _how(answer: Answer) -> Literal["kept", "missed", "partial", "refused"]:
+    """How a round stands to its SLO."""
+    if answer.status == "refused":
+        return "refused"
+    if screen.is_timeless(answer):
+        return "partial"
+    return "kept" if answer.slo_met else "missed"
 
 
 def _headline(rounds: Rounds, options: Options) -> str:
@@ -159,13 +170,13 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
-    slo = "refused" if answer.status == "refused" else "kept" if answer.slo_met else "missed"
+    slo = _how(answer)
     head = Text(
         ROUND.format(
             each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
         ).rstrip()
     )
-    colour = {"kept": "green", "missed": "yellow", "refused": "red"}[slo]
+    colour = {"kept": "green", "missed": "yellow", "partial": "yellow", "refused": "red"}[slo]
     head.stylize(colour, len(head) - len(slo))
     lag_s = 0.0 if each.alerts else LAG_S
     late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
@@ -250,8 +261,10 @@ def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> s
             return "no round came"
         return f"the trigger never held in {looked_at} round{'s' * (looked_at != 1)}"
     text = f"{tally.rounds} round{'s' * (tally.rounds != 1)}, "
-    late = tally.missed - tally.refused
-    text += (
-        f"{late} missed the SLO ({format_slo(slo)})" if late else f"none missed {format_slo(slo)}"
-    )
-    return text + (f", {tally.refused} refused" if tally.refused else "")
+    late, objective = tally.missed, format_slo(slo)
+    text += f"{late} missed the SLO ({objective})" if late else f"none missed {objective}"
+    if tally.refused:
+        text += f", {tally.refused} refused"
+    if tally.partial:
+        text += f", {tally.partial} partial: more time would not bring the others"
+    return text

@@ -1,5 +1,7 @@
 """The command line that all agents share, as processes: what they say, and what they end with."""
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent import start
+from agent.client import Operator
 from fleet.lab.processes import agent_command
 
 AGENTS = {
@@ -92,10 +95,12 @@ def test_what_cannot_be_used_is_one_line_and_status_2(
     assert problem in err
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_a_wrong_file_is_one_line_and_status_2(agent: str, config: Path, check: bool) -> None:
+@pytest.mark.parametrize("options", [["--check"], ["--background"], []])
+def test_a_wrong_file_is_one_line_and_status_2(
+    agent: str, config: Path, options: list[str]
+) -> None:
     config.write_text(config.read_text().replace("5701", "none"))
-    status, out, err = run(agent, "--config", config, *(["--check"] if check else []))
+    status, out, err = run(agent, "--config", config, *options)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {config}: ")
     assert "'tcp://127.0.0.1:none' is neither tcp://host:port, " in err
@@ -151,3 +156,55 @@ def test_standard_input_that_has_ended_ends_it_in_order(agent: str, config: Path
         check=False,
     )
     assert closed.returncode == 0
+
+
+def test_in_the_background_it_returns_when_it_serves(tmp_path: Path) -> None:
+    """A node serves once it has joined its master."""
+    begun: list[subprocess.Popen[str]] = []
+    pids = []
+    try:
+        for agent in ("sanderling-master", "sanderling-edge"):
+            file = tmp_path / f"{agent}.toml"
+            file.write_text(AGENTS[agent].replace("tcp://127.0.0.1:", f"ipc://{tmp_path}/"))
+            command = [*agent_command(agent), "--config", file, "--background"]
+            begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            assert begun[-1].wait(60) == 0
+            assert begun[-1].stdout is not None
+            said = re.fullmatch(
+                rf"{agent} serves: kill (\d+) ends it\n", begun[-1].stdout.readline()
+            )
+            assert said
+            pids.append(int(said[1]))
+        with Operator(f"ipc://{tmp_path}/5702") as operator:
+            assert [node.state for node in operator.status(20_000).nodes] == ["live"]
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGTERM)
+        for each in begun:
+            # As long as it runs its output is open.
+            assert each.communicate(timeout=60)[0] == ""
+
+
+def test_in_the_background_what_cannot_start_has_its_own_status(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(AGENTS["sanderling-master"].replace("tcp://127.0.0.1:", "ipc:///no/folder/"))
+    status, out, err = run("sanderling-master", "--config", file, "--background")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+
+
+def test_one_for_which_nobody_waits_any_more_goes_on(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from agent.process import Start\n"
+        "start = Start(background=True)\n"
+        "os.kill(os.getppid(), signal.SIGKILL)\n"
+        "os.read(0, 1)\n"  # it is closed after that process has ended
+        "start.serves()\n"
+        "print('goes on')\n"
+    )
+    begun = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert begun.wait(60) == -signal.SIGKILL
+    assert begun.communicate(timeout=60)[0] == "goes on\n"

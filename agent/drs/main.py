@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.drs.server import Server
 from agent.metrics.library import problem
-from agent.process import StopSignal, allow_all_files
+from agent.process import Start, StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
 from agent.wire.config import ConfigError
 from agent.wire.drs_config import DrsConfig
@@ -17,6 +17,7 @@ from agent.wire.drs_config import DrsConfig
 def main() -> None:
     """Run the command."""
     given = options("sanderling-drs", sys.argv[1:])
+    start = Start(background=given.background)
     config = configuration(given.config, DrsConfig)
     if (wrong := problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
@@ -35,6 +36,7 @@ def main() -> None:
         except (OSError, ConfigError) as error:
             fail(str(error), FAILED)
         try:
+            start.serves()  # its socket is bound
             server.serve(stop)
         finally:
             server.close()

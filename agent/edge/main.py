@@ -21,7 +21,7 @@ from agent.edge.node import EdgeNode
 from agent.edge.opening import reject
 from agent.edge.report import Reporter
 from agent.edge.sensor import Sensor, close_sensors, open_sensors
-from agent.process import StopSignal
+from agent.process import Start, StopSignal
 from agent.wire import config, edge_config
 from sensors.base import Leave, SensorError, path_in
 
@@ -46,6 +46,7 @@ def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...
 def main() -> None:
     """Run the command."""
     given = options("sanderling-edge", sys.argv[1:])
+    start = Start(background=given.background)
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
     history_path = path_in(folder, settings.history.path)
@@ -81,7 +82,7 @@ def main() -> None:
             retention_bytes=settings.history.retention_bytes,
             most_events=settings.events.most,
         )
-        node = EdgeNode(settings, sensors, history, reporter, keys)
+        node = EdgeNode(settings, sensors, history, reporter, keys, joined=start.serves)
         with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
             node.run(stop)
     except (HistoryError, OSError) as error:

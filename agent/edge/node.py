@@ -44,6 +44,8 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.edge.alerts import Alerts
     from agent.edge.containers import PodSocket
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
@@ -61,8 +63,11 @@ class EdgeNode:
         reporter: Reporter,
         keys: KeyFiles | None = None,
         clocks: Clocks | None = None,
+        *,
+        joined: Callable[[], object] = lambda: None,
     ) -> None:
         self._sensors = sensors
+        self._tell_joined = joined
         self._history = history
         self._known = (history.id, history.writable)
         self._reporter = reporter
@@ -246,6 +251,8 @@ class EdgeNode:
                     self._reporter.complain(kind, line)
                 case outbox.Joined() | outbox.Cut() | outbox.Taken():
                     self._forwarding.handle(instruction, now)
+                    if isinstance(instruction, outbox.Joined):
+                        self._tell_joined()
                 case links.Open():
                     self._socket.open()
                 case links.Close(linger_s):

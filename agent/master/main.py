@@ -12,7 +12,7 @@ from agent.master.master import Master
 from agent.master.place import place_of
 from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
-from agent.process import StopSignal, allow_all_files
+from agent.process import Start, StopSignal, allow_all_files
 from agent.sockets.guard import check as check_trust
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
@@ -21,6 +21,7 @@ from agent.wire.master_config import MasterConfig
 def main() -> None:
     """Run the command."""
     given = options("sanderling-master", sys.argv[1:])
+    start = Start(background=given.background)
     config = configuration(given.config, MasterConfig)
     if (wrong := systemd.problem() or problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
@@ -50,6 +51,7 @@ def main() -> None:
             fail(str(error), FAILED)
         try:
             systemd.tell("READY=1")  # its sockets are bound
+            start.serves()
             master.serve(stop)
         finally:
             systemd.tell("STOPPING=1")

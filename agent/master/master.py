@@ -34,7 +34,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import Origin
 from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
-from agent.master.task_plane import TaskPlane
+from agent.master.task_plane import TaskPlane, nodes_before
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
     KEY_EXPIRY,
@@ -78,7 +78,6 @@ class Master:
         self._board = Board(clock)
         self._writer = DiskWriterThread()
         self._board.listen(self._writer.fileno, self._writer.turn)
-        self._query_scheduler, self._task_scheduler = _schedulers(config, clock)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         with ExitStack() as undo:
             undo.callback(self._context.destroy, linger=0)
@@ -91,6 +90,7 @@ class Master:
                 self._say,
                 self._writer,
             )
+            self._query_scheduler, self._task_scheduler = _schedulers(config, clock, self._state)
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             self._records = Records(self._board, config.records, folder, self._writer)
             sockets = config.sockets
@@ -132,7 +132,13 @@ class Master:
             board, self._iad, self._query_scheduler, self._task_scheduler, self._public, self._peers
         )
         self._task_plane = TaskPlane(
-            board, self._iad, self._task_scheduler, self._query_scheduler, self._public, nodes
+            board,
+            self._iad,
+            self._task_scheduler,
+            self._query_scheduler,
+            self._public,
+            nodes,
+            self._state,
         )
         board.performs(TellOperator, self._tell_operator)
         place = place_of(config)
@@ -147,6 +153,7 @@ class Master:
             time.time,
             self._say,
             self._writer,
+            lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
             board, self._iad, self._records, self._state, self._push, time.time
@@ -303,7 +310,7 @@ def _beside(folder: Path, state: str) -> Path | None:
 
 
 def _schedulers(
-    config: MasterConfig, clock: Callable[[], float]
+    config: MasterConfig, clock: Callable[[], float], state: State
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
@@ -338,5 +345,6 @@ def _schedulers(
         # Without records there is nowhere to keep them: they wait at the nodes.
         takes_events=bool(config.records.directory),
         started_s=clock() if config.sockets.nodes else None,
+        known=nodes_before(state) if config.sockets.nodes else None,
     )
     return queries, tasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from agent.master.subscriber_plane import SubscriberPlane
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.limits import Limits
+from agent.scheduling.nearest import nearest
 from agent.topics import inbox_events as i
 from agent.topics import spool_events as s
 from agent.topics.alerts import alerts_of, content_of, notification_of
@@ -28,6 +29,7 @@ from agent.topics.losses import MOST_LOST
 from agent.topics.spool import Spool
 from agent.voice import Say
 from agent.wire import overlay as messages
+from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvents
@@ -59,7 +61,8 @@ class PushPlane:
     An alert is in the spool, on disk, before its node may forget it, and leaves it when the broker
     says that all who want it have it. A notification that comes from a neighbour is in the inboxes,
     on disk, before the neighbour may forget it. While the disk refuses, the links are down and
-    nothing is taken. `wall` reads the wall clock in seconds since 1970 UTC. ConfigError for an
+    nothing is taken. `wall` reads the wall clock in seconds since 1970 UTC; `areas` gives
+    those that are known to be somebody's. ConfigError for an
     advertisement that the broker cannot take.
     """
 
@@ -75,6 +78,7 @@ class PushPlane:
         wall: Callable[[], float],
         say: Say,
         writer: DiskWriter | None = None,
+        areas: Callable[[], Sequence[AreaSet]] = tuple,
     ) -> None:
         self._board = board
         self._writer = writer or InlineDiskWriter()
@@ -90,7 +94,9 @@ class PushPlane:
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = Inboxes(_read, most_owned=config.clients.most_subscriptions)
+        self._inboxes = Inboxes(
+            _read, most_owned=config.clients.most_subscriptions, areas=areas, nearest=nearest
+        )
         self._store = store
         self._brought: deque[s.Brought] = deque()
         self._commit = GroupCommit(store, board.perform, board.clock, self._writer)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
 from agent.board import Board
 from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import Here
 from agent.master.request_plane import Origin
+from agent.master.state import State
 from agent.scheduling.events import (
     EventsArrived,
+    ForgetNode,
+    KeepNode,
     NodeAlive,
     NodeJoined,
     NodeLeft,
@@ -52,6 +60,22 @@ TURN = 64
 MOST_SENT = 100_000
 
 
+# Kind of the documents on disk, one a node: its areas.
+KNOWN: Final = "node"
+_encode: Final = msgspec.msgpack.encode
+
+
+def nodes_before(state: State) -> dict[str, tuple[str, ...]]:
+    """The nodes that the last run of this master left, each with its areas."""
+    decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+    known = {}
+    for node, body in state.all(KNOWN).items():
+        # Else it is of a later version.
+        with suppress(msgspec.MsgspecError):
+            known[node] = decode(body)
+    return known
+
+
 class TaskPlane:
     """Moves messages between the public socket, the edge nodes and the task scheduler."""
 
@@ -63,6 +87,7 @@ class TaskPlane:
         queries: QueryScheduler,
         public: PublicPlane,
         nodes: Router | None,
+        state: State,
     ) -> None:
         self._board = board
         self._iad = iad
@@ -77,6 +102,8 @@ class TaskPlane:
         public.takes(CancelTask, self._cancel)
         board.performs(SendTaskResult, self._send_task_result)
         board.performs(SendToNode, self._send_to_node)
+        board.performs(KeepNode, lambda kept: state.put(KNOWN, kept.node, _encode(kept.areas)))
+        board.performs(ForgetNode, lambda kept: state.remove(KNOWN, kept.node))
         board.keeps_time(self)
         if nodes is not None:
             nodes.refuse = self._refuse

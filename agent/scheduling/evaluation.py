@@ -8,7 +8,7 @@ from typing import Final
 from agent.scheduling.admission import Refused
 from agent.scheduling.contracts import Contract, Contracts
 from agent.scheduling.deadlines import DeadlineEstimator
-from agent.scheduling.joining import Lacking
+from agent.scheduling.joining import KnownNodes, Lacking
 from agent.scheduling.nearest import without_node
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import TaskEntry
@@ -31,11 +31,13 @@ class Evaluator:
         self,
         contracts: Contracts,
         nodes: NodeTable,
+        known: KnownNodes,
         estimator: DeadlineEstimator,
         read: Callable[[float], float],
     ) -> None:
         self._contracts = contracts
         self._nodes = nodes
+        self._known_before = known
         self._estimator = estimator
         self._read = read
         self._infeasible_count = 0
@@ -85,11 +87,12 @@ class Evaluator:
         return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
 
     def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
-        """Whether some of these areas, or of those announced below them, have no node."""
+        """Whether some of these areas, or of those below them that were announced or had a node
+        before the start, have none."""
         within = contract.within(areas).areas
         covering = self._nodes.covering(within)
-        announced = tuple(contract.announced.within(within))
-        if missing := covering.unmatched or self._nodes.covering(announced).unmatched:
+        expected = [*contract.announced.within(within), *self._known_before.areas.within(within)]
+        if missing := covering.unmatched or self._nodes.covering(tuple(expected)).unmatched:
             # The one in the middle: whoever waits for it waits for about half of them.
             return Lacking(bool(covering.nodes), missing[len(missing) // 2])
         return None

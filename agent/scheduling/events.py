@@ -212,6 +212,19 @@ class TakeEvents(_Struct, frozen=True):
     message: NodeEvents
 
 
+class KeepNode(_Struct, frozen=True):
+    """A node is here, with these areas: to be known after the master's next start."""
+
+    node: str
+    areas: tuple[str, ...]
+
+
+class ForgetNode(_Struct, frozen=True):
+    """It is not here any more: the next start need not know it."""
+
+    node: str
+
+
 class WriteRecord(_Struct, frozen=True):
     record: AnyRecord
 
@@ -229,6 +242,8 @@ Instruction = (
     | SendTaskResult
     | SendToNode
     | TakeEvents
+    | KeepNode
+    | ForgetNode
     | WriteRecord
     | TellOperator
 )

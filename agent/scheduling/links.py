@@ -21,6 +21,7 @@ from agent.scheduling.events import (
     TakeEvents,
     TellOperator,
 )
+from agent.scheduling.joining import KnownNodes
 from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.task_entry import SubtaskEntry
 from agent.scheduling.timers import Timers
@@ -64,6 +65,7 @@ class Links:
         estimator: DeadlineEstimator,
         dispatcher: Dispatcher,
         give_up: Callable[[Unserved, float, list[Instruction]], None],
+        known: KnownNodes,
         *,
         heartbeat_s: float,
         lost_after: int,
@@ -72,6 +74,7 @@ class Links:
         self._estimator = estimator
         self._dispatcher = dispatcher
         self._give_up = give_up
+        self._known = known
         self._heartbeat_s = heartbeat_s
         self._silence_s = heartbeat_s * lost_after
         self._takes_events = takes_events
@@ -128,6 +131,7 @@ class Links:
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
         node.become("live")
+        instructions += self._known.joined(node.name, hello.areas)
         self._reconcile(node, set(hello.running), math.inf, now, instructions)
         for subtask in node.busy.values():
             # Its response time will hold the cut: not an unloaded one.
@@ -204,6 +208,7 @@ class Links:
         instructions: list[Instruction] = []
         if node is not None:
             node.become("left")
+            instructions += self._known.left(node.name)
             self.nodes.unbind(node)
             self._give_up_all(node, now, instructions)
             self._reconcile(node, set(), math.inf, now, instructions)

@@ -40,6 +40,7 @@ from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.query_entry import QueryEntry, Share
 from agent.scheduling.records import query_record
 from agent.scheduling.timers import Timers
+from agent.wire.areas import AreaSet
 from agent.wire.base import LONGEST_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
 from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
@@ -108,6 +109,11 @@ class QueryScheduler:
     def open_queries(self) -> int:
         """Queries that wait for task results."""
         return len(self._timers)
+
+    @property
+    def announced(self) -> list[AreaSet]:
+        """The areas of each service's pool."""
+        return [pool.announced for pool in self._pools.values()]
 
     def capability(self, service: str) -> str | None:
         """The one channel that a service gives, empty for all; None: it is not known here."""

@@ -52,8 +52,8 @@ class WatchedAlerts:
     """
 
     __slots__ = (
-        "_again_s", "_ends_s", "_gathered", "_id", "_interval_s", "_lag_s", "_latest", "_losses",
-        "_most_open", "_new_id", "_opened_s", "_outbox", "_position", "_saved_position",
+        "_again_s", "_doubt", "_ends_s", "_gathered", "_id", "_interval_s", "_lag_s", "_latest",
+        "_losses", "_most_open", "_new_id", "_opened_s", "_outbox", "_position", "_saved_position",
         "_to_save", "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds", "state",
     )  # fmt: skip
 
@@ -90,6 +90,7 @@ class WatchedAlerts:
         self._losses = saved.losses
         self._again_s = 0.0
         self._why_not = ""
+        self._doubt = ""
         self._outbox: list[PushRequest] = []
         self._to_save = ""  # then later, then at once
         self.state = "new"
@@ -125,6 +126,8 @@ class WatchedAlerts:
         words = []
         if self._why_not:
             words.append(f"no alerts come: {self._why_not}")
+        if self._doubt:
+            words.append(self._doubt)
         if self.missed:
             alerts = "alert was" if self.missed == 1 else "alerts were"
             words.append(f"{self.missed} {alerts} given up on the way, perhaps some of these")
@@ -174,7 +177,7 @@ class WatchedAlerts:
         elif message.state == "open" and self.state == "subscribing":
             self.become("open")
             self._opened_s = now
-            self._why_not = ""
+            self._why_not, self._doubt = "", message.message
             self.is_new = False
         elif message.state == "refused" and self.state == "subscribing":
             if self._saved_position:
@@ -197,6 +200,7 @@ class WatchedAlerts:
 
     def _came(self, message: Notified | Gap, last: int, now: float) -> None:
         if isinstance(message, Notified):
+            self._doubt = ""
             self._gather(message.notification, now)
         else:
             self.missed += last - self._position if message.lost is None else message.lost.count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
@@ -29,12 +29,13 @@ from agent.scheduling.events import (
     TaskEvent,
     Tick,
 )
-from agent.scheduling.joining import Joining, Lacking
+from agent.scheduling.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.links import Links
 from agent.scheduling.nodes import NodeResource
 from agent.scheduling.records import subtask_heading
 from agent.scheduling.task_ends import TaskEnds
 from agent.scheduling.task_entry import SubtaskEntry, TaskEntry
+from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
 from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
@@ -64,7 +65,8 @@ class TaskScheduler:
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
     differs from start to start, so that a node's result for a master that is gone is not taken for
     an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
-    `started_s` tasks wait for nodes that are still joining (`Joining`).
+    `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
+    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class TaskScheduler:
         first_subtask_id: int = 1,
         takes_events: bool = False,
         started_s: float | None = None,
+        known: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._iad = iad
+        self._known = KnownNodes(known)
         self._estimator = estimator
         self._stopwatch = stopwatch
         self._wall_offset_s = wall_offset_s
@@ -102,14 +106,17 @@ class TaskScheduler:
             estimator,
             self._dispatcher,
             self._ends.give_up,
+            self._known,
             heartbeat_s=heartbeat_s,
             lost_after=lost_after,
             takes_events=takes_events,
         )
         self._nodes = self._links.nodes
         self._contracts = Contracts(iad, pool)
-        self._evaluator = Evaluator(self._contracts, self._nodes, estimator, self._read)
-        self._joining = Joining(started_s)
+        self._evaluator = Evaluator(
+            self._contracts, self._nodes, self._known, estimator, self._read
+        )
+        self._joining = Joining(started_s, self._known)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
             TaskCancelled: self._task_cancelled,
@@ -176,6 +183,11 @@ class TaskScheduler:
             for node, own in self._nodes.covering(tuple(areas)).nodes
             if node.state != "left"
         ]
+
+    @property
+    def known_areas(self) -> list[AreaSet]:
+        """The areas of its nodes, and of those from before the start that may come back."""
+        return [self._nodes.areas, self._known.areas]
 
     def joining(self, areas: Iterable[str], now: float) -> bool:
         """Whether nodes may yet come for areas of these that none covers. O(nodes · areas)."""
@@ -312,7 +324,7 @@ class TaskScheduler:
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
         self._links.tick(now)
-        instructions: list[Instruction] = []
+        instructions = self._joining.give_up(now)
         for entry, sender in self._joining.due(now):
             instructions += self._serve(entry, sender, now, may_wait=False)
         return instructions + [

@@ -8,11 +8,11 @@ in the same position, and nothing is in two.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import groupby
 
 from _core.edf import EdfQueue
-from agent.topics.doubts import doubt
+from agent.topics.doubts import Nearest, doubt
 from agent.topics.inbox import Inbox, last_run
 from agent.topics.inbox_events import (
     AcknowledgeArrived,
@@ -38,6 +38,7 @@ from agent.topics.inbox_events import (
 from agent.topics.inbox_requests import check_size, refusal, why_not_again
 from agent.topics.items import Item, Items
 from agent.topics.together import together
+from agent.wire.areas import AreaSet
 from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
 
@@ -65,8 +66,9 @@ class Inboxes:
 
     `read_filter` reads the text form of a filter, or checks its parts; ValueError says what is
     wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
-    has no name. `now` is monotonic seconds. A notification is O(subscriptions that want it);
-    everything else O(log subscriptions), and what it sends.
+    has no name. `areas` gives those that are known to be somebody's; `nearest` is for hints. `now`
+    is monotonic seconds. A notification is O(subscriptions that want it); everything else
+    O(log subscriptions), and what it sends.
     """
 
     def __init__(
@@ -83,8 +85,11 @@ class Inboxes:
         most_subscriptions: int = MOST_SUBSCRIPTIONS,
         lease_s: float = LEASE_S,
         expire_s: float = EXPIRE_S,
+        areas: Callable[[], Sequence[AreaSet]] = tuple,
+        nearest: Nearest = lambda *_: "",
     ) -> None:
         self._read_filter = read_filter
+        self._areas, self._nearest = areas, nearest
         self._most = {True: most, False: most_queued}  # by whether it is durable
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
@@ -249,7 +254,8 @@ class Inboxes:
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
-        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubt(wanted))
+        doubts = doubt(wanted, self._areas(), self._nearest)
+        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubts)
         instructions.append(SendPush(event.peer, reply, inbox.durable))
         return instructions + self._send(inbox)
 

@@ -77,6 +77,7 @@ class Webhook:
         self._failures = 0  # in a row
         self._refused_since_s: float | None = None  # for the first in line
         self._why_not = ""
+        self._doubt = ""
         self.counters = {"webhook_delivered": 0, "webhook_failed": 0, "webhook_given_up": 0}
 
     def __repr__(self) -> str:
@@ -128,7 +129,11 @@ class Webhook:
                 self._line.clear()
                 self._period_s = message.renew_ms / 1e3 * RENEW
                 self._had = max(self._had, message.position)
-                return self._acknowledge(now)
+                said: list[WebhookInstruction] = []
+                if message.message != self._doubt:
+                    self._doubt = message.message
+                    said = [TellOperator(message.message)] if message.message else []
+                return [*said, *self._acknowledge(now)]
             case "unknown":
                 return self._subscribe(now)
             case "refused" if message.message != self._why_not:

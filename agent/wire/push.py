@@ -75,7 +75,7 @@ class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
     """The state of a subscription. `open`: `position` is the last one that its client has, what
     follows is sent. `unknown`: nothing is sent any more, because the master was started again or
     heard nothing of the client for `renew_ms`: subscribe again. `refused`: `message` says why.
-    With `open` it says why no alert will ever fulfil the filter, where that is so."""
+    With `open` it says why no alert fulfils the filter, as far as is known, where that is so."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "cancelled", "refused", "unknown"]

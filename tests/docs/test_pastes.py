@@ -183,7 +183,8 @@ def test_a_page_works_as_it_is_pasted(page, section, tmp_path):
     for path in configurations:
         path.write_text(moved(path.read_text("utf-8")), "utf-8")
     failed = "trap 'echo \"<$?> $BASH_COMMAND\"' ERR\n"
-    end = "\ntrap - ERR; kill $(jobs -p); wait\n"
+    # All that it began, in the background or not.
+    end = "\ntrap - ERR; trap '' TERM; kill 0; wait\n"
     lines = pasted(f"{failed}{moved(script)}{end}", tmp_path)
     text = "\n".join(lines)
     allowed = PASTED[page, section]

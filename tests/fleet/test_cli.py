@@ -72,6 +72,8 @@ def test_how_much_of_a_long_window_is_there_is_said(bed: Testbed) -> None:
     done = query(bed, "--area", ROOM, "--last", "30d")
     assert done.returncode == 0
     assert re.search(rf"{ROOM} has readings of \S+ only, of the 30d asked", done.stdout)
+    several = query(bed, "--area", "b1", "--last", "30d", "--aggregate").stdout
+    assert re.search(r"\d areas have readings of less than the 30d asked, \S+ of \S+ only", several)
     assert "only, of the" not in query(bed, "--area", ROOM, "--last", "1h").stdout
 
 

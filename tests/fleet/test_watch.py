@@ -147,6 +147,18 @@ def test_a_partial_round_says_what_is_missing() -> None:
     assert lines[2] == "        missing b1/f5: its edge node is down"
 
 
+def test_a_round_whose_other_areas_no_time_would_bring_missed_no_slo() -> None:
+    gap = Missing("b9", "no_node")
+    answer = Answer("w.1", "partial", 0.2, False, Coverage(0, 1), missing=(gap,))
+    head, *_ = round_lines(Round("w", 1, 0, 0, 1, answer), 2.1)
+    assert head.plain.endswith("partial")
+    tally = Tally()
+    tally.take(answer)
+    assert summary_line(tally, Slo(99.0, 500.0), 1) == (
+        "1 round, none missed p99 ≤ 500 ms, 1 partial: more time would not bring the others"
+    )
+
+
 def test_a_round_that_came_long_after_it_was_due_is_late() -> None:
     answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1))
     [in_time] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 16.4)
@@ -183,6 +195,6 @@ def test_the_summary_counts() -> None:
     slo = Slo(99.0, 500.0)
     assert summary_line(Tally(1), slo, 1) == "1 round, none missed p99 ≤ 500 ms"
     text = "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
-    assert summary_line(Tally(5, 3, 1), slo, 5) == text
+    assert summary_line(Tally(5, missed=2, refused=1), slo, 5) == text
     assert summary_line(Tally(), slo, 0, "co2 > 3") == "no round came"
     assert summary_line(Tally(), slo, 1, "co2 > 3") == "the trigger never held in 1 round"

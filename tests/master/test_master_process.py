@@ -135,6 +135,23 @@ def test_tasks_cross_to_the_other_iads_master(start_master, join):
         assert client.receive(PATIENCE_MS).status == "complete"
 
 
+def test_a_query_right_after_a_restart_waits_for_the_nodes_of_before(master, join):
+    nodes = [join(master), join(master, "n2", ("b1/f4/r2",))]
+    master.stop()
+    master.start()
+    with Client(master.public) as client:
+        nodes[0].send(nodes[0].hello)
+        assert isinstance(nodes[0].receive(), m.Welcome)
+        ask(client, "b1", timeout_ms=60_000.0)
+        master.wait_until(lambda status: status.open_tasks)
+        nodes[1].send(nodes[1].hello)
+        assert isinstance(nodes[1].receive(), m.Welcome)
+        for node in nodes:
+            node.serve()
+        answer = client.receive(PATIENCE_MS)
+    assert (answer.status, len(answer.results)) == ("complete", 2)
+
+
 def test_a_second_node_of_a_name_is_refused_and_the_operator_told_once(master, join, context):
     master.stop()
     master.config.write_text(master.config.read_text() + "[liveness]\nheartbeat_s = 60.0\n")

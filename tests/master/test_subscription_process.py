@@ -27,6 +27,23 @@ def restart(master):
     master.start()
 
 
+def test_an_area_that_nobody_known_here_covers_is_doubted(master, context):
+    node = Node(context, master)
+    with Client(master.public) as client:
+        with client.subscribe('area under "b9"') as found:
+            assert "nobody known here does" in found.doubt
+        with client.subscribe(f'area under "{node.hello.areas[0]}"') as found:
+            assert found.doubt == ""
+    # Nor as long as it may come back.
+    master.stop()
+    master.start()
+    with Client(master.public) as client:
+        with client.subscribe(f'area under "{node.hello.areas[0]}"') as found:
+            assert found.doubt == ""
+        with client.subscribe('area under "b9"') as found:
+            assert "nobody known here does" in found.doubt
+
+
 def test_a_durable_subscription_outlives_its_master(master, context):
     with Client(master.public) as client, client.subscribe(HOT, id="d", durable=True) as found:
         node = Node(context, master)

@@ -3,6 +3,8 @@
 from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
     ANYONE,
+    ForgetNode,
+    KeepNode,
     NodeJoined,
     QueryArrived,
     SendAnswer,
@@ -91,6 +93,8 @@ class TaskRig:
         self.records = []
         self.replies = []
         self.told = []
+        # What is known after the next start.
+        self.kept = dict(options.get("known") or {})
 
     def do(self, event, now):
         instructions = self.scheduler.handle(event, now)
@@ -99,6 +103,11 @@ class TaskRig:
         self.dispatched += sent_to(instructions, m.Subtask)
         self.replies += sent_to(instructions, object)
         self.told += [i.line for i in instructions if isinstance(i, TellOperator)]
+        for i in instructions:
+            if isinstance(i, KeepNode):
+                self.kept[i.node] = i.areas
+            elif isinstance(i, ForgetNode):
+                del self.kept[i.node]
         self.scheduler.check_invariants()
 
     def join(self, node, now=0.0, sender=ANYONE, **options):

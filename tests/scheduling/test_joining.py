@@ -138,6 +138,52 @@ def test_a_node_that_is_known_to_be_down_is_not_waited_for():
     assert [g.reason for g in rig.results[0].missing] == ["node_down"]
 
 
+BEFORE = {"n1": ("b1/f4/r1",), "n2": ("b1/f4/r2",)}
+
+
+def test_nodes_that_were_here_before_a_restart_are_waited_for():
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b1",), now=0.2, timeout_ms=8_000.0)
+    assert rig.dispatched == []
+    rig.join("n2", now=0.6, areas=("b1/f4/r2",))
+    assert len(rig.dispatched) == 2
+    assert rig.kept == BEFORE
+
+
+def test_one_that_does_not_come_back_is_waited_for_after_one_start():
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b1",), now=0.2, timeout_ms=2_000.0)
+    late(rig, 0.2 + 2.0 * SHARE)
+    assert [peer for peer, _ in rig.dispatched] == ["link-n1"]
+    rig.answer(found(rig.dispatched[0][1].id), "n1", 1.3)
+    assert rig.scheduler.next_tick <= JOINING_S
+    late(rig, JOINING_S)
+    assert rig.kept == {"n1": ("b1/f4/r1",)}
+    again = TaskRig(started_s=100.0, known=rig.kept)
+    again.join("n1", now=100.1, areas=("b1/f4/r1",))
+    again.ask(1, ("b1",), now=100.2)
+    assert len(again.dispatched) == 1
+
+
+def test_one_that_said_goodbye_is_not_waited_for_after_a_restart():
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.join("n2", now=0.1, areas=("b1/f4/r2",))
+    rig.do(NodeLeft("link-n2", "boot-n2"), 0.2)
+    assert rig.kept == {"n1": ("b1/f4/r1",)}
+
+
+def test_one_that_comes_back_elsewhere_is_not_waited_for_where_it_was():
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.join("n2", now=0.2, areas=("b1/f9/r1",))
+    rig.ask(1, ("b1/f4",), now=0.3)
+    assert len(rig.dispatched) == 1
+    assert rig.kept == BEFORE | {"n2": ("b1/f9/r1",)}
+
+
 def test_a_rate_is_used_up_once():
     terms = Terms(1.0, 99.0, 500.0)
     member = Member("iad1", "tcp://127.0.0.1:5700", ("b1/f4/r1", "b1/f4/r2"), (), 1.0)

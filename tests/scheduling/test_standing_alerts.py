@@ -87,6 +87,15 @@ class AlertRig(Rig):
         ]
 
 
+def test_a_filter_that_nobody_may_fulfil_is_told_until_an_alert_comes():
+    rig = AlertRig(opened=False)
+    rig.watch(rig.watched)
+    rig.say(Subscribed("s1", "open", 0, 60_000.0, "nobody covers b9"))
+    assert (rig.sent[-1].state, rig.sent[-1].message) == ("open", "nobody covers b9")
+    rig.alerts()
+    assert rig.watch(rig.watched).message == ""
+
+
 def numbers(told):
     return [each.origin.sequence for each in told.alerts]
 

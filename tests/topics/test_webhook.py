@@ -67,6 +67,15 @@ def test_one_after_the_other_and_acknowledged_when_the_receiver_has_it():
     assert webhook.counters["webhook_delivered"] == 2
 
 
+def test_a_filter_that_nobody_may_fulfil_is_told_once():
+    webhook = Webhook("w", FILTER, jitter=lambda: 1.0)
+    webhook.handle(WebhookStarted(), 0.0)
+    doubted = InboxSaid(Subscribed("w", "open", 0, 60_000.0, "nobody covers b9"))
+    told = TellOperator("nobody covers b9")
+    assert webhook.handle(doubted, 0.0) == [told, acknowledged(0)]
+    assert webhook.handle(doubted, 1.0) == [acknowledged(0)]
+
+
 def test_pauses_double_up_to_the_longest_and_the_operator_is_told_once():
     webhook = made(longest_pause_s=5.0)
     came(webhook, 1)
