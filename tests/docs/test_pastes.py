@@ -32,8 +32,11 @@ class Shell(Struct, frozen=True):
     shows: str
     # Words of commands that may end with a status other than 0, and which.
     allowed: Mapping[str, int] = {}
+    # What a reader has by then.
+    before: str = ""
 
 
+WEBHOOKS = pages.ROOT / "docs/webhooks.md"
 SHELLS = {
     "market": Shell(
         (("README.md", "Set a service up"),),
@@ -54,6 +57,12 @@ SHELLS = {
         "nothing to do: 1 host as it shall be",
     ),
     "an inventory": Shell((("docs/inventory.md", "Inventory"),), "8 nodes"),
+    "a webhook": Shell(
+        (("docs/webhooks.md", "Webhooks"),),
+        "master.toml: ok",
+        before="cp docs/examples/master.toml .\n"
+        f"sed -n '/^.\\[webhook/,/^```/p' {WEBHOOKS} | grep -v '```' >> master.toml",
+    ),
 }
 # What goes on until Ctrl-C is ended, or goes on beside the rest, as in another terminal.
 ENDLESS = {
@@ -111,7 +120,6 @@ REASONS = {
     "docs/systemd.md": "needs root and systemd: tests/systemd",
     "docs/testbed.md": LAB,
     "docs/torture.md": "thousands of power cuts: make torture",
-    "docs/webhooks.md": "needs a receiver: tests/master/test_webhook_process.py",
 }
 
 
@@ -147,7 +155,7 @@ def test_a_page_works_as_it_is_pasted(name, tmp_path):
         shutil.copytree(pages.ROOT / folder, tmp_path / folder)
     (tmp_path / ".venv").symlink_to(pages.ROOT / ".venv")
     configurations = list((tmp_path / "docs" / "examples").rglob("*.toml"))
-    script = "\n".join([pages.script(*section) for section in shell.sections])
+    script = "\n".join([shell.before, *(pages.script(*each) for each in shell.sections)])
     for endless, brief in ENDLESS.items():
         script = re.sub(f"(?m)^{endless}", brief, script)
     texts = [script, *(path.read_text("utf-8") for path in configurations)]
