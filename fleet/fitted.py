@@ -13,6 +13,20 @@ from rich.text import Text
 INDENT: Final = 2
 # With less room than this, continued lines are not indented as deep as the first.
 LEAST_ROOM: Final = 20
+# A blank at which no line is cut; printed as any other.
+NO_BREAK: Final = "\u00a0"
+
+
+def whole(words: str) -> str:
+    """Words that stay on one line, such as an option and its value."""
+    return words.replace(" ", NO_BREAK)
+
+
+def spaced(text: Text) -> Text:
+    """The same with common blanks only."""
+    drawn = text.copy()
+    drawn.plain = text.plain.replace(NO_BREAK, " ")
+    return drawn
 
 
 def folded(text: Text, width: int) -> Iterator[Text]:
@@ -29,11 +43,11 @@ def folded(text: Text, width: int) -> Iterator[Text]:
                 break
             first, rest = rest.divide([cut])
             first.rstrip()
-            yield Text(" " * left).append_text(first)
+            yield spaced(Text(" " * left).append_text(first))
             rest = rest[len(rest.plain) - len(rest.plain.lstrip(" ")) :]
             left = indent
         rest.rstrip()
-        yield Text(" " * left).append_text(rest)
+        yield spaced(Text(" " * left).append_text(rest))
 
 
 def _cut(line: str, room: int) -> int | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from msgspec import Struct
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TextColumn
 
 
 def write_json(document: Struct) -> None:
@@ -71,16 +71,26 @@ def progress() -> Console:
 def hosts_bar(console: Console) -> Progress:
     """A bar for work on many hosts, gone when it is done: how many are, how long it takes, and
     what happened last, as the task's description."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     return Progress(
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
+        words("{task.description}"),
         console=console,
         transient=True,
+        expand=True,
     )
+
+
+def words(template: str) -> TextColumn:
+    """A text beside a bar, in a Progress that expands: where the terminal is too narrow it folds,
+    and takes no room from the other columns."""
+    from rich.progress import TextColumn
+    from rich.table import Column
+
+    return TextColumn(template, markup=False, table_column=Column(overflow="fold", ratio=1))
 
 
 def confirm(question: str, *, yes: bool) -> bool:

@@ -15,7 +15,7 @@ from rich.text import Text
 from agent.wire.base import RAW
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
-from fleet.fitted import fitted, folded
+from fleet.fitted import fitted, folded, spaced
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_ms, format_slo
 from sensors.quality.limits import quantity_of
@@ -65,10 +65,10 @@ def console(*, stderr: bool = False) -> Console:
 
 def line(screen: Console, text: str | Text, style: str = "") -> None:
     """Print one line, however long; on a terminal it is folded between words."""
-    if not screen.is_terminal:
-        as_it_is(screen, text, style)
-        return
     drawn = text if isinstance(text, Text) else Text(text)
+    if not screen.is_terminal:
+        as_it_is(screen, spaced(drawn), style)
+        return
     for each in folded(drawn, screen.width):
         as_it_is(screen, each, style)
 

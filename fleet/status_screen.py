@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
+from fleet.fitted import whole
 from fleet.screen import STYLES, line, local_time, plain_table, show_table
 
 # Counters of a state that are shown even at zero.
@@ -38,7 +39,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
         for name, count in status.counters.items()
         if (count and not name.startswith(DETAIL)) or name in ALWAYS_SHOWN
     ]
-    screen.print(", ".join(counters), style="dim")
+    line(screen, ", ".join(map(whole, counters)), style="dim")
     if status.counters.get("deadlines_missed"):
         line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
     if status.unreachable_iads:

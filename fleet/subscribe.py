@@ -17,6 +17,7 @@ from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter, Value, write_filter
 from agent.wire.push import Gap, Notified
 from fleet import exits, replies, screen
+from fleet.fitted import whole
 from fleet.output import printable
 from fleet.units import format_duration
 
@@ -113,8 +114,9 @@ def _show(notifications: Notifications, options: Options) -> int:
         screen.line(err, summary_line(tally))
     if options.durable is not None and notifications.is_open:
         name = options.durable
-        text = f"alerts are kept; go on with --durable {name} --after {notifications.after}, "
-        screen.line(err, f"{text}end it with --durable {name} --unsubscribe")
+        again = whole(f"--durable {name} --after {notifications.after}")
+        end = whole(f"--durable {name} --unsubscribe")
+        screen.line(err, f"alerts are kept; go on with {again}, end it with {end}")
     if interrupted:
         raise Interrupted
     return status

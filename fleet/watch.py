@@ -18,6 +18,7 @@ from agent.wire.base import Form
 from agent.wire.messages import Answer, Slo
 from agent.wire.standing import Round, Style
 from fleet import exits, replies, screen
+from fleet.fitted import whole
 from fleet.subscribe import notification_line
 from fleet.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.units import format_duration, format_ms, format_slo
@@ -134,7 +135,8 @@ def _show(rounds: Rounds, options: Options) -> int:
     if status == exits.DONE and tally.rounds == tally.refused > 0:
         status = exits.REFUSED
     if options.detach and rounds.is_open:
-        screen.line(err, f"left open; go on with --resume {rounds.id} --after {rounds.after}")
+        again = whole(f"--resume {rounds.id} --after {rounds.after}")
+        screen.line(err, f"left open; go on with {again}")
     return status
 
 

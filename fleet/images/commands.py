@@ -101,7 +101,8 @@ def build(
     else:
         path = wanted.output or folder.images / manifest.image
         print(f"{path}: {manifest.bytes >> 20} MiB, {len(manifest.packages)} packages")
-        print(f"release {manifest.release}, sha256 {manifest.sha256}")
+        print(f"release {manifest.release}")
+        print(f"sha256 {manifest.sha256}")
     return exits.DONE
 
 

@@ -14,21 +14,22 @@ def stages() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: print(text, file=sys.stderr, flush=True)
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    from fleet.screen import console
+    from fleet.output import words
+    from fleet.screen import console, line
 
     screen = console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TimeElapsedColumn(), words("{task.description}"))
     started = time.monotonic()
-    with Progress(*columns, console=screen, transient=True) as progress:
+    with Progress(*columns, console=screen, transient=True, expand=True) as progress:
         task = progress.add_task("", total=None)
 
         def say(text: str) -> None:
             nonlocal started
             now = time.monotonic()
             if done := progress.tasks[0].description:
-                progress.print(f"{now - started:5.0f} s  {done}")
+                line(screen, f"{now - started:5.0f} s  {done}")
             started = now
             progress.update(task, description=text)
 

@@ -39,7 +39,8 @@ from fleet.output import progress, say, write_json
 
 class Report(Struct, frozen=True):
     """The document of `fleet doctor --json`: the worst first. `asked` are the hosts that were
-    looked at, `answered` how many of them could be logged in to."""
+    looked at, `answered` how many of them could be logged in to, or are this machine with a master
+    that answers."""
 
     fleet: str
     time: str
@@ -87,14 +88,20 @@ def run(
         fleet.name,
         f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         tuple([host.name for host in hosts]),
-        sum(each.facts is not None for each in seen),
+        sum(map(answered, seen)),
         tuple(in_order(findings)),
     )
     if as_json:
         write_json(report)
     else:
-        _show(report)
+        show(report)
     return status_of(report, seen_iads)
+
+
+def answered(seen: HostSeen) -> bool:
+    """Whether a host could be looked at; nobody logs in to this machine, whose master is asked."""
+    here = seen.host.is_local and seen.iad is not None and seen.iad.status is not None
+    return seen.facts is not None or here
 
 
 def status_of(report: Report, iads: Sequence[IadSeen]) -> int:
@@ -139,7 +146,8 @@ def _sources() -> str:
         return ""
 
 
-def _show(report: Report) -> None:
+def show(report: Report) -> None:
+    """Print it: a line a finding, and how many there are."""
     to = screen.console()
     for shared in together(report.findings):
         screen.line(to, finding_line(shared))
@@ -147,5 +155,7 @@ def _show(report: Report) -> None:
         severity: sum(finding.severity == severity for finding in report.findings)
         for severity in SEVERITIES
     }
-    told = ", ".join(f"{count} {severity}s" for severity, count in counts.items() if count)
+    told = ", ".join(
+        f"{count} {severity}{'s' * (count > 1)}" for severity, count in counts.items() if count
+    )
     say(f"looked at {report.answered} of {len(report.asked)} hosts: {told or 'nothing is wrong'}")

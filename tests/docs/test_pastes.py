@@ -1,121 +1,138 @@
 """What the pages say to paste works, pasted: in order, at once, on a terminal of 80 columns.
 
-Each page with commands is run here, or in the test that is named for it, or it says why not.
+Each page with commands is run here, or in the test that is named for it, or it says why not. All
+of them are parsed (test_command_lines.py).
 """
 
-import os
-import pty
 import re
-import select
 import shutil
-import signal
-import struct
-import subprocess
-import termios
-import time
-from contextlib import closing
-from fcntl import ioctl
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec import Struct, structs
 
+from agent.client import Operator
+from agent.wire.messages import Slo
+from agent.wire.operator import CreateService
+from fleet import running
+from fleet.lab import demo_alerts
+from fleet.lab.plan import building_fleet, part_of
 from fleet.lab.ports import free_ports
+from fleet.lab.testbed import Testbed
+from tests.docs import pages
 
-ROOT = Path(__file__).parents[2]
-COLUMNS = 80
-# A hung page ends here; no page takes a tenth of it.
-PATIENCE_S = 300.0
-COMMANDS = r"(\$ )?(\(?(fleet|make|sudo|mkdir|apt|export|eval|cp|umask|python3)\b|\.venv/bin/)"
+FIRST = "docs/first-fleet.md"
 
-# (page, section) → its commands that may end with a status other than 0, and which.
-PASTED = {
-    ("README.md", "Set a service up"): {"service create damp": 1},  # one of two areas, as it says
-    ("README.md", "Run it yourself"): {},
-    ("docs/trust.md", "Files"): {},
+
+class Shell(Struct, frozen=True):
+    """Sections that are pasted one after the other into one terminal."""
+
+    sections: tuple[tuple[str, str], ...]
+    shows: str
+    # Words of commands that may end with a status other than 0, and which.
+    allowed: Mapping[str, int] = {}
+    # What a reader has by then.
+    before: str = ""
+
+
+WEBHOOKS = pages.ROOT / "docs/webhooks.md"
+SHELLS = {
+    "market": Shell(
+        (("README.md", "Set a service up"),),
+        "complete: 2 of 2 areas",
+        {"service create damp": 1},  # one of two areas, as it says
+    ),
+    "one node": Shell((("README.md", "Run it yourself"),), "complete: 1 of 1 areas"),
+    "keys": Shell((("docs/trust.md", "Files"),), "complete: 1 of 1 areas"),
+    "a serial sensor": Shell((("docs/edge.md", "Run one by hand"),), "complete: 1 of 1 areas"),
+    # What needs no image; all of it is pasted by tests/image.
+    "a first fleet": Shell(
+        (
+            (FIRST, "2. What the fleet consists of"),
+            (FIRST, "3. Keys"),
+            (FIRST, "4. The master"),
+            ("docs/deploy.md", "A master on your own machine"),
+        ),
+        "nothing to do: 1 host as it shall be",
+    ),
+    "an inventory": Shell((("docs/inventory.md", "Inventory"),), "8 nodes"),
+    "a webhook": Shell(
+        (("docs/webhooks.md", "Webhooks"),),
+        "master.toml: ok",
+        before="cp docs/examples/master.toml .\n"
+        f"sed -n '/^.\\[webhook/,/^```/p' {WEBHOOKS} | grep -v '```' >> master.toml",
+    ),
 }
+# What goes on until Ctrl-C is ended, or goes on beside the rest, as in another terminal.
+ENDLESS = {
+    r"(\.venv/bin/sanderling-probe .*)": r"timeout --preserve-status --signal INT 3 \1",
+    r"(\.venv/bin/python \S+/pretend.py .*)": r"\1 &",
+    r"sanderling-master --config masters/iad4/master.toml$": "",  # it runs already
+    r"(fleet deploy --limit iad4/master)$": r"\1 --yes",  # nobody is there to be asked
+}
+# Asked of a demo that runs, in its reader's words; it is one fleet for all of them.
+OF_A_DEMO = [
+    ("README.md", "Ask"),
+    ("README.md", "Be told"),
+    ("docs/demo.md", "Queries by hand"),
+    ("docs/push.md", "What an alert says"),
+    ("docs/styles.md", "From a terminal"),
+    ("docs/subscriptions.md", "From a terminal"),
+]
+BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
+# So that there are alerts all the time, of a node an IAD.
+RISES, FALLS = "rate(humidity) > 0/min", "rate(humidity) < 0/min"
 
-TESTED = "tests/fleet/test_cli.py and the tests of its commands"
 HOSTS = "needs hosts: tests/hosts, by make test-hosts as root"
 IMAGES = "needs a card or QEMU: tests/image, by make test-image"
-DEMO = "needs the demo running: tests/fleet/test_demo.py"
+DEMO = "needs the demo itself: tests/fleet/test_demo.py"
 LAB = "takes minutes to hours: tests/fleet/test_lab_*.py run its parts"
 SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/pipeline and make test-long"
 REASONS = {
     ("README.md", "Try it"): DEMO,
-    ("README.md", "Ask"): DEMO,
-    ("README.md", "Be told"): DEMO,
     ("README.md", "Learn from the logs"): SPARK,
     ("README.md", "Plan capacity"): "needs records: tests/fleet/test_plan_command.py",
     ("README.md", "Rerun the experiments"): LAB,
     ("README.md", "Run a fleet"): HOSTS,
     "docs/commands.md": "a synopsis of each command: tests/fleet/test_commands_conventions.py",
-    "docs/demo.md": DEMO,
-    "docs/deploy.md": HOSTS,
+    ("docs/demo.md", "The demo"): DEMO,
+    ("docs/deploy.md", "Deploying"): HOSTS,
     "docs/directory.md": "one foreground process, which README's market starts, too",
-    "docs/edge.md": "two terminals and Ctrl-C: tests/systemd and tests/edge run the agent so",
-    "docs/first-fleet.md": IMAGES,
+    FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/flashing.md": IMAGES,
     "docs/history.md": "needs a node that has run for a while: tests/edge",
     "docs/images.md": IMAGES,
-    "docs/inventory.md": TESTED,
     "docs/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
     "docs/lake.md": SPARK,
     "docs/logs.md": SPARK,
     "docs/market.md": "one command, which README's market has, too",
+    "docs/matching.md": "takes minutes: tests/core/test_matching.py runs as much of it as is quick",
     "docs/operations.md": HOSTS,
     "docs/overlay-lab.md": LAB,
     "docs/planning.md": LAB,
-    "docs/push.md": "waits for an alert: tests/fleet/test_subscribe.py",
     "docs/quality.md": LAB,
     "docs/releases.md": HOSTS,
     "docs/report.md": SPARK,
     "docs/sensors.md": "a template to be filled in: tests/sensors",
     "docs/simulation.md": LAB,
     "docs/spark.md": SPARK,
-    "docs/styles.md": "goes on until Ctrl-C: tests/fleet/test_watch.py",
-    "docs/subscriptions.md": "goes on until Ctrl-C: tests/fleet/test_subscribe.py",
     "docs/systemd.md": "needs root and systemd: tests/systemd",
     "docs/testbed.md": LAB,
     "docs/torture.md": "thousands of power cuts: make torture",
-    "docs/webhooks.md": "needs a receiver: tests/master/test_webhook_process.py",
 }
 
 
-def blocks(page: str) -> dict[str, list[str]]:
-    """Section → what is set apart in it to be pasted: fenced, or indented by four."""
-    found: dict[str, list[str]] = {}
-    section = ""
-    text = (ROOT / page).read_text("utf-8")
-    parts = re.split(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    for number, part in enumerate(parts):
-        if number % 3 == 2 and parts[number - 1] in ("", "sh"):
-            found.setdefault(section, []).append(part)
-        if number % 3 == 0:
-            for piece in re.split(r"\n\n(?! {4})", part):
-                if heading := re.findall(r"^#+ (.*)$", piece, re.MULTILINE):
-                    section = heading[-1]
-                for indented in re.findall(r"(?:^|\n\n)((?: {4}.*(?:\n|$)|\n(?= {4}))+)", piece):
-                    found.setdefault(section, []).append(re.sub("(?m)^ {4}", "", indented))
-    return {
-        name: wanted
-        for name, each in found.items()
-        if (wanted := [block for block in each if re.match(COMMANDS, block)])
-    }
-
-
-def pages() -> list[str]:
-    return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-
-
 def test_every_page_with_commands_is_run_or_says_why_not():
-    with_commands = {(page, section) for page in pages() for section in blocks(page)}
+    with_commands = {(page, section) for page in pages.names() for section in pages.blocks(page)}
+    run = {*OF_A_DEMO, *(each for shell in SHELLS.values() for each in shell.sections)}
     unaccounted = {
         (page, section)
         for page, section in with_commands
-        if not {(page, section), page} & (PASTED.keys() | REASONS.keys())
+        if not {(page, section), page} & (run | REASONS.keys())
     }
     assert unaccounted == set()
-    named = {key if isinstance(key, tuple) else (key, "") for key in (*PASTED, *REASONS)}
+    named = {key if isinstance(key, tuple) else (key, "") for key in (*run, *REASONS)}
     there = with_commands | {(page, "") for page, _ in with_commands}
     assert named - there == set(), "listed, and has no commands any more"
 
@@ -123,55 +140,24 @@ def test_every_page_with_commands_is_run_or_says_why_not():
 def test_an_address_of_this_machine_is_one_of_what_the_section_starts():
     addressed = {
         (page, section)
-        for page in pages()
-        for section, scripts in blocks(page).items()
+        for page in pages.names()
+        for section, scripts in pages.blocks(page).items()
         if re.search(r"--(master|operator) tcp://127\.0\.0\.1", text := "\n".join(scripts))
         and "sanderling-master" not in text
     }
     assert addressed == set(), "nobody listens there: leave it out, and the demo is asked"
 
 
-def pasted(script: str, folder: Path) -> list[str]:
-    """The lines that a terminal shows while bash runs `script`."""
-    master, slave = pty.openpty()
-    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    shown = b""
-    with closing(os.fdopen(master, "rb", buffering=0)) as terminal:
-        shell = subprocess.Popen(
-            ["bash", "-c", script],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            env={**os.environ, "TERM": "dumb", "NO_COLOR": "1"},
-        )
-        os.close(slave)
-        until = time.monotonic() + PATIENCE_S
-        try:
-            while select.select([terminal], [], [], max(0.0, until - time.monotonic()))[0]:
-                try:
-                    more = terminal.read(65_536)
-                except OSError:  # nobody has the terminal open any more
-                    break
-                if not more:
-                    break
-                shown += more
-            else:
-                pytest.fail(f"it hangs after:\n{shown.decode()}")
-        finally:
-            if shell.poll() is None:
-                os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait()
-    return shown.decode().replace("\r", "").splitlines()
-
-
-@pytest.mark.parametrize(("page", "section"), PASTED)
-def test_a_page_works_as_it_is_pasted(page, section, tmp_path):
-    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_page_works_as_it_is_pasted(name, tmp_path):
+    shell = SHELLS[name]
+    for folder in ("docs/examples", "sensors/serial_line"):
+        shutil.copytree(pages.ROOT / folder, tmp_path / folder)
+    (tmp_path / ".venv").symlink_to(pages.ROOT / ".venv")
     configurations = list((tmp_path / "docs" / "examples").rglob("*.toml"))
-    script = "\n".join(blocks(page)[section])
+    script = "\n".join([shell.before, *(pages.script(*each) for each in shell.sections)])
+    for endless, brief in ENDLESS.items():
+        script = re.sub(f"(?m)^{endless}", brief, script)
     texts = [script, *(path.read_text("utf-8") for path in configurations)]
     # Somebody's demo may run here.
     ports = sorted({port for text in texts for port in re.findall(r"127\.0\.0\.1:(\d+)", text)})
@@ -182,16 +168,55 @@ def test_a_page_works_as_it_is_pasted(page, section, tmp_path):
 
     for path in configurations:
         path.write_text(moved(path.read_text("utf-8")), "utf-8")
-    failed = "trap 'echo \"<$?> $BASH_COMMAND\"' ERR\n"
-    # All that it began, in the background or not.
-    end = "\ntrap - ERR; trap '' TERM; kill 0; wait\n"
-    lines = pasted(f"{failed}{moved(script)}{end}", tmp_path)
-    text = "\n".join(lines)
-    allowed = PASTED[page, section]
-    for line in lines:
-        if found := re.match(r"<(\d+)> (.*)", line):
-            [status] = [status for part, status in allowed.items() if part in found[2]] or [0]
-            assert int(found[1]) == status, text
-    assert "complete:" in text, text
-    tables = [line for line in lines if not line.startswith(("sanderling-", "<"))]
-    assert [line for line in tables if len(line) > COLUMNS] == [], text
+    lines = pages.pasted(pages.with_own_ports(moved(script)), tmp_path)
+    pages.require_sound(lines, tmp_path, shell.allowed)
+    assert shell.shows in "\n".join(lines), "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> Iterator[Mapping[str, str]]:
+    """What finds a fleet as the demo's: its services and triggers, one of its nodes an IAD."""
+    plan = part_of(building_fleet(emulate=False), 4, 1)
+    trigger = structs.replace(demo_alerts.TRIGGER, condition=RISES, clear=FALLS)
+    found = {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime"))}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Testbed(
+            plan,
+            tmp_path_factory.mktemp("demo"),
+            market=True,
+            overlay=demo_alerts.OVERLAY,
+            triggers={iad.name: (trigger,) for iad in plan.iads},
+        ) as bed,
+    ):
+        for _ in bed.start():
+            pass
+        with Operator(bed.operator("iad1")) as operator:
+            for service in ("temperature", "humidity"):
+                made = operator.ask_service(
+                    CreateService(service, service, service, ("b1",), Slo(99.0, 2_000.0), 20.0)
+                )
+                assert made.ok, made.message
+        patch.setenv("XDG_RUNTIME_DIR", found["XDG_RUNTIME_DIR"])
+        with running.announced(
+            tuple(
+                running.Addresses(iad.name, bed.public(iad.name), bed.operator(iad.name))
+                for iad in plan.iads
+            )
+        ):
+            yield found
+
+
+def test_what_is_asked_of_a_demo_is_answered_by_it(demo, tmp_path):
+    (tmp_path / ".venv").symlink_to(pages.ROOT / ".venv")
+
+    def answered(section: tuple[str, str]) -> list[str]:
+        script = pages.script(*section)
+        for command, end in BRIEF.items():
+            script = re.sub(rf"(?m)^(\S*fleet {command} .*)", rf"\1 {end}", script)
+        return pages.pasted(script, tmp_path, environment=demo)
+
+    with ThreadPoolExecutor() as terminals:
+        for lines in terminals.map(answered, OF_A_DEMO):
+            pages.require_sound(lines, tmp_path)
+            assert "asking the demo that runs here" in "\n".join(lines)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fleet import screen
-from fleet.fitted import folded
+from fleet.fitted import folded, whole
 
 WIDTH = 80
 
@@ -35,6 +35,16 @@ def test_a_line_goes_on_below_indented():
         "    abc abc abc abc abc abc",
         "    " + "  abc abc abc abc abc abc",
     ]
+
+
+def test_an_option_keeps_its_value_beside_it():
+    text = f"go on with {whole('--durable pager --after 1')} or {whole('end it')}"
+    lines = ["go on with", "  --durable pager --after 1 or", "  end it"]
+    assert [each.plain for each in folded(Text(text), 30)] == lines
+    console, file = terminal(), Console(file=io.StringIO(), width=200)
+    for to in (console, file):
+        screen.line(to, text)
+        assert shown(to) == [" ".join(" ".join(lines).split())]
 
 
 def test_a_path_stays_whole():

@@ -14,6 +14,7 @@ from fleet.lab.simulation.contenders import CONTENDERS, title
 from fleet.lab.simulation.points import Key, Result
 from fleet.lab.simulation.report import variant_of
 from fleet.lab.simulation.training import is_training
+from fleet.output import words
 
 # Points that a search takes, about.
 SEARCH_POINTS: Final = 4.5
@@ -42,9 +43,10 @@ class SimulationScreen:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[word]}", markup=False),
+            words("{task.fields[word]}"),
             console=self.console,
             transient=True,
+            expand=True,
             speed_estimate_period=600.0,
         )
         with self._bar as bar:

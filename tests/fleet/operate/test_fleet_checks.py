@@ -9,6 +9,8 @@ from agent.wire.operator import IadStatus, NodeStatus
 from fleet.hosts.errors import HostError
 from fleet.inventory.model import Iad, Inventory, Master
 from fleet.inventory.parties import HostOf, Party
+from fleet.operate.doctor import Report, answered, show
+from fleet.operate.findings import Finding
 from fleet.operate.fleet_checks import (
     IMAGE_TOOLS,
     KeySeen,
@@ -102,3 +104,26 @@ def test_many_releases_at_a_time():
     assert (found.severity, found.check) == ("note", "sources")
     assert not list(between_hosts([seen(wanted="")], "0.1.0-3f9c2a1b"))
     assert not list(between_hosts([seen()], "0.2.0-12345678"))
+
+
+def test_a_master_on_this_machine_was_looked_at_if_it_answers():
+    here = HostSeen(HostOf(OTHER, None), iad=IadSeen("iad5", "tcp://127.0.0.1:5702", STATUS))
+    assert answered(here)
+    assert not answered(here._replace(iad=IadSeen("iad5", "tcp://127.0.0.1:5702")))
+    elsewhere = HostSeen(HostOf(IAD, None), iad=IadSeen("iad4", "tcp://10.0.4.1:5702", STATUS))
+    assert not answered(elsewhere)
+    assert answered(seen())
+
+
+@pytest.mark.parametrize(
+    ("severities", "told"),
+    [
+        ([], "nothing is wrong"),
+        (["note"], "1 note"),
+        (["error", "note", "note"], "1 error, 2 notes"),
+    ],
+)
+def test_what_was_found_is_counted(capsys, severities, told):
+    findings = tuple(Finding(each, "iad4/n3", "clock", "what", "remedy") for each in severities)
+    show(Report("campus", "", ("iad4/n3",), 1, findings))
+    assert capsys.readouterr().err == f"looked at 1 of 1 hosts: {told}\n"
