@@ -15,7 +15,7 @@ BIN := .venv/bin
 # One empty file for each step that is done; `make` compares their times with those of the sources.
 DONE := .venv/done
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
-CORE := $(wildcard _core/*.py _core/*.pyx _core/*.pxd _core/*.h)
+CORE := $(wildcard $(foreach folder,_core _core/*,$(addprefix $(folder)/,*.py *.pyx *.pxd *.h)))
 COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 
 # What remains of pip's output: the file that it downloads.
@@ -59,7 +59,7 @@ test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot he
 	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run tests/hosts
 
 test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
-	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run tests/image tests/fleet/releases/test_real.py
+	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run tests/image tests/fleet/release/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

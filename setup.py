@@ -21,32 +21,32 @@ from setuptools.command.build_ext import build_ext
 DEBUG = os.environ.get("SANDERLING_CORE_DEBUG") == "1"
 MODULES = (
     "_build",
-    "edf",
-    "policy",
-    "histogram",
-    "cdf",
-    "matrix",
-    "unloaded",
-    "orderstats",
-    "sizes",
-    "balance",
-    "trace",
-    "civ",
-    "spans",
-    "predicates",
-    "span_index",
-    "span_cut",
-    "span_changes",
-    "matching_groups",
-    "matching",
-    "json_numbers",
-    "series",
-    "service_times",
-    "simulation_run",
-    "simulation_queries",
-    "simulation_learning",
-    "simulation_nodes",
-    "simulation_events",
+    "queue.edf",
+    "queue.policy",
+    "deadlines.histogram",
+    "deadlines.hazard_cdf",
+    "deadlines.matrix",
+    "deadlines.unloaded",
+    "deadlines.order_statistics",
+    "deadlines.size_regression",
+    "deadlines.class_advance",
+    "matching.civ",
+    "matching.intervals",
+    "matching.predicates",
+    "matching.index",
+    "matching.rebucket",
+    "matching.index_changes",
+    "matching.groups",
+    "matching.engine",
+    "columns.json_numbers",
+    "columns.series",
+    "simulator.trace",
+    "simulator.service_times",
+    "simulator.run",
+    "simulator.queries",
+    "simulator.learning",
+    "simulator.nodes",
+    "simulator.events",
     "_bench",
 )
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
@@ -54,7 +54,7 @@ SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 # Row sums are only vectorised when additions may be reordered. The flag stands on the compile
 # line alone: on the link line gcc adds start-up code that flushes denormals to zero in the whole
 # process.
-FAST_MATH = {"cdf": ["-ffast-math"], "matrix": ["-ffast-math"]}
+FAST_MATH = {"deadlines.hazard_cdf": ["-ffast-math"], "deadlines.matrix": ["-ffast-math"]}
 
 
 def sanitizer_links() -> bool:
@@ -82,7 +82,7 @@ def core() -> list[Extension]:
     return [
         Extension(
             f"_core.{name}",
-            [f"_core/{name}.pyx"],
+            [f"_core/{name.replace('.', '/')}.pyx"],
             include_dirs=["_core"],
             depends=["_core/check.h"],
             libraries=["m"],
@@ -102,10 +102,9 @@ class BuildCore(build_ext):
     def run(self) -> None:
         super().run()
         if DEBUG and not self.inplace:
-            target = Path(self.build_lib) / "_core"
             for pattern in ("*.py", "*.pyi", "*.pxd", "py.typed"):
-                for path in Path("_core").glob(pattern):
-                    shutil.copy2(path, target)
+                for path in Path("_core").rglob(pattern):
+                    shutil.copy2(path, Path(self.build_lib) / path)
 
 
 setup(

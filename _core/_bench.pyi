@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-from _core.orderstats import NodeSet, UnloadedModel
+from _core.deadlines.order_statistics import NodeSet, UnloadedModel
 
 def edf_push_pop(keys: Buffer, queued: int) -> float: ...
 def deadline_after_change(

@@ -7,11 +7,11 @@ included, unless it says otherwise.
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc, qsort
 
-from _core.edf cimport Edf, edf_free, edf_init, edf_pop, edf_push
-from _core.histogram cimport BUCKET_COUNT
-from _core.matrix cimport matrix_log_g, matrix_search
-from _core.orderstats cimport NodeSet, UnloadedModel
-from _core.unloaded cimport ColumnSet, Model, model_observe, model_quantile, model_refresh
+from _core.queue.edf cimport Edf, edf_free, edf_init, edf_pop, edf_push
+from _core.deadlines.histogram cimport BUCKET_COUNT
+from _core.deadlines.matrix cimport matrix_log_g, matrix_search
+from _core.deadlines.order_statistics cimport NodeSet, UnloadedModel
+from _core.deadlines.unloaded cimport ColumnSet, Model, model_observe, model_quantile, model_refresh
 
 cdef extern from "<time.h>" nogil:
     ctypedef long time_t

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from agent.scheduling.nodes import Node, NodeTable
+from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.wire.areas import covers
 from agent.wire.messages import Hello
 from bench.report import Result, interleaved, report, result

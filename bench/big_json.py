@@ -20,7 +20,7 @@ from agent.wire.codec import JSON, encode
 from agent.wire.messages import Query, Slo, Window
 from bench.processes import agent, master, process, ready
 from bench.report import Result, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 ROOMS = 32
 SMALL = ["b1/s"]

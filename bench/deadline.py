@@ -11,8 +11,8 @@ from array import array
 import numpy as np
 
 from _core import _bench
-from _core.histogram import bucket_bounds, bucket_of
-from _core.orderstats import NodeSet, UnloadedModel, task_percentile
+from _core.deadlines.histogram import bucket_bounds, bucket_of
+from _core.deadlines.order_statistics import NodeSet, UnloadedModel, task_percentile
 from bench.report import Result, interleaved, report, result
 
 NODES = 1_000

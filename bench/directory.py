@@ -16,7 +16,7 @@ from pathlib import Path
 
 import zmq
 
-from agent.market.directory import Directory
+from agent.directory.directory import Directory
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.directory import (
     Account,
@@ -30,7 +30,7 @@ from agent.wire.directory import (
 )
 from bench.processes import process
 from bench.report import Result, interleaved, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 MATCHING = 1_000
 OTHERS = 1_000

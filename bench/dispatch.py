@@ -21,7 +21,7 @@ from agent.wire.messages import Query, Slo, Subtask, Window
 from bench.peers import result_frame
 from bench.processes import cpu_s, master, process, ready
 from bench.report import Result, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 FANOUT = 1_000
 ROUNDS = 30

@@ -9,7 +9,7 @@ import time
 from array import array
 
 from _core import _bench
-from _core.edf import EdfQueue
+from _core.queue.edf import EdfQueue
 from bench.report import Result, interleaved, report, result
 
 QUEUED = 10_000

@@ -7,9 +7,9 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from agent.edge.alerts import SensorAlerts
-from agent.edge.faults import Faults
-from agent.edge.sensor import Sensor
+from agent.edge.events.faults import Faults
+from agent.edge.events.trigger_runner import SensorAlerts
+from agent.edge.sampling.sensor import Sensor
 from agent.triggers.condition import read_condition
 from agent.triggers.state import SensorTriggers, Trigger
 from bench.edge_week import Node

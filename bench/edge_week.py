@@ -13,15 +13,15 @@ import threading
 from collections.abc import Callable
 
 from agent.edge.clocks import Clocks
-from agent.edge.faults import Faults
-from agent.edge.history import History
+from agent.edge.events.faults import Faults
+from agent.edge.history.history import History
 from agent.edge.node_time import NodeTime
-from agent.edge.pods import Pods, ReceivedSubtask
-from agent.edge.report import Reporter
-from agent.edge.sampling import Follower, Sampler
-from agent.edge.sensor import Sensor, open_sensors
+from agent.edge.pods.pods import Pods, ReceivedSubtask
+from agent.edge.rate_limited_log import Reporter
+from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.sampling import Follower, Sampler
+from agent.edge.sampling.sensor import Sensor, open_sensors
 from agent.edge.timebase import TimeBase
-from agent.edge.together import Together
 from agent.wire.edge_config import EdgeSensor
 from agent.wire.messages import Subtask, Window
 from bench.edge_rig import ROOT, environment, resident_kib

@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.client import Operator
 from bench.processes import cpu_s, master
 from bench.report import Result, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 FILES = 1_024
 CONNECTIONS = 1_100

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.fleet_many import many
 from bench.fleet_peer import pyinfra_s
 from bench.report import Result, interleaved, result
-from fleet.lab import provenance
+from lab import provenance
 from tests.hosts import releases
 from tests.hosts.operator import BIN, Ended
 from tests.hosts.results import FIGURES, Results, put

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from agent.wire.edge_config import EdgeSensor
 from bench.report import Result, result
-from fleet import toml
-from fleet.folder import Folder
+from fleet.common import toml
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Iad, Inventory, Master, Node, Ssh
 from fleet.keys.store import Store
 from tests.hosts.operator import BIN
@@ -60,10 +60,10 @@ with ThreadPoolExecutor(given["parallel"]) as pool:
 FACTS = """
 import sys
 from pathlib import Path
-from fleet.facts import gather
-from fleet.folder import Folder
-from fleet.hosts.connect import open_host
-from fleet.hosts.fanout import for_each
+from fleet.inspect.facts import gather
+from fleet.inventory.folder import Folder
+from fleet.ssh.connect import open_host
+from fleet.ssh.fanout import for_each
 from fleet.inventory.load import load
 from fleet.inventory.selection import select
 folder = Folder(Path(sys.argv[1]))

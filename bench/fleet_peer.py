@@ -8,7 +8,7 @@ import time
 import venv
 from pathlib import Path
 
-from fleet.releases.bundle import Target, find
+from fleet.release.bundle import Target, find
 from tests.hosts.root_file_system import ROOT
 from tests.hosts.site import Site
 from tests.hosts.testbed import MASTER

@@ -1,7 +1,7 @@
 """The local history: windows of three hours beside a flat file and DuckDB, and bytes a day.
 
 python -m bench.history [day|trade]: `day` prints what one compressed day writes, as JSON; `trade`
-the table of docs/history.md.
+the table of docs/understand/history.md.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.edge.groups import Sample
-from agent.edge.history import History
-from agent.edge.retrieval import Reader
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
 from agent.wire.edge_config import EdgeHistory
 from bench.report import Result, interleaved, report, result
 

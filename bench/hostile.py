@@ -29,10 +29,10 @@ import zmq
 from agent.client import Client
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Query, Slo, Window
-from agent.wire.standing import Watch
+from agent.wire.watches import Watch
 from bench.processes import cpu_s, master, process, ready
 from bench.report import Result, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 MEASURED = 400
 WARM_UP = 100

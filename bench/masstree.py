@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from _core.simulation import Run, ServiceTimes, Trace, simulate_nodes
+from _core.simulator import Run, ServiceTimes, Trace, simulate_nodes
 
 DATA: Final = Path(__file__).resolve().parents[1] / "tests" / "core" / "data"
 SERVERS: Final = 100

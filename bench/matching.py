@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from _core.matching import Conjunctions
+from _core.matching.engine import Conjunctions
 from bench.report import Result, interleaved, report, result
 
 Quote = dict[str, str | float]

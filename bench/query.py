@@ -22,7 +22,7 @@ from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Subtask, SubtaskResult, Window
 from bench.processes import agent, master, process, ready
 from bench.report import Result, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 ROUNDS = 15
 QUERIES = 200

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import simpy
 
-from _core.orderstats import UnloadedModel
-from _core.simulation import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
+from _core.deadlines.order_statistics import UnloadedModel
+from _core.simulator import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
 from bench.masstree import SERVERS, SLO, Masstree, masstree
 from bench.report import Result, interleaved, report, result
-from fleet.lab.simulation.table_v import COMMUNICATION_S, EXECUTION_S, SIZES, Draw, draw
+from lab.simulation.table_v import COMMUNICATION_S, EXECUTION_S, SIZES, Draw, draw
 
 ROUNDS = 9
 LOAD = 0.6

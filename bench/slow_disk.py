@@ -45,7 +45,7 @@ from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
 from agent.wire.unions import PublicReply
 from bench.processes import agent, master, process
 from bench.report import Result, report, result
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 DELAY_MS: Final = 500
 ALERTS_PER_S: Final = 100

@@ -20,9 +20,9 @@ settings.load_profile("any machine")
 # Their tests share one JVM, which takes a gigabyte and half a minute to warm up.
 SPARK = (
     "tests/fleet/spark/",
-    "tests/fleet/pipeline/",
+    "tests/fleet/spark_jobs/",
     "tests/fleet/report/",
-    "tests/fleet/test_lab_simulate_spark.py",
+    "tests/lab/test_simulate_spark.py",
 )
 
 

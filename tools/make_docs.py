@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from agent.alerts import lifecycle as topics_lifecycle
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
 from agent.scheduling import lifecycle
-from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
     config,
     directory,
@@ -30,16 +30,16 @@ from agent.wire import (
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.inventory.model import Inventory
-from fleet.lake import tables as lake_tables
-from fleet.lake.tables import base, models, report, requests, sensing
-from fleet.lake.tables.model import Table
+from fleet.lake.schema import tables as lake_tables
+from fleet.lake.schema.tables import base, models, report, requests, sensing
+from fleet.lake.schema.tables.model import Table
 
 Told = dict[type[config.Section] | None, str]  # where a section's keys are told
 DOCS = Path(__file__).parent.parent / "docs"
 
 
 def configuration() -> str:
-    """docs/configuration.md."""
+    """docs/run/configuration.md."""
     lines = [
         "# Configuration",
         "",
@@ -127,12 +127,12 @@ def _unwrap(annotation: Any) -> tuple[str, str]:
 
 
 def states() -> str:
-    """docs/states.md."""
+    """docs/understand/states.md."""
     lines = [
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/topics` and `agent/overlay`. An arrow that is not here raises",
+        "`agent/scheduling`, `agent/alerts` and `agent/overlay`. An arrow that is not here raises",
         "an error. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
     for title, table in (
@@ -156,7 +156,7 @@ def states() -> str:
 
 
 def record_lines() -> str:
-    """docs/records.md."""
+    """docs/understand/records.md."""
     lines = [
         "# Records",
         "",
@@ -180,7 +180,7 @@ def record_lines() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md: its own text, and the tables of all metrics after that."""
+    """docs/run/metrics.md: its own text, and the tables of all metrics after that."""
     tables = (
         ("Metrics of every agent", families.COMMON),
         ("Metrics of a master", [f for f in families.MASTER if f not in families.COMMON]),
@@ -193,7 +193,7 @@ def metrics() -> str:
             [f for f in edge_families.EDGE if f not in families.COMMON],
         ),
     )
-    text = (DOCS / "metrics.md").read_text().partition(f"## {tables[0][0]}")[0]
+    text = (DOCS / "run/metrics.md").read_text().partition(f"## {tables[0][0]}")[0]
     lines = []
     for title, rows in tables:
         lines += [
@@ -215,7 +215,7 @@ def metrics() -> str:
 
 
 def lake() -> str:
-    """docs/lake.md: its own text, and the tables after that."""
+    """docs/run/lake.md: its own text, and the tables after that."""
     parts = (
         ("Tables of the lake", base.TABLES),
         ("Tables of a report, from records", requests.TABLES),
@@ -224,13 +224,13 @@ def lake() -> str:
         ("Models", models.TABLES),
     )
     assert sum(len(tables) for _, tables in parts) == len(lake_tables.ALL)
-    text = (DOCS / "lake.md").read_text().partition(f"## {parts[0][0]}")[0]
+    text = (DOCS / "run/lake.md").read_text().partition(f"## {parts[0][0]}")[0]
     lines = []
     for title, tables in parts:
         lines += [f"## {title}", ""]
         for table in tables:
             lines += _lake_table(table)
-    lines += ["These tables are made from `fleet/lake/tables/` by `make docs`."]
+    lines += ["These tables are made from `fleet/lake/schema/tables/` by `make docs`."]
     return text + "\n".join(lines) + "\n"
 
 
@@ -267,7 +267,7 @@ def _type_name(annotation: Any) -> str:
 
 
 def schema() -> str:
-    """docs/wire.schema.json: JSON Schema of every message, by its name."""
+    """docs/understand/wire.schema.json: JSON Schema of every message, by its name."""
 
     def packed(kind: type) -> dict[str, Any]:
         if kind in (Int64Column, UInt8Column, UInt32Column):
@@ -308,12 +308,12 @@ def schema() -> str:
 
 
 DOCUMENTS = {
-    "configuration.md": configuration,
-    "states.md": states,
-    "records.md": record_lines,
-    "metrics.md": metrics,
-    "lake.md": lake,
-    "wire.schema.json": schema,
+    "run/configuration.md": configuration,
+    "understand/states.md": states,
+    "understand/records.md": record_lines,
+    "run/metrics.md": metrics,
+    "run/lake.md": lake,
+    "understand/wire.schema.json": schema,
 }
 
 

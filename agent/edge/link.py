@@ -6,7 +6,7 @@ from the silence. A node holds no queue: a subtask that no idle pod can take is 
 What a pod finishes while the link is cut is held, named in the next hello, and sent after the
 welcome. When the master wants fewer pods, subtasks at work finish first; until then more may run
 than there are pods, and no new one is taken. What the link means for the events that wait at the
-node is told to the outbox (`agent.edge.outbox`).
+node is told to the outbox (`agent.edge.events.outbox`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.edge.outbox import Cut, Joined, Taken
+from agent.edge.events.outbox import Cut, Joined, Taken
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,

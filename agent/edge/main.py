@@ -8,20 +8,20 @@ import os
 import sys
 import time
 
-from agent import systemd
-from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
-from agent.edge import notify
+from agent.edge import supervision
 from agent.edge.clocks import boot_id
-from agent.edge.emulation import emulation_of
-from agent.edge.history import History
-from agent.edge.history_file import HistoryError
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History
+from agent.edge.history.recovery import reject
 from agent.edge.journal import journal_of_stderr
 from agent.edge.master_socket import keys_of
 from agent.edge.node import EdgeNode
-from agent.edge.opening import reject
-from agent.edge.report import Reporter
-from agent.edge.sensor import Sensor, close_sensors, open_sensors
-from agent.process import Start, StopSignal
+from agent.edge.pods.emulation import emulation_of
+from agent.edge.rate_limited_log import Reporter
+from agent.edge.sampling.sensor import Sensor, close_sensors, open_sensors
+from agent.runtime import systemd
+from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
+from agent.runtime.signals import Start, StopSignal
 from agent.wire import config, edge_config
 from sensors.base import Leave, SensorError, path_in
 
@@ -38,7 +38,7 @@ def _no_metrics(settings: config.Metrics) -> str | None:
 def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...]) -> None:
     """ConfigError if a trigger cannot be used with these sensors."""
     if settings.trigger:
-        from agent.edge.trigger_config import read_triggers  # most nodes have none
+        from agent.edge.events.trigger_config import read_triggers  # most nodes have none
 
         read_triggers(settings.trigger, sensors)
 
@@ -65,7 +65,7 @@ def main() -> None:
         close_sensors(sensors)
         say_ok(given.config)
         return
-    notify.tell_where()
+    supervision.tell_where()
     reporter = Reporter(
         sys.stderr.write,
         settings.node.name,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
-from agent.edge.report import Reporter
+from agent.edge.rate_limited_log import Reporter
 from agent.wire import codec, config, edge_config
 from agent.wire.messages import MasterMessage
 
 if TYPE_CHECKING:
-    from agent.sockets.keys import KeyFiles
+    from agent.net.keys import KeyFiles
 
 LOOK_S: Final = 1.0  # between two looks at the key files
 LINGER_S: Final = 0.5  # for what a connection that is replaced still holds
@@ -122,7 +122,7 @@ class MasterSocket:
         """When the own key should be replaced, in seconds since the epoch; None: nobody says."""
         if self._keys is None:
             return None
-        from agent.sockets.keys import expiry  # as in keys_of
+        from agent.net.keys import expiry  # as in keys_of
 
         return expiry(self._keys.key)
 
@@ -143,7 +143,7 @@ def keys_of(settings: edge_config.EdgeConfig, folder: str) -> KeyFiles | None:
     """
     if not settings.trust.key or not settings.master.address.startswith("tcp://"):
         return None
-    from agent.sockets.keys import KeyFiles  # a node without keys need not load it
+    from agent.net.keys import KeyFiles  # a node without keys need not load it
 
     keys = KeyFiles(
         os.path.join(folder, settings.trust.key),  # noqa: PTH118 - pathlib takes 0.6 MiB

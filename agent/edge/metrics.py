@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.edge.counters import OUTCOMES, SensorCounters
+from agent.edge.sampling.counters import OUTCOMES, SensorCounters
 from agent.metrics import edge_families as f
 from agent.metrics.families import KEY_EXPIRY, MALFORMED_FRAMES, MESSAGES_DROPPED
 from agent.metrics.numbers import Histogram, Labels, Samples, gauge, known

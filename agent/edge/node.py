@@ -19,26 +19,26 @@ from uuid import uuid4
 
 import zmq
 
-from agent.disk_writer import DiskWriterThread
 from agent.edge import link as links
-from agent.edge import outbox
 from agent.edge.clocks import Clocks
-from agent.edge.emulation import emulation_of
-from agent.edge.faults import Faults, Happening
-from agent.edge.forwarding import Forwarding
-from agent.edge.history import History
-from agent.edge.history_file import HistoryError
+from agent.edge.events import outbox
+from agent.edge.events.faults import Faults, Happening
+from agent.edge.events.forwarding import Forwarding
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History
 from agent.edge.master_socket import MasterSocket
 from agent.edge.node_time import Moment, NodeTime
-from agent.edge.notify import Supervision
-from agent.edge.pods import Pods, ReceivedSubtask
-from agent.edge.report import WARNING, Reporter
-from agent.edge.sampling import Sampler, Threads
-from agent.edge.sensor import Sensor
+from agent.edge.pods.emulation import emulation_of
+from agent.edge.pods.pods import Pods, ReceivedSubtask
+from agent.edge.rate_limited_log import WARNING, Reporter
+from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.sampling import Sampler, Threads
+from agent.edge.sampling.sensor import Sensor
+from agent.edge.supervision import Supervision
 from agent.edge.timebase import Correction, TimeBase
-from agent.edge.together import Together
-from agent.process import StopSignal
-from agent.release import release
+from agent.runtime.disk_writer import DiskWriterThread
+from agent.runtime.release import release
+from agent.runtime.signals import StopSignal
 from agent.wire import codec, config, edge_config
 from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
@@ -46,10 +46,10 @@ from agent.wire.messages import Hello, HelloWanted, NodeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.edge.alerts import Alerts
-    from agent.edge.containers import PodSocket
+    from agent.edge.events.trigger_runner import Alerts
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
-    from agent.sockets.keys import KeyFiles
+    from agent.edge.pods.containers import PodSocket
+    from agent.net.keys import KeyFiles
 
 
 class EdgeNode:
@@ -289,7 +289,7 @@ class EdgeNode:
         store = self._history.events
         if not settings.trigger and not store.has_raised:
             return None
-        from agent.edge.alerts import Alerts  # most nodes have none
+        from agent.edge.events.trigger_runner import Alerts  # most nodes have none
 
         return Alerts(
             settings,
@@ -401,6 +401,6 @@ class EdgeNode:
 
 
 def _pod_socket(pods: Pods) -> PodSocket:
-    from agent.edge.containers import PodSocket  # most nodes' pods are threads
+    from agent.edge.pods.containers import PodSocket  # most nodes' pods are threads
 
     return PodSocket(pods)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from agent.edge.clocks import Clocks
-from agent.edge.history_file import HistoryError
+from agent.edge.history.file import HistoryError
 from agent.edge.timebase import STEP_MS, Correction, TimeBase
 
 

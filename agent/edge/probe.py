@@ -14,17 +14,17 @@ from select import select
 from signal import SIGTERM
 from typing import Final, TextIO
 
-from agent.command_line import UNUSABLE, configuration, fail, options, say_ok
 from agent.edge.clocks import Clocks
-from agent.edge.counters import SensorCounters
-from agent.edge.groups import Sample
+from agent.edge.history.memtable import Sample
 from agent.edge.node_time import Moment, NodeTime
-from agent.edge.report import WARNING, Reporter
-from agent.edge.sampling import Sampler, Threads
-from agent.edge.sensor import Sensor, StoredChannel, close_sensors, open_sensors
+from agent.edge.rate_limited_log import WARNING, Reporter
+from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.counters import SensorCounters
+from agent.edge.sampling.sampling import Sampler, Threads
+from agent.edge.sampling.sensor import Sensor, StoredChannel, close_sensors, open_sensors
 from agent.edge.timebase import TimeBase
-from agent.edge.together import Together
-from agent.process import StopSignal
+from agent.runtime.command_line import UNUSABLE, configuration, fail, options, say_ok
+from agent.runtime.signals import StopSignal
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeConfig
 from sensors.base import Leave, SensorError

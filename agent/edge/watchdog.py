@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent.edge.counters import SensorCounters
+from agent.edge.sampling.counters import SensorCounters
 
 # On top of an interval, in which a driver may block. A worn card may take half a minute for a sync.
 PATIENCE_S: Final = 60.0

@@ -10,11 +10,11 @@ import math
 
 from msgspec import Struct
 
-from agent.market.buying_events import Report
-from agent.market.delivery import Pools
+from agent.market.buyer_events import Report
+from agent.market.explanations import pool_in_words, taken_as
 from agent.market.negotiation import Negotiation
 from agent.market.pools import Instruction, Origin
-from agent.market.wording import pool_in_words, taken_as
+from agent.market.rollout import Pools
 from agent.wire.directory import Found
 from agent.wire.market import Joined, Member, Service
 from agent.wire.operator import AddIad, CreateService, ServiceChange, ServiceReport, Step

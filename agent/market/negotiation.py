@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from _core.orderstats import task_percentile
-from agent.market.advice import advice
-from agent.market.delivery import Retry, Send
+from _core.deadlines.order_statistics import task_percentile
+from agent.market.explanations import advice
 from agent.market.pools import in_words
+from agent.market.rollout import Retry, Send
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Offer, Propose, Release, Terms
 from agent.wire.operator import CreateService, Step
@@ -26,7 +26,7 @@ from agent.wire.operator import CreateService, Step
 LONGEST_ROUND_S = 2.0
 ROUND_SHARE = 0.25
 # Counter-offers of one IAD that are taken; after that it only wastes the buyer's time.
-MOST_COUNTERS = 3
+MAX_COUNTERS = 3
 # Whoever says that its nodes are still joining is asked again, so often at most.
 LEAST_RETRY_S = 0.05
 
@@ -219,7 +219,7 @@ class Negotiation:
             return False
         if counter.budget_ms > wanted.latency_ms * relax:
             return False
-        if candidate.counters == MOST_COUNTERS:
+        if candidate.counters == MAX_COUNTERS:
             return False
         candidate.counters += 1
         candidate.base = counter

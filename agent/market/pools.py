@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from agent.wire.areas import AreaSet
 from agent.wire.market import Service, Terms
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 # Where a reply goes: opaque here, chosen by the shell.
 Origin = Any

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agent.board import Board
 from agent.master.provisioning import Provisioner
 from agent.master.records import Records
-from agent.scheduling.autoscale import Autoscaler, Looked, NodeLoad, ScalePods, finished
-from agent.scheduling.task import TaskScheduler
-from agent.voice import Say
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.scheduling.tasks.autoscale import Autoscaler, Looked, NodeLoad, ScalePods, finished
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.master_config import MasterConfig
 from agent.wire.records import AnyRecord, SubtaskRecord
 
@@ -18,7 +18,7 @@ class AutoscalePlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         config: MasterConfig,
         records: Records,
         tasks: TaskScheduler,
@@ -28,10 +28,10 @@ class AutoscalePlane:
         self._say = say
         self._tasks = tasks
         self._provisioner = provisioner
-        self._board = board
+        self._reactor = reactor
         self._scaler = Autoscaler(config.autoscale, config.pods.most)
-        board.performs(ScalePods, self._scale)
-        board.keeps_time(self)
+        reactor.performs(ScalePods, self._scale)
+        reactor.add_timer(self)
         records.tell(self._hear)
 
     @property
@@ -50,7 +50,7 @@ class AutoscalePlane:
                 if status.state == "live"
             ]
         )
-        self._board.perform(self._scaler.handle(Looked(loads), now))
+        self._reactor.perform(self._scaler.handle(Looked(loads), now))
 
     def _hear(self, record: AnyRecord, now: float) -> None:
         if isinstance(record, SubtaskRecord) and (event := finished(record)) is not None:

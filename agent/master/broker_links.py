@@ -10,12 +10,13 @@ from typing import Final, get_args
 
 import zmq
 
-from agent.board import Board
 from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
+from agent.net.frames import one_frame
+from agent.net.secure_sockets import Guard
 from agent.overlay import events as overlay
-from agent.overlay.flows import flow_of
+from agent.overlay.fair_queue import flow_of
 from agent.overlay.links import LinkMonitor
 from agent.overlay.scot import Broker
 from agent.overlay.session import (
@@ -31,9 +32,8 @@ from agent.overlay.session import (
     Transmit,
     Up,
 )
-from agent.sockets.frames import one_frame
-from agent.sockets.guard import Guard
-from agent.voice import Say
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, WireError, encode
 from agent.wire.overlay import Notify, NoWay, OverlayMessage, Relay
 from agent.wire.overlay_links import (
@@ -43,13 +43,13 @@ from agent.wire.overlay_links import (
     OverlayRefused,
     OverlayRequest,
 )
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from agent.wire.unions import NeighbourReply
 
 GONE = "nobody is at the other end"
 STUCK = "it is there and settles nothing"
 # Of what a neighbour writes: so much of it is told, and not more often.
-MOST_TOLD = 200
+MAX_TOLD = 200
 TOLD_EACH_S = 60.0
 # What brokers say to each other, by class: its name on the wire.
 KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(OverlayMessage)}
@@ -81,14 +81,14 @@ class BrokerLinks:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         guard: Guard,
         public: PublicPlane,
         iad: str,
         place: Place,
         say: Say,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._public = public
         self._say = say
         self._fingerprint = place.scot.fingerprint
@@ -109,12 +109,12 @@ class BrokerLinks:
             session = Session(introduction, _draw, size=_size)
             link = _Link(neighbour.iad, broker, session, socket)
             self._by_broker[broker] = self._by_iad[link.iad] = link
-            board.listen(socket, partial(self._turn, link))
+            reactor.listen(socket, partial(self._turn, link))
         public.takes(OverlayHello, self._hello)
         public.takes(OverlayFrame, self._heard)
         public.takes(OverlayBeat, self._heard)
-        board.performs(overlay.Reopen, self._reopen)
-        board.keeps_time(self)
+        reactor.performs(overlay.Reopen, self._reopen)
+        reactor.add_timer(self)
 
     def start(self, handle: Callable[[overlay.Event], None]) -> None:
         """The broker is ready: it has the subscriptions and advertisements of this place."""
@@ -154,7 +154,7 @@ class BrokerLinks:
         is down."""
         link = self._by_broker[instruction.neighbour]
         if link.session.up and _is_notification(instruction.message):
-            self._monitor.entered(link.broker, 1, self._board.clock())
+            self._monitor.entered(link.broker, 1, self._reactor.clock())
         self._do(link, Put(instruction.message, flow_of(instruction)))
 
     def _reopen(self, instruction: overlay.Reopen) -> None:
@@ -162,7 +162,7 @@ class BrokerLinks:
         self._do(self._by_broker[instruction.neighbour], Cut(STUCK, instruction.pause_s))
 
     def _do(self, link: _Link, event: SessionEvent) -> None:
-        instructions = link.session.handle(event, self._board.clock())
+        instructions = link.session.handle(event, self._reactor.clock())
         if link.theirs != link.session.theirs:
             self._by_session.pop(link.theirs, None)
             link.theirs = link.session.theirs
@@ -199,7 +199,7 @@ class BrokerLinks:
         if isinstance(message, OverlayFrame):
             self._sent[type(message.message)] += 1
             if _is_notification(message.message):
-                self._monitor.left(link.broker, 1, self._board.clock())
+                self._monitor.left(link.broker, 1, self._reactor.clock())
         try:
             link.socket.send(encode(message), zmq.NOBLOCK)
         except zmq.Again:
@@ -251,12 +251,12 @@ class BrokerLinks:
             self._tell(link, f"it refuses this one: {reply.message}")
 
     def _tell(self, link: _Link, why: str) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         recently = link.told_s is not None and now < link.told_s + TOLD_EACH_S
         if link.refused == why or recently:
             return
         link.refused, link.told_s = why, now
-        printable = "".join(each if each.isprintable() else "?" for each in why[:MOST_TOLD])
+        printable = "".join(each if each.isprintable() else "?" for each in why[:MAX_TOLD])
         self._say(f"overlay: no link to {link.iad}: {printable}\n")
 
     # --- time ----------------------------------------------------------------------------------

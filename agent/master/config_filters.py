@@ -6,7 +6,7 @@ import msgspec
 
 from agent.wire.config import ConfigError
 from agent.wire.predicate_language import read_filter
-from agent.wire.predicates import MOST_FILTER_BYTES, Filter, FilterError
+from agent.wire.predicates import MAX_FILTER_BYTES, Filter, FilterError
 
 
 def configured_filter(text: str, where: str) -> Filter:
@@ -15,8 +15,8 @@ def configured_filter(text: str, where: str) -> Filter:
         read = read_filter(text)
     except FilterError as error:
         raise ConfigError(f"{where}: {error}") from None
-    if (size := len(msgspec.msgpack.encode(read))) > MOST_FILTER_BYTES:
+    if (size := len(msgspec.msgpack.encode(read))) > MAX_FILTER_BYTES:
         raise ConfigError(
-            f"{where}: {size} bytes are over the limit of {MOST_FILTER_BYTES}; make two of it"
+            f"{where}: {size} bytes are over the limit of {MAX_FILTER_BYTES}; make two of it"
         )
     return read

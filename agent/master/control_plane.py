@@ -13,10 +13,11 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from agent.board import Board
-from agent.market import buying, buying_events, selling, selling_events
-from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Owned, Send
+from agent.market import buyer as buying
+from agent.market import buyer_events, seller_events
+from agent.market import seller as selling
 from agent.market.pools import Instruction, Tick
+from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Owned, Send
 from agent.master.counterparties import counterparty_hosts
 from agent.master.directory_link import DirectoryLink
 from agent.master.links import Links
@@ -26,11 +27,12 @@ from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import HERE
 from agent.master.request_plane import Origin
 from agent.master.state import State
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.pools import DEFAULT
-from agent.scheduling.query import QueryScheduler
-from agent.scheduling.task import TaskScheduler
-from agent.voice import Say
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.directory import Found
 from agent.wire.market import (
     Join,
@@ -53,7 +55,7 @@ from agent.wire.operator import (
     ServiceChange,
     ServiceReport,
 )
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 # Kinds of documents in the state.
 SERVICE = "service"
@@ -62,7 +64,7 @@ OWNED = "owned"
 LINKING_S = 1.0
 LOOK_S = 0.01
 # Instructions that may wait for the disk before messages are dropped, to be sent again.
-MOST_QUEUED = 1_024
+MAX_QUEUED = 1_024
 NOT_NOW = "this master's disk takes nothing now; try again later"
 NO_MARKET = "this master has no market; set market.directories"
 
@@ -81,7 +83,7 @@ class _Linking(Struct):
 
     service: Service
     until_s: float
-    replies: list[selling_events.Reply] = []
+    replies: list[seller_events.Reply] = []
 
 
 class ControlPlane:
@@ -93,7 +95,7 @@ class ControlPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         config: MasterConfig,
         state: State,
         public: PublicPlane,
@@ -109,7 +111,7 @@ class ControlPlane:
         keys: Sequence[str] = (),
     ) -> None:
         self._say = say
-        self._board = board
+        self._reactor = reactor
         self._state = state
         self._public = public
         self._peers = peers
@@ -120,7 +122,7 @@ class ControlPlane:
         self._pods = pods
         self._iad = config.iad.name
         self._sender = Sender(config.market.role, self._iad)
-        wall_offset_s = time.time() - board.clock()
+        wall_offset_s = time.time() - reactor.clock()
         self._seller = _seller(config, tasks, wall_offset_s)
         address = config.sockets.advertise or config.sockets.public
         self._buyer = buying.Buyer(
@@ -130,7 +132,7 @@ class ControlPlane:
             wall_offset_s=wall_offset_s,
         )
         fixed = {member.iad for member in config.pool}
-        self._links = Links(board, peers, fixed=fixed, needed=self._partners, say=say)
+        self._links = Links(reactor, peers, fixed=fixed, needed=self._partners, say=say)
         if directory is not None:
             directory.on_accounts(self._links.accounts_changed)
         self._queue: deque[Instruction] = deque()
@@ -140,7 +142,7 @@ class ControlPlane:
         self._look_s: float | None = None
         self._take_messages()
         self._load()
-        board.keeps_time(self)
+        reactor.add_timer(self)
 
     def _take_messages(self) -> None:
         for request in (Propose, Release, Join, Leave):
@@ -152,8 +154,8 @@ class ControlPlane:
         self._operator.takes(ListServices, self._list)
 
     def _load(self) -> None:
-        now = self._board.clock()
-        self._run(self._seller.load(self._kept(SERVICE, selling_events.Membership), now))
+        now = self._reactor.clock()
+        self._run(self._seller.load(self._kept(SERVICE, seller_events.Membership), now))
         # Whoever asks in the first moments gets what can be reached then.
         self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
@@ -167,7 +169,7 @@ class ControlPlane:
                 self._say(f"{kind} {key} on disk cannot be read and is left out: {error}\n")
         return found
 
-    # --- for the board -------------------------------------------------------------------------
+    # --- for the reactor -------------------------------------------------------------------------
 
     @property
     def next_due(self) -> float | None:
@@ -189,36 +191,36 @@ class ControlPlane:
     def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
         if self._full or not self._state.takes:
             return  # it is sent again
-        self._sell(selling_events.Arrived(origin, origin.sender, message), now)
+        self._sell(seller_events.Arrived(origin, origin.sender, message), now)
 
-    def _sell(self, event: selling_events.Arrived, now: float) -> None:
+    def _sell(self, event: seller_events.Arrived, now: float) -> None:
         self._seller.wall_offset_s = self._wall_offset_s
         self._run(self._seller.handle(event, now))
 
-    def _buy(self, event: buying_events.BuyerEvent, now: float) -> None:
+    def _buy(self, event: buyer_events.BuyerEvent, now: float) -> None:
         self._buyer.clock_set(self._wall_offset_s)
         self._run(self._buyer.handle(event, now))
 
     @property
     def _wall_offset_s(self) -> float:
         """The clock may have been set since the start."""
-        return time.time() - self._board.clock()
+        return time.time() - self._reactor.clock()
 
     def _offered(self, iad: str, offer: Offer, now: float) -> None:
         if self._full:
             return
-        self._buy(buying_events.Offered(iad, offer), now)
+        self._buy(buyer_events.Offered(iad, offer), now)
 
     def _member_replied(self, iad: str, joined: Joined, now: float) -> None:
         if self._full:
             return
-        self._buy(buying_events.MemberReplied(iad, joined), now)
+        self._buy(buyer_events.MemberReplied(iad, joined), now)
 
     def _requested(self, origin: Origin, request: ServiceChange, now: float) -> None:
         if self._full or not self._state.takes:
             self._operator.reply(origin, ServiceReport(request.id, False, (), message=NOT_NOW))
             return
-        self._buy(buying_events.Requested(origin, request), now)
+        self._buy(buyer_events.Requested(origin, request), now)
 
     def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
         owned = {name: pool.service for name, pool in self._buyer.owned.items()}
@@ -227,7 +229,7 @@ class ControlPlane:
         self._operator.reply(origin, ServiceReport(request.id, ok=True, services=listed))
 
     def _found(self, ticket: str, found: Found | None, now: float) -> None:
-        self._buy(buying_events.Discovered(ticket, found), now)
+        self._buy(buyer_events.Discovered(ticket, found), now)
 
     # --- what is to be done --------------------------------------------------------------------
 
@@ -250,17 +252,17 @@ class ControlPlane:
             case Contact(iad, address, keys):
                 if iad != self._iad:
                     self._links.connect(iad, address, keys)
-            case buying_events.Find() | buying_events.LookUpIads():
+            case buyer_events.Find() | buyer_events.LookUpIads():
                 self._ask_directory(instruction)
-            case buying_events.Report(origin, report):
+            case buyer_events.Report(origin, report):
                 self._operator.reply(origin, report)
-            case selling_events.Reply():
+            case seller_events.Reply():
                 self._reply(instruction)
-            case selling_events.SetPods(node, service_id, count):
+            case seller_events.SetPods(node, service_id, count):
                 self._pods.set_pods(node, service_id, count)
-            case selling_events.Serve(service):
+            case seller_events.Serve(service):
                 self._serve(service)
-            case selling_events.Retire(service_id):
+            case seller_events.Retire(service_id):
                 self._retire(service_id)
             case _:
                 self._keep(instruction)
@@ -268,10 +270,10 @@ class ControlPlane:
     def _keep(self, instruction: Instruction) -> None:
         state = self._state
         match instruction:
-            case selling_events.KeepMembership(membership):
+            case seller_events.KeepMembership(membership):
                 state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
                 self._wait_for_the_disk()
-            case selling_events.ForgetMembership(service_id):
+            case seller_events.ForgetMembership(service_id):
                 state.remove(SERVICE, service_id)
             case KeepOwned(owned, urgent):
                 state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
@@ -294,17 +296,17 @@ class ControlPlane:
     @property
     def _full(self) -> bool:
         """Whether so much waits for the disk that nothing more is to come of anything."""
-        return self._waiting and len(self._queue) >= MOST_QUEUED
+        return self._waiting and len(self._queue) >= MAX_QUEUED
 
     def _send(self, iad: str, message: MarketRequest) -> None:
         if iad == self._iad:
-            event = selling_events.Arrived(HERE, self._sender, message)
-            self._sell(event, self._board.clock())
+            event = seller_events.Arrived(HERE, self._sender, message)
+            self._sell(event, self._reactor.clock())
         else:
             # What nobody takes is sent again.
             self._peers.send(iad, message)
 
-    def _reply(self, instruction: selling_events.Reply) -> None:
+    def _reply(self, instruction: seller_events.Reply) -> None:
         if (linking := self._linking.get(instruction.after)) is not None:
             linking.replies.append(instruction)
             return
@@ -312,15 +314,15 @@ class ControlPlane:
         if isinstance(origin, Origin):
             self._public.reply(origin, reply)
         elif isinstance(reply, Offer):
-            self._offered(self._iad, reply, self._board.clock())
+            self._offered(self._iad, reply, self._reactor.clock())
         else:
-            self._member_replied(self._iad, reply, self._board.clock())
+            self._member_replied(self._iad, reply, self._reactor.clock())
 
     def _serve(self, service: Service) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         for member in self._serving(service):
             self._links.connect(member.iad, member.address, member.keys)
-        self._board.perform(self._tasks.handle(ServiceChanged(service), now))
+        self._reactor.perform(self._tasks.handle(ServiceChanged(service), now))
         before = self._linking.pop(service.id, None)
         replies = before.replies if before else []
         self._linking[service.id] = _Linking(service, now + LINKING_S, replies)
@@ -338,22 +340,22 @@ class ControlPlane:
             if not waiting or now >= linking.until_s:
                 del self._linking[name]
                 event = ServiceChanged(linking.service)
-                self._board.perform(self._queries.handle(event, now))
+                self._reactor.perform(self._queries.handle(event, now))
                 self._run(linking.replies)
         self._look_s = now + LOOK_S if self._linking else None
 
     def _retire(self, service_id: str) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         self._linking.pop(service_id, None)
-        self._board.perform(self._queries.handle(ServiceRemoved(service_id), now))
-        self._board.perform(self._tasks.handle(ServiceRemoved(service_id), now))
+        self._reactor.perform(self._queries.handle(ServiceRemoved(service_id), now))
+        self._reactor.perform(self._tasks.handle(ServiceRemoved(service_id), now))
 
-    def _ask_directory(self, wanted: buying_events.Find | buying_events.LookUpIads) -> None:
+    def _ask_directory(self, wanted: buyer_events.Find | buyer_events.LookUpIads) -> None:
         done = partial(self._found, wanted.ticket)
         if self._directory is None:
-            event = buying_events.Discovered(wanted.ticket, None, NO_MARKET)
-            self._buy(event, self._board.clock())
-        elif isinstance(wanted, buying_events.Find):
+            event = buyer_events.Discovered(wanted.ticket, None, NO_MARKET)
+            self._buy(event, self._reactor.clock())
+        elif isinstance(wanted, buyer_events.Find):
             self._directory.discover(wanted.capability, wanted.areas, done)
         else:
             self._directory.look_up(wanted.iads, done)

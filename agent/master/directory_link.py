@@ -1,4 +1,4 @@
-"""A master's connection to the registration service: sockets around `agent.market.registrar`."""
+"""A master's connection to the registration service: sockets around `agent.directory.registrar`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from functools import partial
 
 import zmq
 
-from agent.board import Board
-from agent.market.registrar import Registrar
-from agent.market.registrar_events import (
+from agent.directory.registrar import Registrar
+from agent.directory.registrar_events import (
     AccountsWanted,
     Answer,
     Changed,
@@ -26,13 +25,14 @@ from agent.market.registrar_events import (
     Tick,
     Undelivered,
 )
-from agent.sockets.allow_list import Party
-from agent.sockets.frames import one_frame
-from agent.sockets.guard import Guard
-from agent.voice import Say
+from agent.net.allow_list import Party
+from agent.net.frames import one_frame
+from agent.net.secure_sockets import Guard
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.directory import Account, DirectoryReply, Found
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 Done = Callable[[Found | None, float], None]
 AccountsListener = Callable[[tuple[Account, ...]], None]
@@ -47,7 +47,7 @@ class DirectoryLink:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         guard: Guard,
         addresses: Sequence[str],
         keys: str,
@@ -58,7 +58,7 @@ class DirectoryLink:
     ) -> None:
         self._say = say
         self._primary = addresses[0]
-        self._board = board
+        self._reactor = reactor
         self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
         self._registrar = Registrar(
             registrant, len(addresses), lease_s=lease_s, jitter=random.random
@@ -70,8 +70,8 @@ class DirectoryLink:
         guard.on_unknown = lambda _key: self.refresh_accounts()
         guard.new_key_listeners.append(self._show_new_keys)
         for number, socket in enumerate(self._sockets):
-            board.listen(socket, partial(self._turn, number, socket))
-        board.keeps_time(self)
+            reactor.listen(socket, partial(self._turn, number, socket))
+        reactor.add_timer(self)
         self._handle(Start())
 
     # --- for the master ------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class DirectoryLink:
         """Whether the primary has confirmed the registration."""
         return self._registrar.registered
 
-    # --- for the board -------------------------------------------------------------------------
+    # --- for the reactor -------------------------------------------------------------------------
 
     @property
     def next_due(self) -> float | None:
@@ -128,7 +128,7 @@ class DirectoryLink:
         self._handle(Changed(self._registrar.registrant._replace(keys=keys)))
 
     def _handle(self, event: Event) -> None:
-        self._perform(self._registrar.handle(event, self._board.clock()))
+        self._perform(self._registrar.handle(event, self._reactor.clock()))
 
     def _perform(self, instructions: Sequence[Send | Answer | TellAccounts | Report]) -> None:
         for instruction in instructions:
@@ -139,7 +139,7 @@ class DirectoryLink:
                     except zmq.Again:
                         self._handle(Undelivered(request.id))
                 case Answer(done, found):
-                    done(found, self._board.clock())
+                    done(found, self._reactor.clock())
                 case TellAccounts(accounts):
                     self._guard.set_parties(
                         "accounts",

@@ -9,14 +9,14 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from agent.board import Board
-from agent.ledger import Taken
+from agent.alerts.dedup_window import Taken
+from agent.alerts.event_dedup import EventLedger
+from agent.alerts.open_faults import NodeFaults, OpenFaults
+from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.master.records import Records
 from agent.master.state import State
-from agent.scheduling.event_ledger import EventLedger
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import SendToNode, TakeEvents
-from agent.scheduling.open_faults import NodeFaults, OpenFaults
-from agent.scheduling.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.wire.messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
@@ -24,7 +24,7 @@ from agent.wire.records import NodeEventRecord
 # Events that come within so long are put on stable storage together.
 GATHER_S: Final = 0.1
 # So many are written together, and so many more may wait meanwhile, in as many messages.
-MOST_GATHERED: Final = 1_024
+MAX_GATHERED: Final = 1_024
 # Kinds of the documents on disk, one a node.
 TAKEN: Final = "node_events"
 FAULTS: Final = "node_faults"
@@ -58,7 +58,7 @@ class _Batch:
         self.arrived: list[TakeEvents] = []
 
     def full(self) -> bool:
-        return max(len(self.records), len(self.arrived)) >= MOST_GATHERED
+        return max(len(self.records), len(self.arrived)) >= MAX_GATHERED
 
 
 class EventPlane:
@@ -75,14 +75,14 @@ class EventPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         iad: str,
         records: Records,
         state: State,
         alerts: Alerts,
         wall: Callable[[], float],
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._iad = iad
         self._records = records
         self._state = state
@@ -96,8 +96,8 @@ class EventPlane:
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
         self._restore()
-        board.performs(TakeEvents, self._gather)
-        board.keeps_time(self)
+        reactor.performs(TakeEvents, self._gather)
+        reactor.add_timer(self)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -115,7 +115,7 @@ class EventPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When what was gathered is written, on the board's clock."""
+        """When what was gathered is written, on the reactor's clock."""
         # While something is under way its plane is due at any time.
         waits = self._alerts.under_way or self._under_way is not None
         return None if waits else self._due
@@ -126,7 +126,7 @@ class EventPlane:
             self._settle()
 
     def _gather(self, arrived: TakeEvents) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         node, message = arrived.node, arrived.message
         if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
@@ -202,7 +202,7 @@ class EventPlane:
             message = each.message
             taken = tuple([event.sequence for event in message.events])
             answer = EventsTaken(message.incarnation, message.history, taken)
-            self._board.perform([SendToNode(each.peer, answer)])
+            self._reactor.perform([SendToNode(each.peer, answer)])
 
     def _refuse(self, batch: _Batch) -> None:
         """What came since goes, too: it may repeat some of these, and would be acknowledged."""

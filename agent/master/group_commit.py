@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from agent.disk_writer import DiskWriter, InlineDiskWriter
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
 from agent.master.notification_store import STATEMENTS, Change, NotificationStore
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
+from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 
 # What a crash may undo: it is done again, and nobody is told before that it was done.
 LAZY: Final = frozenset(
@@ -25,7 +25,7 @@ LAZY: Final = frozenset(
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
 # Changes that may be gathered while the disk is busy with those before them.
-MOST_GATHERED: Final = 8_192
+MAX_GATHERED: Final = 8_192
 
 
 class _Batch:
@@ -77,7 +77,7 @@ class GroupCommit:
 
     @property
     def _full(self) -> bool:
-        return len(self._gathered.changes) >= MOST_GATHERED
+        return len(self._gathered.changes) >= MAX_GATHERED
 
     @property
     def next_due(self) -> float | None:

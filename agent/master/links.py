@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
-from agent.board import Board
 from agent.master.peers import Peers
-from agent.voice import Say
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
 from agent.wire.directory import Account
 
 # Longer than a drain; a result later than that is lost.
@@ -17,7 +17,7 @@ KEPT_S = 600.0
 LOOK_S = 60.0
 # Whoever forms pools names their members. A link takes two files and one of a context's 1,023
 # sockets.
-MOST_LINKS = 800
+MAX_LINKS = 800
 
 
 class _Contact(Struct):
@@ -32,7 +32,7 @@ class Links:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         peers: Peers,
         *,
         fixed: Collection[str],
@@ -40,7 +40,7 @@ class Links:
         say: Say,
     ) -> None:
         self._say = say
-        self._board = board
+        self._reactor = reactor
         self._peers = peers
         self._fixed = fixed
         self._needed = needed
@@ -48,7 +48,7 @@ class Links:
         self._registered: dict[str, tuple[str, ...]] = {}
         self._look_s: float | None = None
         self._full = False
-        board.keeps_time(self)
+        reactor.add_timer(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str]) -> None:
         """Have a link to that IAD's master; an address that is none costs a line on stderr. A link
@@ -56,14 +56,14 @@ class Links:
         if iad in self._fixed:
             return
         known = self._contacts.get(iad)
-        if known is None and len(self._contacts) >= MOST_LINKS:
+        if known is None and len(self._contacts) >= MAX_LINKS:
             self._say_full()
             return
         if known is not None and known.address != address and iad not in self._peers.unreachable:
             address = known.address
         # A pool is as old as its last change; what the directory says of keys is newer.
         current = self._registered.get(iad) or tuple(keys)
-        now = self._board.clock()
+        now = self._reactor.clock()
         self._contacts[iad] = _Contact(address, current, now)
         if self._look_s is None:
             self._look_s = now + LOOK_S
@@ -71,7 +71,7 @@ class Links:
 
     def _say_full(self) -> None:
         if not self._full:
-            self._say(f"there are links to {MOST_LINKS} IADs; no more are made\n")
+            self._say(f"there are links to {MAX_LINKS} IADs; no more are made\n")
         self._full = True
 
     def accounts_changed(self, accounts: Iterable[Account]) -> None:

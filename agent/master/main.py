@@ -6,14 +6,14 @@ import os
 import sys
 from pathlib import Path
 
-from agent import systemd
-from agent.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.master.master import Master
 from agent.master.place import place_of
 from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
-from agent.process import Start, StopSignal, allow_all_files
-from agent.sockets.guard import check as check_trust
+from agent.net.secure_sockets import check as check_trust
+from agent.runtime import systemd
+from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
+from agent.runtime.signals import Start, StopSignal, allow_all_files
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 

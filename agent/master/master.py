@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import zmq
 from msgspec.structs import replace
 
-from agent.board import Board
-from agent.disk_writer import DiskWriterThread
-from agent.market.registrar_events import Registrant
+from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
 from agent.master.control_plane import ControlPlane
@@ -32,9 +30,9 @@ from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import Origin
-from agent.master.standing_plane import StandingPlane
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane, nodes_before
+from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
     KEY_EXPIRY,
@@ -44,14 +42,16 @@ from agent.metrics.families import (
     WATCHES_OPEN,
     WEBHOOK_UP,
 )
-from agent.process import StopSignal
-from agent.release import release
-from agent.scheduling.deadlines import DeadlineEstimator
+from agent.net.secure_sockets import Guard
+from agent.runtime.console import listening, voice
+from agent.runtime.disk_writer import DiskWriterThread
+from agent.runtime.reactor import Reactor
+from agent.runtime.release import release
+from agent.runtime.signals import StopSignal
 from agent.scheduling.events import PolicyChanged, TellOperator
-from agent.scheduling.query import QueryScheduler
-from agent.scheduling.task import TaskScheduler
-from agent.sockets.guard import Guard
-from agent.voice import listening, voice
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
@@ -75,9 +75,9 @@ class Master:
         self._iad = config.iad.name
         self._release = release()
         self._say = voice(f"sanderling-master {self._iad}")
-        self._board = Board(clock)
+        self._reactor = Reactor(clock)
         self._writer = DiskWriterThread()
-        self._board.listen(self._writer.fileno, self._writer.turn)
+        self._reactor.listen(self._writer.fileno, self._writer.turn)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         with ExitStack() as undo:
             undo.callback(self._context.destroy, linger=0)
@@ -92,7 +92,7 @@ class Master:
             )
             self._query_scheduler, self._task_scheduler = _schedulers(config, clock, self._state)
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
-            self._records = Records(self._board, config.records, folder, self._writer)
+            self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets
             self._addresses = {
                 "public": sockets.public,
@@ -103,7 +103,7 @@ class Master:
             self._call_out(config, folder)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
-                self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
+                self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
             self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
             self._metrics.shows(SUBSCRIPTIONS_OPEN, lambda: self._push.open_subscriptions)
@@ -115,24 +115,29 @@ class Master:
             undo.pop_all()
 
     def _connect(self, config: MasterConfig) -> None:
-        board, sockets = self._board, config.sockets
+        reactor, sockets = self._reactor, config.sockets
         guard = self._guard
-        guard.attend(board)
+        guard.attend(reactor)
         most = config.clients.most_connections
         public = guard.router("public", sockets.public, most_connections=most)
-        self._public = PublicPlane(board, public)
-        self._replies = self._public.writer = ReplyWriter(board, self._public.send)
-        self._operator = OperatorPlane(board, guard.router("operator", sockets.operator))
+        self._public = PublicPlane(reactor, public)
+        self._replies = self._public.writer = ReplyWriter(reactor, self._public.send)
+        self._operator = OperatorPlane(reactor, guard.router("operator", sockets.operator))
         nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
-        self._peers = Peers(board, guard, self._say)
+        self._peers = Peers(reactor, guard, self._say)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys)
         QueryPlane(
-            board, self._iad, self._query_scheduler, self._task_scheduler, self._public, self._peers
+            reactor,
+            self._iad,
+            self._query_scheduler,
+            self._task_scheduler,
+            self._public,
+            self._peers,
         )
         self._task_plane = TaskPlane(
-            board,
+            reactor,
             self._iad,
             self._task_scheduler,
             self._query_scheduler,
@@ -140,26 +145,26 @@ class Master:
             nodes,
             self._state,
         )
-        board.performs(TellOperator, self._tell_operator)
+        reactor.performs(TellOperator, self._tell_operator)
         place = place_of(config)
         self._push = PushPlane(
-            board,
+            reactor,
             config,
             place,
             self._state,
             self._notifications,
             self._public,
-            BrokerLinks(board, guard, self._public, self._iad, place, self._say),
+            BrokerLinks(reactor, guard, self._public, self._iad, place, self._say),
             time.time,
             self._say,
             self._writer,
             lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
-            board, self._iad, self._records, self._state, self._push, time.time
+            reactor, self._iad, self._records, self._state, self._push, time.time
         )
-        self._standing = StandingPlane(
-            board,
+        self._standing = WatchPlane(
+            reactor,
             config,
             self._state,
             self._public,
@@ -169,7 +174,7 @@ class Master:
             time.time,
             lambda areas: len(self._task_scheduler.resources(areas)),
         )
-        board.keeps_time(self._state)
+        reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
 
@@ -179,7 +184,7 @@ class Master:
             # The HTTP client and TLS take 3 MiB.
             from agent.master.webhook_plane import WebhookPlane
 
-            self._webhooks = WebhookPlane(self._board, hooks, self._push, time.time, self._say)
+            self._webhooks = WebhookPlane(self._reactor, hooks, self._push, time.time, self._say)
 
     def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
         """The market, and the pods that it sells."""
@@ -187,14 +192,14 @@ class Master:
         self._pods = self._provisioner(config.pods, folder)
         if config.autoscale.enabled:
             AutoscalePlane(
-                self._board, config, self._records, self._task_scheduler, self._pods, self._say
+                self._reactor, config, self._records, self._task_scheduler, self._pods, self._say
             )
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
         keys = self._guard.public_keys
         registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
         self._directory = (
             DirectoryLink(
-                self._board,
+                self._reactor,
                 self._guard,
                 market.directories,
                 market.directory_keys,
@@ -206,7 +211,7 @@ class Master:
             else None
         )
         ControlPlane(
-            self._board,
+            self._reactor,
             config,
             self._state,
             self._public,
@@ -224,18 +229,18 @@ class Master:
     def _provisioner(self, pods: MasterPods, folder: Path) -> Provisioner:
         table = PodTable(self._state, pods.most)
         if pods.provisioner == "local":
-            return LocalProvisioner(self._board, self._task_scheduler, table)
+            return LocalProvisioner(self._reactor, self._task_scheduler, table)
         # The official client takes 30 MiB.
         from agent.master.kubernetes.provisioner import KubernetesProvisioner
 
         if pods.kubeconfig:
             pods = replace(pods, kubeconfig=str(folder / pods.kubeconfig))
-        return KubernetesProvisioner(self._board, self._task_scheduler, table, pods, self._iad)
+        return KubernetesProvisioner(self._reactor, self._task_scheduler, table, pods, self._iad)
 
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
         self._say(listening(self._addresses))
-        self._board.serve(stop)
+        self._reactor.serve(stop)
 
     def close(self) -> None:
         """Write what waits and close the sockets. It takes as long as the disk does."""
@@ -258,7 +263,7 @@ class Master:
         self._say(f"{instruction.line}\n")
 
     def _set_policy(self, origin: Origin, request: SetPolicy, now: float) -> None:
-        self._board.perform(self._task_scheduler.handle(PolicyChanged(request.policy), now))
+        self._reactor.perform(self._task_scheduler.handle(PolicyChanged(request.policy), now))
         self._operator.reply(origin, self._status())
 
     def _tell_status(self, origin: Origin, _request: StatusRequest, _now: float) -> None:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent.board import Board
 from agent.master.records import Records
 from agent.metrics import families as f
 from agent.metrics.from_records import FromRecords
 from agent.metrics.numbers import Labels, Samples, gauge, known
+from agent.runtime.reactor import Reactor
 from agent.wire.config import Metrics
 from agent.wire.operator import IadStatus
 from agent.wire.records import AnyRecord
@@ -59,7 +59,7 @@ class MetricsPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         config: Metrics,
         records: Records,
         status: Callable[[], IadStatus],
@@ -76,7 +76,7 @@ class MetricsPlane:
             from agent.metrics.page import Page  # 10 MiB, with the HTTP server
 
             self._page = Page(config, f.MASTER, self._take)
-            board.listen(self._page.fileno, self._page.turn)
+            reactor.listen(self._page.fileno, self._page.turn)
             records.tell(self._record)
 
     def shows(self, family: f.Family, value: Callable[[], float | None]) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from agent import database
-from agent.database import BrokenFileError
-from agent.ledger import Taken
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
+from agent.alerts.dedup_window import Taken
+from agent.runtime import sqlite
+from agent.runtime.sqlite import BrokenFileError
 from agent.wire.overlay import Notification
 from agent.wire.push import Lost
 
@@ -174,7 +174,7 @@ class NotificationStore:
             )
 
         in_use = f"{path} is in use by another process; is this master running twice?"
-        self._holder, file, saved = database.open_alone(
+        self._holder, file, saved = sqlite.open_alone(
             str(path), _saved, broken, in_use, any_thread=True
         )
         self._spool, self._inboxes = saved
@@ -200,7 +200,7 @@ def _check(file: sqlite3.Connection) -> None:
             f"written by a newer version of Sanderling (format {version}, this one reads "
             f"{SCHEMA_VERSION}); it is left as it is"
         )
-    database.require_sound(file)
+    sqlite.require_sound(file)
 
 
 def _spool_in(file: sqlite3.Connection) -> s.SavedSpool:

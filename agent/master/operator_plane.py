@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent.board import Board
 from agent.master.request_plane import RequestPlane
-from agent.sockets.router import Router
+from agent.net.router import Router
+from agent.runtime.reactor import Reactor
 from agent.wire.messages import Refusal
 from agent.wire.operator import OperatorError
 from agent.wire.unions import OperatorRequest
@@ -13,8 +13,8 @@ from agent.wire.unions import OperatorRequest
 class OperatorPlane(RequestPlane):
     """Whatever it refuses, it refuses with a line."""
 
-    def __init__(self, board: Board, router: Router) -> None:
-        super().__init__(board, router, OperatorRequest, _refusal)
+    def __init__(self, reactor: Reactor, router: Router) -> None:
+        super().__init__(reactor, router, OperatorRequest, _refusal)
 
 
 def _refusal(_sender_id: str, _reason: Refusal, line: str) -> OperatorError:

@@ -9,16 +9,16 @@ from typing import Any
 import zmq
 from msgspec import Struct
 
-from agent.board import Board
-from agent.sockets.allow_list import Party
-from agent.sockets.frames import one_frame
-from agent.sockets.guard import Guard
-from agent.sockets.unsent import LARGE, Unsent
-from agent.voice import Say
+from agent.net.allow_list import Party
+from agent.net.frames import one_frame
+from agent.net.secure_sockets import Guard
+from agent.net.unsent import LARGE, Unsent
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.config import ConfigError
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from agent.wire.unions import PeerReply
 
 # Messages taken from one socket before the others get their turn.
@@ -27,7 +27,7 @@ TURN = 64
 DRAIN_S = 10.0
 # Bytes of large messages that wait here for one master, which reads no more at a time than its
 # guard lets a connection hold; a task has half a megabyte at most.
-MOST_WAITING = 1 << 24
+MAX_WAITING = 1 << 24
 # Between two looks at connections that are to replace others.
 LOOK_S = 0.1
 
@@ -48,20 +48,20 @@ class Peers:
     """Other masters by the name of their IAD: the market's, once connected to, may connect here
     too. When keys change at either end a link gets a new connection, and loses nothing."""
 
-    def __init__(self, board: Board, guard: Guard, say: Say) -> None:
+    def __init__(self, reactor: Reactor, guard: Guard, say: Say) -> None:
         self._say = say
-        self._board = board
+        self._reactor = reactor
         self._guard = guard
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
         self._draining: list[tuple[float, zmq.Socket[bytes]]] = []
         self._due_s: float | None = None
-        self._unsent = Unsent(MOST_WAITING)
+        self._unsent = Unsent(MAX_WAITING)
         self.malformed = 0
         self.dropped = 0  # messages to masters that do not read what waits for them
         guard.new_key_listeners.append(self._show_new_key)
-        board.keeps_time(self)
+        reactor.add_timer(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
         """Have a link to that IAD's master; an existing one is replaced if its address differs, and
@@ -95,11 +95,11 @@ class Peers:
 
     def _dial(self, iad: str, address: str, keys: tuple[str, ...] | str) -> zmq.Socket[bytes]:
         socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
-        self._board.listen(socket, partial(self._turn, iad, socket))
+        self._reactor.listen(socket, partial(self._turn, iad, socket))
         return socket
 
     def _hang_up(self, socket: zmq.Socket[bytes]) -> None:
-        self._board.ignore(socket)
+        self._reactor.ignore(socket)
         socket.close()
 
     def _tell_guard(self) -> None:
@@ -130,7 +130,7 @@ class Peers:
             self._hang_up(link.following)
             link.following = None
         link.following = self._dial(iad, link.address, link.keys)
-        self._due_s = self._board.clock()
+        self._due_s = self._reactor.clock()
 
     @property
     def next_due(self) -> float | None:
@@ -198,4 +198,4 @@ class Peers:
                 self.malformed += 1
                 continue
             if (handler := self._handlers.get(type(reply))) is not None:
-                handler(iad, reply, self._board.clock())
+                handler(iad, reply, self._reactor.clock())

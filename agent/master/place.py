@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from agent.alerts.notifications import announced_by, losses_of
 from agent.master.config_filters import configured_filter
 from agent.overlay.scot import Broker, Scot, ScotError
-from agent.topics.alerts import announced_by, losses_of
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig, OverlayNeighbour
 from agent.wire.predicates import Filter

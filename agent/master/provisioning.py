@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from agent.board import Board
 from agent.master.state import State
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.tasks.scheduler import TaskScheduler
 
 KIND = "pods"
 
@@ -114,8 +114,8 @@ class LocalProvisioner:
     configuration.
     """
 
-    def __init__(self, board: Board, tasks: TaskScheduler, table: PodTable) -> None:
-        self._board = board
+    def __init__(self, reactor: Reactor, tasks: TaskScheduler, table: PodTable) -> None:
+        self._reactor = reactor
         self._tasks = tasks
         self._table = table
         self.counters: dict[str, int] = {}
@@ -145,4 +145,4 @@ class LocalProvisioner:
 
     def _tell(self, node: str) -> None:
         event = PodsWanted(node, self._table.total(node))
-        self._board.perform(self._tasks.handle(event, self._board.clock()))
+        self._reactor.perform(self._tasks.handle(event, self._reactor.clock()))

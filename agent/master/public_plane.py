@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from agent.board import Board
-from agent.master.fair_queue import FairQueue
 from agent.master.request_plane import RequestPlane
-from agent.sockets.router import Router
+from agent.net.fair_queue import FairQueue
+from agent.net.router import Router
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse
 from agent.wire.messages import Answer, Coverage, Refusal
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
 
 # Requests taken from the socket in one turn, and those served in one: a neighbour's sign of life is
@@ -23,9 +23,9 @@ TAKEN_BYTES: Final = 1 << 18
 # After so long the process's other sockets get their turn.
 SLICE_S: Final = 0.001
 # What one sender may have waiting here: some ten thousand small queries, or four of the largest.
-MOST_WAITING_OF_ONE: Final = 4 << 20
+MAX_WAITING_OF_ONE: Final = 4 << 20
 # What all may have; beyond it requests wait at their senders.
-MOST_WAITING: Final = 16 << 20
+MAX_WAITING: Final = 16 << 20
 TOO_MANY: Final = "too many requests of yours wait here: let answers come before you ask more"
 
 
@@ -41,12 +41,12 @@ class PublicPlane(RequestPlane):
     """Whatever it refuses, it refuses with an answer. Senders take turns by what their requests
     cost; without keys each connection is a sender of its own, with them each key."""
 
-    def __init__(self, board: Board, router: Router) -> None:
-        super().__init__(board, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
-        self._waiting: FairQueue[_Waiting] = FairQueue(MOST_WAITING_OF_ONE, MOST_WAITING)
+    def __init__(self, reactor: Reactor, router: Router) -> None:
+        super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
+        self._waiting: FairQueue[_Waiting] = FairQueue(MAX_WAITING_OF_ONE, MAX_WAITING)
         # What a connection without a key queued goes when it is found gone.
         router.on_gone = self._waiting.drop
-        board.keeps_time(self)
+        reactor.add_timer(self)
 
     @property
     def next_due(self) -> float | None:
@@ -55,14 +55,14 @@ class PublicPlane(RequestPlane):
 
     def tick(self, _now: float) -> None:
         """Serve some of what waits."""
-        started = self._board.clock()
+        started = self._reactor.clock()
         for _ in range(SERVED):
             if not self._waiting:
                 return
             flow, (identity, frame, sender) = self._waiting.pop()
-            before = self._board.clock()
+            before = self._reactor.clock()
             self._take(identity, frame, sender)
-            ended = self._board.clock()
+            ended = self._reactor.clock()
             self._waiting.charge(flow, ended - before)
             if ended >= started + SLICE_S:
                 return
@@ -76,8 +76,8 @@ class PublicPlane(RequestPlane):
                 break
             size += len(received[1])
             self._queue(*received)
-        if idle:  # otherwise the board wakes this plane anyway, once a turn
-            self.tick(self._board.clock())
+        if idle:  # otherwise the reactor wakes this plane anyway, once a turn
+            self.tick(self._reactor.clock())
 
     def _queue(self, identity: bytes, frame: Frame) -> None:
         sender = self._router.sender(identity)

@@ -8,8 +8,12 @@ from typing import Final
 
 import msgspec
 
-from agent.board import Board
-from agent.disk_writer import DiskWriter, InlineDiskWriter
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
+from agent.alerts.inboxes import Inboxes
+from agent.alerts.losses import MAX_LOST
+from agent.alerts.notifications import alerts_of, content_of, notification_of
+from agent.alerts.spool import Spool
 from agent.master.broker_links import BrokerLinks
 from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
@@ -20,14 +24,10 @@ from agent.master.subscriber_plane import SubscriberPlane
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.limits import Limits
+from agent.runtime.console import Say
+from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
+from agent.runtime.reactor import Reactor
 from agent.scheduling.nearest import nearest
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
-from agent.topics.alerts import alerts_of, content_of, notification_of
-from agent.topics.inboxes import Inboxes
-from agent.topics.losses import MOST_LOST
-from agent.topics.spool import Spool
-from agent.voice import Say
 from agent.wire import overlay as messages
 from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
@@ -50,7 +50,7 @@ EPOCH: Final = "overlay_epoch"
 # durable subscriptions that takes some 30 ms, and links want to be heard.
 TURN: Final = 64
 # Of such turns, so many may be under way; a node that brings more sends it again.
-MOST_BROUGHT: Final = 128
+MAX_BROUGHT: Final = 128
 # A neighbour is told together what came from it within so long and is done: nobody waits for it.
 BATCH_S: Final = 0.05
 
@@ -68,7 +68,7 @@ class PushPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         config: MasterConfig,
         place: Place,
         state: State,
@@ -80,7 +80,7 @@ class PushPlane:
         writer: DiskWriter | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._writer = writer or InlineDiskWriter()
         self._iad = config.iad.name
         self._links = links
@@ -99,7 +99,7 @@ class PushPlane:
         )
         self._store = store
         self._brought: deque[s.Brought] = deque()
-        self._commit = GroupCommit(store, board.perform, board.clock, self._writer)
+        self._commit = GroupCommit(store, reactor.perform, reactor.clock, self._writer)
         self._silent = False
         self._knows_epoch = False
         # What is lost, by the notifications that say so.
@@ -111,21 +111,21 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
-        self.subscribers = SubscriberPlane(board, config.clients, public, self.ask)
-        board.performs(s.PublishSpooled, self._publish)
-        board.performs(s.TellLost, self._tell_lost)
-        board.performs(i.StartSubscription, self._start)
-        board.performs(i.EndSubscription, self._end)
-        board.performs(overlay.Send, links.send)
-        board.performs(overlay.Settled, self._settled)
-        board.performs(overlay.Undeliverable, self._not_delivered)
+        self.subscribers = SubscriberPlane(reactor, config.clients, public, self.ask)
+        reactor.performs(s.PublishSpooled, self._publish)
+        reactor.performs(s.TellLost, self._tell_lost)
+        reactor.performs(i.StartSubscription, self._start)
+        reactor.performs(i.EndSubscription, self._end)
+        reactor.performs(overlay.Send, links.send)
+        reactor.performs(overlay.Settled, self._settled)
+        reactor.performs(overlay.Undeliverable, self._not_delivered)
         self._announced = tuple(place.announced)
         self._begin(place.announced, store, state)
-        board.keeps_time(self)
+        reactor.add_timer(self)
 
     def _begin(self, announced: dict[str, Filter], store: NotificationStore, state: State) -> None:
         """All that the broker has to know of this place, before it hears of any other."""
-        now = self._board.clock()
+        now = self._reactor.clock()
         for name, filter_ in announced.items():
             try:
                 self._tell_broker(overlay.Advertise(name, filter_))
@@ -164,7 +164,7 @@ class PushPlane:
         alerts = alerts_of(self._iad, node, message)
         if not alerts:
             return True
-        if self._commit.refusing or len(self._brought) >= MOST_BROUGHT:
+        if self._commit.refusing or len(self._brought) >= MAX_BROUGHT:
             return False
         idle = not self._brought
         self._brought += [
@@ -187,7 +187,7 @@ class PushPlane:
     # --- spool ---------------------------------------------------------------------------------
 
     def _spool_has(self, event: s.SpoolEvent) -> None:
-        instructions = self._spool.handle(event, self._board.clock())
+        instructions = self._spool.handle(event, self._reactor.clock())
         # Nodes ask, by `keep`.
         self._commit.take([each for each in instructions if not isinstance(each, s.Accepted)])
 
@@ -197,7 +197,7 @@ class PushPlane:
     def _tell_lost(self, instruction: s.TellLost) -> None:
         told = notification_of(instruction.lost, round(self._wall() * 1e3))
         self._losses[told.origin] = instruction.lost
-        if len(self._losses) > MOST_LOST:
+        if len(self._losses) > MAX_LOST:
             del self._losses[next(iter(self._losses))]  # if there is word of it, it counts for none
         self._tell_broker(overlay.Publish(told))
 
@@ -224,7 +224,7 @@ class PushPlane:
     def _tell_broker(self, event: overlay.Event) -> None:
         """What it wants done at once is done at once; what says that something is safe here waits
         until it is on stable storage."""
-        for instruction in self._broker.handle(event, self._board.clock()):
+        for instruction in self._broker.handle(event, self._reactor.clock()):
             if isinstance(instruction, overlay.Deliver):
                 self._deliver(instruction)
             elif isinstance(instruction, overlay.Send) and not _vouches(instruction.message):
@@ -240,7 +240,7 @@ class PushPlane:
     # --- subscribers ---------------------------------------------------------------------------
 
     def _inbox_has(self, event: i.InboxEvent) -> None:
-        self._commit.take(self._inboxes.handle(event, self._board.clock()))
+        self._commit.take(self._inboxes.handle(event, self._reactor.clock()))
 
     def ids_of(self, client: str) -> list[str]:
         """What a client calls the subscriptions that are kept for it."""
@@ -307,7 +307,7 @@ class PushPlane:
         """Write what waits and close the file. It takes as long as the disk does."""
         self._writer.drain()
         if self._commit.next_due is not None:
-            self._commit.tick(self._board.clock())
+            self._commit.tick(self._reactor.clock())
             self._writer.drain()
         self._store.close()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent.board import Board
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
     QueryArrived,
     SendAnswer,
@@ -17,10 +17,10 @@ from agent.scheduling.events import (
     TaskUndeliverable,
     Tick,
 )
-from agent.scheduling.query import QueryScheduler
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.messages import Answer, CancelTask, Query, TaskResult
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 
 class Here:
@@ -35,14 +35,14 @@ class QueryPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         iad: str,
         scheduler: QueryScheduler,
         tasks: TaskScheduler,
         public: PublicPlane,
         peers: Peers,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._iad = iad
         self._scheduler = scheduler
         self._tasks = tasks
@@ -52,10 +52,10 @@ class QueryPlane:
         public.takes(Query, self._query)
         peers.takes(TaskResult, self._task_returned)
         peers.takes(Answer, self._task_refused)
-        board.performs(SendAnswer, self._send_answer)
-        board.performs(SendTask, self._send_task)
-        board.performs(SendCancel, self._send_cancel)
-        board.keeps_time(self)
+        reactor.performs(SendAnswer, self._send_answer)
+        reactor.performs(SendTask, self._send_task)
+        reactor.performs(SendCancel, self._send_cancel)
+        reactor.add_timer(self)
 
     @property
     def next_due(self) -> float | None:
@@ -66,12 +66,12 @@ class QueryPlane:
         """Serve what timed out."""
         # After a stall a query and its task here may both be due: the task first, so that what it
         # has is part of the answer.
-        self._board.perform(self._tasks.handle(Tick(), now))
-        self._board.perform(self._scheduler.handle(Tick(), now))
+        self._reactor.perform(self._tasks.handle(Tick(), now))
+        self._reactor.perform(self._scheduler.handle(Tick(), now))
 
     def _query(self, origin: Origin, query: Query, now: float) -> None:
         event = QueryArrived(origin, query, origin.sender)
-        self._board.perform(self._scheduler.handle(event, now))
+        self._reactor.perform(self._scheduler.handle(event, now))
 
     def _send_answer(self, instruction: SendAnswer) -> None:
         client = instruction.client
@@ -79,25 +79,25 @@ class QueryPlane:
             self._public.reply(client, instruction.answer)
         else:
             # A query of this master's own, such as a round of a watch: its client is a function.
-            client(instruction.answer, self._board.clock())
+            client(instruction.answer, self._reactor.clock())
 
     def _send_task(self, instruction: SendTask) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         iad, task = instruction.iad, instruction.task
         if iad == self._iad:
-            self._board.perform(self._tasks.handle(TaskArrived(HERE, task, self._own), now))
+            self._reactor.perform(self._tasks.handle(TaskArrived(HERE, task, self._own), now))
         elif not self._peers.send(iad, task):
-            self._board.perform(self._scheduler.handle(TaskUndeliverable(iad, task.id), now))
+            self._reactor.perform(self._scheduler.handle(TaskUndeliverable(iad, task.id), now))
 
     def _send_cancel(self, instruction: SendCancel) -> None:
         if instruction.iad == self._iad:
             event = TaskCancelled(HERE, instruction.task_id)
-            self._board.perform(self._tasks.handle(event, self._board.clock()))
+            self._reactor.perform(self._tasks.handle(event, self._reactor.clock()))
         else:
             self._peers.send(instruction.iad, CancelTask(instruction.task_id))
 
     def _task_returned(self, iad: str, result: TaskResult, now: float) -> None:
-        self._board.perform(self._scheduler.handle(TaskReturned(iad, result), now))
+        self._reactor.perform(self._scheduler.handle(TaskReturned(iad, result), now))
 
     def _task_refused(self, iad: str, answer: Answer, now: float) -> None:
         """A master that could not read a task says so with an answer."""

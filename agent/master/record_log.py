@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from agent.disk_writer import DiskWriter, InlineDiskWriter
+from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"
 BATCH_RECORDS = 2_048
 # While a batch is being written, so many wait; what comes beyond is lost.
-MOST_WAITING = 8 * BATCH_RECORDS
+MAX_WAITING = 8 * BATCH_RECORDS
 NUMBER_DIGITS = 6
 
 
@@ -67,7 +67,7 @@ class RecordLog:
 
     def append(self, record: AnyRecord, now: float) -> None:
         """Take a record. O(1)."""
-        if len(self._batch) >= MOST_WAITING:
+        if len(self._batch) >= MAX_WAITING:
             self._overflow()
             return
         if not self._batch:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from agent.board import Board
-from agent.disk_writer import DiskWriter
 from agent.master.record_log import RecordLog
+from agent.runtime.disk_writer import DiskWriter
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import WriteRecord
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
@@ -18,21 +18,21 @@ class Records:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         config: MasterRecords,
         folder: Path,
         writer: DiskWriter | None = None,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._log = (
             RecordLog(config, folder / config.directory, writer=writer)
             if config.directory
             else None
         )
         self._listeners: list[Callable[[AnyRecord, float], None]] = []
-        board.performs(WriteRecord, self._write)
+        reactor.performs(WriteRecord, self._write)
         if self._log is not None:
-            board.keeps_time(self)
+            reactor.add_timer(self)
 
     @property
     def lost(self) -> int:
@@ -58,7 +58,7 @@ class Records:
         none of them."""
 
         def written(well: bool) -> None:
-            now = self._board.clock()
+            now = self._reactor.clock()
             for record in records if well else ():
                 for listener in self._listeners:
                     listener(record, now)
@@ -79,7 +79,7 @@ class Records:
             self._log.close()
 
     def _write(self, instruction: WriteRecord) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         if self._log:
             self._log.append(instruction.record, now)
         for listener in self._listeners:

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from agent.board import Board
-from agent.disk_writer import DiskWriterThread
+from agent.runtime.disk_writer import DiskWriterThread
+from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import JSON, encode_into
 from agent.wire.messages import Answer, Series
-from agent.wire.standing import Round
+from agent.wire.watches import Round
 
 # Some 2 ms; handing a reply over and back takes 0.1 ms.
 LARGE_NUMBERS: Final = 20_000
 # Beyond so many that wait the loop writes itself, which slows down whoever asks.
-MOST_NUMBERS: Final = 20_000_000
+MAX_NUMBERS: Final = 20_000_000
 STOPPING_S: Final = 2.0
 
 # (identity, codec, message, its frame)
@@ -27,20 +27,20 @@ class ReplyWriter:
     """Replies of one socket. What follows a large one to the same peer goes through here, too, so
     that nothing overtakes it."""
 
-    def __init__(self, board: Board, send: Send) -> None:
-        self._board = board
+    def __init__(self, reactor: Reactor, send: Send) -> None:
+        self._reactor = reactor
         self._send = send
         self._waiting: dict[bytes, int] = {}
         self._numbers = 0
         self._thread = DiskWriterThread("replies")
-        board.listen(self._thread.fileno, self._thread.turn)
+        reactor.listen(self._thread.fileno, self._thread.turn)
 
     def takes(self, identity: bytes, codec: bytes, message: Message) -> bool:
         """Whether this reply is written here and sent later; otherwise the caller does both."""
         behind = identity in self._waiting
         numbers = numbers_in(message) if codec == JSON else 0
         if not behind and (
-            numbers < LARGE_NUMBERS or (self._numbers and self._numbers + numbers > MOST_NUMBERS)
+            numbers < LARGE_NUMBERS or (self._numbers and self._numbers + numbers > MAX_NUMBERS)
         ):
             return False
         self._waiting[identity] = self._waiting.get(identity, 0) + 1
@@ -53,7 +53,7 @@ class ReplyWriter:
 
     def close(self) -> None:
         """Send what can be written in a little time."""
-        self._board.ignore(self._thread.fileno)
+        self._reactor.ignore(self._thread.fileno)
         self._thread.close(STOPPING_S)
 
     def _sends(

@@ -7,18 +7,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.board import Board
 from agent.master.reply_writer import ReplyWriter
-from agent.sockets.router import REVOKED, Router
-from agent.sockets.unsent import MOST, MOST_A_PEER
+from agent.net.router import REVOKED, Router
+from agent.net.unsent import MAX_A_PEER, MOST
+from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 UNREAD = (
     "the answer was dropped, as too much waits to be read: more than "
-    f"{MOST_A_PEER >> 20} MiB by you, or {MOST >> 20} MiB by all clients"
+    f"{MAX_A_PEER >> 20} MiB by you, or {MOST >> 20} MiB by all clients"
 )
 
 
@@ -37,14 +37,14 @@ Refuse = Callable[[str, Refusal, str], Message]
 
 class RequestPlane:
     """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
-    before the board serves."""
+    before the reactor serves."""
 
     # Who writes large replies, if not the loop itself.
     writer: ReplyWriter | None = None
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         router: Router,
         union: object,
         refuse: Refuse,
@@ -52,14 +52,14 @@ class RequestPlane:
         max_json_commas: int | None = None,
     ) -> None:
         """`max_json_commas` as in `Decoder`."""
-        self._board = board
+        self._reactor = reactor
         self._router = router
         self._decoder: Decoder[Any] = Decoder(union, max_json_commas=max_json_commas)
         self._refuse = refuse
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
         router.refuse = self._revoked
-        board.listen(router.socket, self._turn)
+        reactor.listen(router.socket, self._turn)
 
     @property
     def dropped(self) -> int:
@@ -95,7 +95,7 @@ class RequestPlane:
             self._take(*received, self._router.sender(received[0]))
 
     def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
-        now = self._board.clock()
+        now = self._reactor.clock()
         try:
             request, codec = self._decoder.decode(frame)
         except WireError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from agent.master.state import State
-from agent.scheduling.standing_events import WatchKey
+from agent.scheduling.watches.events import WatchKey
 
 
 class _Barrier:

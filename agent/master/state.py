@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from agent import database
-from agent.disk_writer import DiskWriter, InlineDiskWriter
+from agent.runtime import sqlite
+from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 
 # What a power cut may cost of what is not urgent, such as the cursor of a watch.
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
 # Continuations that may wait before nothing new is to be begun: the disk is slow.
-MOST_WAITING: Final = 1_024
+MAX_WAITING: Final = 1_024
 TABLE = (
     "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
     "PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -66,7 +66,7 @@ class State:
             )
 
         in_use = f"{path} is in use by another process; is this master running twice?"
-        self._holder, file, _ = database.open_alone(
+        self._holder, file, _ = sqlite.open_alone(
             str(path), _prepare, broken, in_use, any_thread=True
         )
         return file
@@ -75,7 +75,7 @@ class State:
     def takes(self) -> bool:
         """Whether what is begun now can be kept, as far as is known."""
         waiting = len(self._waiting) + len(self._waiting_for_it)
-        return not self._refusing and waiting < MOST_WAITING
+        return not self._refusing and waiting < MAX_WAITING
 
     @property
     def next_due(self) -> float | None:
@@ -194,4 +194,4 @@ def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | N
 
 def _prepare(file: sqlite3.Connection) -> None:
     file.execute(TABLE)
-    database.require_sound(file)
+    sqlite.require_sound(file)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from agent.board import Board
+from agent.alerts.inbox_events import SendPush
+from agent.alerts.inbox_requests import check_size
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_queue import SubscriberQueue
+from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates, may_subscribe
-from agent.topics.inbox_events import SendPush
-from agent.topics.inbox_requests import check_size
 from agent.wire.master_config import MasterClients
+from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
     Notified,
@@ -21,7 +22,6 @@ from agent.wire.push import (
     Subscribed,
     Unsubscribe,
 )
-from agent.wire.senders import Sender
 
 # Ids of acknowledgements that are done in one turn, or up to as many more: each may set a window
 # of messages free.
@@ -37,15 +37,17 @@ class SubscriberPlane:
     """Requests wait here and are done a few a turn: when thousands of clients subscribe at once, as
     after a restart, what comes by the same socket from neighbours does not wait for all of them."""
 
-    def __init__(self, board: Board, clients: MasterClients, public: PublicPlane, ask: Ask) -> None:
+    def __init__(
+        self, reactor: Reactor, clients: MasterClients, public: PublicPlane, ask: Ask
+    ) -> None:
         self._public = public
         self._ask = ask
         self._rates = ClientRates(clients.rate_per_s, clients.burst_s, "changes of subscriptions")
         self._waiting = SubscriberQueue()
         for kind in (Subscribe, AcknowledgeNotifications, Unsubscribe):
             public.takes(kind, self._arrived)
-        board.performs(SendPush, self._send)
-        board.keeps_time(self)
+        reactor.performs(SendPush, self._send)
+        reactor.add_timer(self)
 
     @property
     def next_due(self) -> float | None:

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from agent.master.request_plane import Origin
-from agent.overlay.flows import FairQueue, Flow
+from agent.overlay.fair_queue import FairQueue, Flow
+from agent.wire.principals import Sender
 from agent.wire.push import PushRequest
-from agent.wire.senders import Sender
 
 # Of all requests that wait.
-MOST_BYTES: Final = 1 << 25
+MAX_BYTES: Final = 1 << 25
 # Of one client: a hundred subscriptions with the largest filters.
-MOST_BYTES_OF_ONE: Final = 1 << 20
+MAX_BYTES_OF_ONE: Final = 1 << 20
 # Of one, besides its own size: where it came from, and its place in the queue.
 OVERHEAD_BYTES: Final = 2_048
 TOO_MANY: Final = "too many of your requests wait; send more when these are answered"
@@ -48,9 +48,9 @@ class SubscriberQueue:
         self._encode(request, self._buffer)
         charge = OVERHEAD_BYTES + len(self._buffer)
         who = _who(origin.sender)
-        if self._bytes_of[who] + charge > MOST_BYTES_OF_ONE:
+        if self._bytes_of[who] + charge > MAX_BYTES_OF_ONE:
             return TOO_MANY
-        if self._bytes + charge > MOST_BYTES:
+        if self._bytes + charge > MAX_BYTES:
             return FULL
         self._bytes += charge
         self._bytes_of[who] += charge

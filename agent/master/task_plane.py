@@ -7,11 +7,12 @@ from typing import Final
 
 import msgspec
 
-from agent.board import Board
 from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import Here
 from agent.master.request_plane import Origin
 from agent.master.state import State
+from agent.net.router import REVOKED, Router
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
     EventsArrived,
     ForgetNode,
@@ -29,9 +30,8 @@ from agent.scheduling.events import (
     TaskReturned,
     Tick,
 )
-from agent.scheduling.query import QueryScheduler
-from agent.scheduling.task import TaskScheduler
-from agent.sockets.router import REVOKED, Router
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.codec import (
     MAX_SUBTASK_RESULT_BYTES,
     MESSAGEPACK,
@@ -57,7 +57,7 @@ from agent.wire.messages import (
 # Messages taken from one socket before the others get their turn.
 TURN = 64
 # When subtasks were sent is kept for so many; some never return.
-MOST_SENT = 100_000
+MAX_SENT = 100_000
 
 
 # Kind of the documents on disk, one a node: its areas.
@@ -81,7 +81,7 @@ class TaskPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         iad: str,
         scheduler: TaskScheduler,
         queries: QueryScheduler,
@@ -89,7 +89,7 @@ class TaskPlane:
         nodes: Router | None,
         state: State,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._iad = iad
         self._scheduler = scheduler
         self._queries = queries
@@ -100,14 +100,14 @@ class TaskPlane:
         self.malformed = 0
         public.takes(Task, self._task)
         public.takes(CancelTask, self._cancel)
-        board.performs(SendTaskResult, self._send_task_result)
-        board.performs(SendToNode, self._send_to_node)
-        board.performs(KeepNode, lambda kept: state.put(KNOWN, kept.node, _encode(kept.areas)))
-        board.performs(ForgetNode, lambda kept: state.remove(KNOWN, kept.node))
-        board.keeps_time(self)
+        reactor.performs(SendTaskResult, self._send_task_result)
+        reactor.performs(SendToNode, self._send_to_node)
+        reactor.performs(KeepNode, lambda kept: state.put(KNOWN, kept.node, _encode(kept.areas)))
+        reactor.performs(ForgetNode, lambda kept: state.remove(KNOWN, kept.node))
+        reactor.add_timer(self)
         if nodes is not None:
             nodes.refuse = self._refuse
-            board.listen(nodes.socket, self._node_turn)
+            reactor.listen(nodes.socket, self._node_turn)
 
     @property
     def dropped(self) -> int:
@@ -121,20 +121,20 @@ class TaskPlane:
 
     def tick(self, now: float) -> None:
         """Serve what timed out."""
-        self._board.perform(self._scheduler.handle(Tick(), now))
+        self._reactor.perform(self._scheduler.handle(Tick(), now))
 
     def _task(self, origin: Origin, task: Task, now: float) -> None:
         event = TaskArrived(origin, task, origin.sender)
-        self._board.perform(self._scheduler.handle(event, now))
+        self._reactor.perform(self._scheduler.handle(event, now))
 
     def _cancel(self, origin: Origin, cancel: CancelTask, now: float) -> None:
-        self._board.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
+        self._reactor.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
 
     def _send_task_result(self, instruction: SendTaskResult) -> None:
         origin: Origin | Here = instruction.origin
         if isinstance(origin, Here):
             event = TaskReturned(self._iad, instruction.result)
-            self._board.perform(self._queries.handle(event, self._board.clock()))
+            self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
         else:
             self._public.reply(origin, instruction.result)
 
@@ -144,10 +144,10 @@ class TaskPlane:
         for _ in range(TURN):
             received = receive()
             if received is None:
-                self._board.drained(self._nodes.socket)
+                self._reactor.drained(self._nodes.socket)
                 return
             identity, frame = received
-            now = self._board.clock()
+            now = self._reactor.clock()
             try:
                 message, _codec = self._decoder.decode(frame)
             except WireError as error:
@@ -155,7 +155,7 @@ class TaskPlane:
                 self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
                 continue
             event = self._node_event(identity, message, now)
-            self._board.perform(scheduler.handle(event, now))
+            self._reactor.perform(scheduler.handle(event, now))
             if not scheduler.open_tasks:
                 # No further result is due: the poll looks at the socket for less than a failed
                 # receive would.
@@ -164,16 +164,16 @@ class TaskPlane:
     def _refuse(self, identity: bytes, _frame: Frame) -> None:
         assert self._nodes is not None
         self._nodes.send(identity, encode(Rejected(REVOKED)))
-        now = self._board.clock()
-        self._board.perform(self._scheduler.handle(NodeRefused(identity), now))
+        now = self._reactor.clock()
+        self._reactor.perform(self._scheduler.handle(NodeRefused(identity), now))
 
     def _send_to_node(self, instruction: SendToNode) -> None:
         assert self._nodes is not None
         message = instruction.message
         self._nodes.send(instruction.peer, encode(message, MESSAGEPACK))
         if type(message) is Subtask:
-            self._sent_s[message.id] = self._board.clock()
-            if len(self._sent_s) > MOST_SENT:
+            self._sent_s[message.id] = self._reactor.clock()
+            if len(self._sent_s) > MAX_SENT:
                 del self._sent_s[next(iter(self._sent_s))]
 
     def _node_event(
@@ -182,7 +182,7 @@ class TaskPlane:
         match message:
             case SubtaskResult():
                 assert self._nodes is not None
-                late_s = self._board.late_s(self._nodes.socket, now)
+                late_s = self._reactor.late_s(self._nodes.socket, now)
                 return SubtaskReturned(
                     identity, message, self._sent_s.pop(message.id, None), late_s
                 )

@@ -9,9 +9,9 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from agent.board import Board
 from agent.master.push_plane import PushPlane
-from agent.scheduling.standing_events import AskInbox, InboxSaid, WatchKey
+from agent.runtime.reactor import Reactor
+from agent.scheduling.watches.events import AskInbox, InboxSaid, WatchKey
 from agent.wire.push import AcknowledgeNotifications, PushReply, Subscribe, Unsubscribe
 
 # No client of a key is called so: a name has no slash.
@@ -46,12 +46,12 @@ class WatchInboxes:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         push: PushPlane,
         handle: Callable[[InboxSaid], None],
         when_saved: Callable[[WatchKey, Callable[[], object]], bool],
     ) -> None:
-        self._clock = board.clock
+        self._clock = reactor.clock
         self._push = push
         self._handle = handle
         self._when_saved = when_saved
@@ -61,8 +61,8 @@ class WatchInboxes:
         # Those whose end the inboxes did not take.
         self._ending: list[tuple[str, str]] = []
         self._renew_s = 0.0
-        board.performs(AskInbox, self._to_ask.append)
-        board.keeps_time(self)
+        reactor.performs(AskInbox, self._to_ask.append)
+        reactor.add_timer(self)
 
     def begin(self, watches: Collection[str]) -> None:
         """End the subscriptions of watches that are not among these, by their documents' keys: what

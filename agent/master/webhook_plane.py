@@ -13,13 +13,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from agent.board import Board
-from agent.master.push_plane import PushPlane
-from agent.master.webhook_poster import Poster, Request, Results
-from agent.master.webhooks import Hook, headers
-from agent.release import release
-from agent.topics.webhook import Webhook
-from agent.topics.webhook_events import (
+from agent.alerts.webhook import Webhook
+from agent.alerts.webhook_events import (
     AskInbox,
     InboxSaid,
     Post,
@@ -29,7 +24,12 @@ from agent.topics.webhook_events import (
     WebhookInstruction,
     WebhookStarted,
 )
-from agent.voice import Say
+from agent.master.push_plane import PushPlane
+from agent.master.webhook_poster import Poster, Request, Results
+from agent.master.webhooks import Hook, headers
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.runtime.release import release
 from agent.wire.push import PushReply, Subscribe, Subscribed
 from agent.wire.webhook_config import target
 
@@ -72,13 +72,13 @@ class WebhookPlane:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         hooks: Iterable[Hook],
         push: PushPlane,
         wall: Callable[[], float],
         say: Say,
     ) -> None:
-        self._board = board
+        self._reactor = reactor
         self._push = push
         self._wall = wall
         self._say = say
@@ -89,13 +89,13 @@ class WebhookPlane:
             kept = push.ids_of(f"{CLIENT}{hook.config.name}")
             part = self._parts[hook.config.name] = _Part(hook, kept, self._results)
             self._has(part, WebhookStarted())
-        board.listen(self._results.fileno, self._turn)
-        board.keeps_time(self)
+        reactor.listen(self._results.fileno, self._turn)
+        reactor.add_timer(self)
 
     # --- what happens --------------------------------------------------------------------------
 
     def _has(self, part: _Part, event: WebhookEvent) -> None:
-        for instruction in part.machine.handle(event, self._board.clock()):
+        for instruction in part.machine.handle(event, self._reactor.clock()):
             self._perform(part, instruction)
 
     def _turn(self) -> None:
@@ -145,7 +145,7 @@ class WebhookPlane:
 
     def close(self) -> None:
         """Stop; what is under way is posted again at the next start."""
-        self._board.ignore(self._results.fileno)
+        self._reactor.ignore(self._results.fileno)
         for part in self._parts.values():
             part.poster.stop()
         ended = [part.poster.join() for part in self._parts.values()]

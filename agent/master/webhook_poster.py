@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-from agent.topics.webhook_events import Answered
+from agent.alerts.webhook_events import Answered
 from agent.wire.webhook_config import Target
 
 STOPPING_S: Final = 0.2  # for a request under way; it is repeated at the next start

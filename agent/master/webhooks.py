@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent.master.config_filters import configured_filter
-from agent.sockets.keys import secret_text
+from agent.net.keys import secret_text
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.predicates import Filter
@@ -20,7 +20,7 @@ from agent.wire.webhook_config import MasterWebhook
 # Bytes, as in the Standard Webhooks specification.
 SHORTEST_KEY: Final = 24
 LONGEST_KEY: Final = 64
-MOST_KEYS: Final = 2
+MAX_KEYS: Final = 2
 PREFIX: Final = "whsec_"
 
 
@@ -71,8 +71,8 @@ def keys_in(text: str, path: str) -> tuple[bytes, ...]:
         keys.append(key)
     if not keys:
         raise ConfigError(f"{path}: no key in it; openssl rand -base64 32 makes one")
-    if len(keys) > MOST_KEYS:
-        raise ConfigError(f"{path}: {len(keys)} keys; at most {MOST_KEYS} sign at a time")
+    if len(keys) > MAX_KEYS:
+        raise ConfigError(f"{path}: {len(keys)} keys; at most {MAX_KEYS} sign at a time")
     return tuple(keys)
 
 

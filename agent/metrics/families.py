@@ -1,7 +1,7 @@
 """Every metric that an agent exports: its name, type, labels, unit and meaning.
 
 Names and units follow Prometheus: base units, `_total` on counters, one meaning whatever the
-labels. `docs/metrics.md` has the same table, made from here.
+labels. `docs/run/metrics.md` has the same table, made from here.
 """
 
 from __future__ import annotations

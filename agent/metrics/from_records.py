@@ -17,9 +17,9 @@ from agent.wire.records import (
     TaskRecord,
 )
 
-MOST_LABELS: Final = 32
-MOST_SERVICES: Final = 32
-MOST_KINDS: Final = 32
+MAX_LABELS: Final = 32
+MAX_SERVICES: Final = 32
+MAX_KINDS: Final = 32
 # Whoever is refused for these reasons had no right to a name of its own here.
 STRANGERS: Final = frozenset[str]({"unknown_service", "not_authorised"})
 
@@ -28,8 +28,8 @@ class FromRecords:
     """Adds records up, a batch at a time: less than 2 µs a subtask."""
 
     def __init__(self) -> None:
-        self._label = BoundedNames(MOST_LABELS)
-        self._service = BoundedNames(MOST_SERVICES)
+        self._label = BoundedNames(MAX_LABELS)
+        self._service = BoundedNames(MAX_SERVICES)
         self._queries = Count(f.QUERIES)
         self._query_duration = Histogram(f.QUERY_DURATION)
         self._slo_misses = Count(f.SLO_MISSES)
@@ -40,7 +40,7 @@ class FromRecords:
         self._subtasks = Count(f.SUBTASKS)
         self._deadline_misses = Count(f.DEADLINE_MISSES)
         self._refusals = Count(f.REFUSALS)
-        self._kind = BoundedNames(MOST_KINDS)
+        self._kind = BoundedNames(MAX_KINDS)
         self._node_events = Count(f.NODE_EVENTS)
         for reason in get_args(Refusal):
             self._refusals.add(("query", reason), 0)

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
+from agent.overlay.anti_entropy import NOTHING, Replicas, Version
+from agent.overlay.anti_entropy_codec import (
+    AdvertisementUpdate,
+    advertisement_update,
+    fits,
+    replica,
+)
 from agent.overlay.matcher import Matcher
-from agent.overlay.replicas import NOTHING, Replicas, Version
 from agent.overlay.scot import Broker
 from agent.overlay.subscriptions import Subscriptions
-from agent.overlay.updates import AdvertisementUpdate, advertisement_update, fits, replica
 from agent.wire.overlay import (
     AdvertisementPart,
     AdvertisementVersion,
@@ -27,7 +32,7 @@ from agent.wire.overlay import (
 from agent.wire.predicates import Attributes, Filter
 
 # The neighbours test each against every subscription of their clusters.
-MOST_OF_A_HOST = 1_024
+MAX_OF_A_HOST = 1_024
 
 
 class _Hosted:
@@ -53,7 +58,7 @@ class Hosted:
     def __init__(self, own: Broker, clusters: int, epoch: int) -> None:
         self._cluster = own.cluster
         self._width = clusters
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MOST_OF_A_HOST)
+        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MAX_OF_A_HOST)
         self._matcher: Matcher[int] = Matcher()
         self._hosted: dict[int, _Hosted] = {}
         self._keys: dict[str, int] = {}
@@ -191,7 +196,7 @@ class Announced:
         self._own = own
         self._epoch = epoch
         self._given = 0
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MOST_OF_A_HOST)
+        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MAX_OF_A_HOST)
         self._matcher: Matcher[tuple[int, int]] = Matcher()
         self._wanted: dict[tuple[int, int], bool] = {}
         self.unusable = 0

@@ -1,7 +1,7 @@
 """A broker of the overlay: a state machine without sockets and clocks (OctopiA).
 
 What others want and announce is `agent.overlay.tables`, notifications `agent.overlay.forwarding`,
-what must not be lost `agent.overlay.custody`, links that are down `agent.overlay.ways`.
+what must not be lost `agent.overlay.custody`, links that are down `agent.overlay.source_routing`.
 
 Links are in order and lose nothing while they are up. A broker that restarts has empty tables and a
 higher epoch; its shell gives it the subscriptions and advertisements again before the first
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay import scot as overlay
 from agent.overlay.events import (
     Event,
@@ -31,8 +31,8 @@ from agent.overlay.events import (
 from agent.overlay.forwarding import Forwarding, Routing
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Scot
+from agent.overlay.source_routing import Ways
 from agent.overlay.tables import Tables
-from agent.overlay.ways import Ways
 from agent.wire.overlay import Direct, Have, Notify, NoWay, Relay
 
 NOT_ADVERTISED: Final = "no advertisement of this broker announces it: advertise it first"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay.custody import Custody, Held
 from agent.overlay.events import (
     Deliver,
@@ -24,12 +24,12 @@ from agent.overlay.events import (
 )
 from agent.overlay.limits import Limits
 from agent.overlay.links import LinkStatus
-from agent.overlay.progress import Progress
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
 from agent.overlay.scot import Broker, Scot
+from agent.overlay.source_routing import Ways
+from agent.overlay.stall_detector import Progress
 from agent.overlay.subscriptions import Subscriptions
-from agent.overlay.ways import Ways
-from agent.wire.overlay import MOST_PARTS, Have, Kept, Notification, Notify, Origin
+from agent.wire.overlay import MAX_PARTS, Have, Kept, Notification, Notify, Origin
 from agent.wire.predicates import Attributes
 
 Routing = Literal["snr", "idr"]
@@ -38,7 +38,7 @@ Routing = Literal["snr", "idr"]
 _ENDLESS = 2**31
 # A neighbour that settles others is at work on what is before it in its queue; but it may have
 # given this one up, so that after ten times the wait it is asked again.
-_MOST_SPARED = 9
+_MAX_SPARED = 9
 # So many notifications leave a queue within the time after which a neighbour counts as stuck.
 _SOON_SENT = 64
 
@@ -112,7 +112,7 @@ class Forwarding:
         self._progress.forget(to)
         held = self.custody.get(origin)
         if held is not None and any(each == to for each, _ in held.waiting):
-            held.spared = _MOST_SPARED
+            held.spared = _MAX_SPARED
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -312,9 +312,9 @@ class Forwarding:
                 Kept(origin, Civ(self._scot.clusters, clusters).to_bytes())
                 for origin, clusters in by_origin.items()
             ]
-            for start in range(0, len(parts), MOST_PARTS):
+            for start in range(0, len(parts), MAX_PARTS):
                 # Without a way it is told when it asks again.
-                self._ways.send(asker, Have(tuple(parts[start : start + MOST_PARTS])), now)
+                self._ways.send(asker, Have(tuple(parts[start : start + MAX_PARTS])), now)
         self._kept.clear()
 
     def _send_again(self, to: Broker, now: float) -> None:
@@ -362,7 +362,7 @@ class Forwarding:
     def _retry(self, held: Held, now: float) -> None:
         self.custody.again(held, now)
         waited_for = due = list(dict.fromkeys(each for each, _ in held.waiting))
-        if held.spared < _MOST_SPARED:
+        if held.spared < _MAX_SPARED:
             due = [each for each in due if not self._at_work(each, now)]
         # Of several, those at work are spared whatever becomes of the others.
         held.spared = 0 if len(due) == len(waited_for) else held.spared + 1

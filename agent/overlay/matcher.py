@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from _core.matching import Conjunctions
+from _core.matching.engine import Conjunctions
 from agent.wire.predicates import Attributes, Filter, plain
 
 Key = TypeVar("Key")

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay.links import LinkStatus
 from agent.overlay.scot import Broker
 

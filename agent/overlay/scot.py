@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 
 from agent.overlay.tree import Tree, TreeError
 
-MOST_CLUSTERS = 1_024  # the width of a cluster index vector
-MOST_BROKERS = 1 << 20
+MAX_CLUSTERS = 1_024  # the width of a cluster index vector
+MAX_BROKERS = 1 << 20
 
 
 class Broker(NamedTuple):
@@ -44,17 +44,17 @@ class Scot:
         left out if the links name all of them. ScotError. O(links)."""
         if isinstance(clusters, bool) or not isinstance(clusters, int):
             raise ScotError(f"the number of clusters is a whole number, not {clusters!r}")
-        if not 1 <= clusters <= MOST_CLUSTERS:
-            raise ScotError(f"an overlay has 1 to {MOST_CLUSTERS:,} clusters, not {clusters:,}")
+        if not 1 <= clusters <= MAX_CLUSTERS:
+            raise ScotError(f"an overlay has 1 to {MAX_CLUSTERS:,} clusters, not {clusters:,}")
         try:
             self.tree = Tree(links, vertices)
         except TreeError as error:
             raise ScotError(str(error)) from None
         self.clusters = clusters
-        if self.order > MOST_BROKERS:
+        if self.order > MAX_BROKERS:
             raise ScotError(
                 f"{len(self.tree):,} vertices times {clusters:,} clusters are more than the"
-                f" {MOST_BROKERS:,} brokers that an overlay may have"
+                f" {MAX_BROKERS:,} brokers that an overlay may have"
             )
 
     # --- brokers ---------------------------------------------------------------------------------

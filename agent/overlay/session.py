@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.overlay.events import Message
-from agent.overlay.flows import ANY, FairQueue, Flow
+from agent.overlay.fair_queue import ANY, FairQueue, Flow
 from agent.overlay.lifecycle import LINK_TRANSITIONS, InvalidTransition
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
@@ -36,9 +36,9 @@ WINDOW = 64
 CONFIRMED_EACH = 16
 # Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it: half
 # of the room is as much as that.
-MOST_QUEUED = 20_000
+MAX_QUEUED = 20_000
 # Of what they take on the wire: a notification may have some kilobytes.
-MOST_QUEUED_BYTES = 1 << 26
+MAX_QUEUED_BYTES = 1 << 26
 
 
 class _Struct(Struct, frozen=True, gc=False):
@@ -125,8 +125,8 @@ class Session:
         draw: Callable[[], int],
         *,
         window: int = WINDOW,
-        most_queued: int = MOST_QUEUED,
-        most_bytes: int = MOST_QUEUED_BYTES,
+        most_queued: int = MAX_QUEUED,
+        most_bytes: int = MAX_QUEUED_BYTES,
         size: Callable[[Message], int] = lambda _: 0,
     ) -> None:
         self._introduction = introduction

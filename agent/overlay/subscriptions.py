@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from agent.overlay.anti_entropy import NOTHING, Replicas, Version
+from agent.overlay.anti_entropy_codec import SubscriptionUpdate, fits, replica, subscription_update
 from agent.overlay.matcher import Matcher
-from agent.overlay.replicas import NOTHING, Replicas, Version
 from agent.overlay.scot import Broker, Scot
-from agent.overlay.updates import SubscriptionUpdate, fits, replica, subscription_update
 from agent.wire.overlay import HomeVersion, SubscriptionPart, SubscriptionVersions
 from agent.wire.predicates import Attributes, Filter
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay.advertisements import Announced, Hosted, Told
+from agent.overlay.anti_entropy_codec import AdvertisementUpdate, SubscriptionUpdate
 from agent.overlay.events import Advertise, Subscribe, Unadvertise, Unsubscribe
 from agent.overlay.scot import Broker, Scot
+from agent.overlay.source_routing import Ways
 from agent.overlay.subscriptions import Changed, Subscriptions
-from agent.overlay.updates import AdvertisementUpdate, SubscriptionUpdate
-from agent.overlay.ways import Ways
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,

@@ -15,7 +15,7 @@ from functools import cached_property
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # So many names are told of a long cycle, or of a part that is cut off.
-_MOST_TOLD = 6
+_MAX_TOLD = 6
 
 _Neighbours = dict[str, list[str]]
 
@@ -194,9 +194,9 @@ def _way(neighbours: _Neighbours, start: str, end: str) -> list[str]:
 
 
 def _shortened(names: list[str]) -> list[str]:
-    if len(names) <= _MOST_TOLD + 1:
+    if len(names) <= _MAX_TOLD + 1:
         return names
-    return [*names[: _MOST_TOLD - 1], f"({len(names) - _MOST_TOLD} more)", names[-1]]
+    return [*names[: _MAX_TOLD - 1], f"({len(names) - _MAX_TOLD} more)", names[-1]]
 
 
 class _Parts:

@@ -1,4 +1,5 @@
-"""Who is refused before anything is queued, and why: rights and rates (docs/admission.md)."""
+"""Who is refused before anything is queued, and why: rights and rates
+(docs/understand/admission.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Container
 from typing import Final, NamedTuple, get_args
 
 from agent.wire.messages import Refusal, Task
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 # An agreed rate is topped up this much faster than agreed: without headroom any finite bucket of
 # Poisson arrivals runs empty again and again.
@@ -18,7 +19,7 @@ UNLUCKY: Final = 1e-9
 # A client's bucket holds at least so many, however slow its rate.
 LEAST_BURST: Final = 10.0
 # Clients whose rates are remembered; the one that was silent longest is forgotten first.
-MOST_CLIENTS: Final = 10_000
+MAX_CLIENTS: Final = 10_000
 DEFAULT_SERVICE: Final = "default"
 # A token that is there but for rounding is there: who waits as long as told is served.
 NEARLY: Final = 1e-9
@@ -135,7 +136,7 @@ class ClientRates:
             burst = max(LEAST_BURST, rate_per_s * self._burst_s)
             bucket = self._buckets[key] = TokenBucket(rate_per_s, burst, now)
         self._buckets.move_to_end(key)
-        if len(self._buckets) > MOST_CLIENTS:
+        if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         if wait_s := bucket.wait_s(now):
             return Refused(

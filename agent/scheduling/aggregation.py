@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from _core.series import in_order, merged_order
+from _core.columns.series import in_order, merged_order
 from agent.wire.areas import AreaSet, overlaps, with_parents
-from agent.wire.base import MAX_CHANNELS, MOST_COUNTED
+from agent.wire.base import MAX_CHANNELS, MAX_COUNTED
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Missing, Series
 from agent.wire.packed import (
     Float32Column,
@@ -162,6 +162,6 @@ def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
         # Their weighted sum might be more than a float can hold.
         mean = left[1] + (right[1] - left[1]) * (b.count / count)
     bad, suspect = a.bad + b.bad, a.suspect + b.suspect
-    if count > MOST_COUNTED or bad > MOST_COUNTED or suspect > MOST_COUNTED:
-        count, bad, suspect = (min(n, MOST_COUNTED) for n in (count, bad, suspect))
+    if count > MAX_COUNTED or bad > MAX_COUNTED or suspect > MAX_COUNTED:
+        count, bad, suspect = (min(n, MAX_COUNTED) for n in (count, bad, suspect))
     return ChannelAggregate(count, low, mean, high, bad, suspect)

@@ -18,8 +18,8 @@ from agent.wire.messages import (
     Task,
     TaskResult,
 )
+from agent.wire.principals import Sender
 from agent.wire.records import AnyRecord
-from agent.wire.senders import Sender
 
 # Where to send something back to: opaque to the schedulers, hashable, chosen by the shell.
 Peer = Any

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from agent.wire.base import MOST_COUNTED
-from agent.wire.codec import MOST_SERIES_BYTES
+from agent.wire.base import MAX_COUNTED
+from agent.wire.codec import MAX_SERIES_BYTES
 from agent.wire.messages import AreaResult, Missing, Series, TooLarge
 from agent.wire.too_large import in_words, too_large
 
@@ -46,7 +46,7 @@ class ResultBudget:
 
     __slots__ = ("_areas", "most", "refused", "taken")
 
-    def __init__(self, most: int = MOST_SERIES_BYTES) -> None:
+    def __init__(self, most: int = MAX_SERIES_BYTES) -> None:
         self.most = most
         self._areas: dict[str, _Area] = {}
         self.taken = 0
@@ -68,7 +68,7 @@ class ResultBudget:
     def told(self, length_s: float, parts: int, come: int) -> TooLarge:
         """Of a window of that length, when `come` of `parts` like those seen have come."""
         size = round((self.taken + self.refused) * max(1.0, parts / max(1, come)))
-        return too_large(min(size, MOST_COUNTED), self.most, length_s)
+        return too_large(min(size, MAX_COUNTED), self.most, length_s)
 
     def gap(self, area: str, found: TooLarge) -> Missing:
         """An area that does not fit."""

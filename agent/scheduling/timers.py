@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from _core.edf import EdfQueue
+from _core.queue.edf import EdfQueue
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from agent.wire.areas import AREA_PATTERN
 MAX_AREAS = 1_024
 MAX_CHANNELS = 64
 LONGEST_TEXT = 512
-MOST_EVENTS = 128  # in one message
-MOST_EVENT_AREAS = 16
+MAX_EVENTS = 128  # in one message
+MAX_EVENT_AREAS = 16
 # Kinds of events that both ends know.
 TRIGGER_RAISED: Final = "trigger_raised"
 TRIGGER_CLEARED: Final = "trigger_cleared"
@@ -34,8 +34,8 @@ Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
 # What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
 SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
 # Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
-MOST_COUNTED = 2**53 - 1
-Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
+MAX_COUNTED = 2**53 - 1
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNTED)]
 WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
 SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
 # Neither NaN nor infinite, which JSON cannot say.

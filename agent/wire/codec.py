@@ -28,8 +28,8 @@ MAX_SUBTASK_RESULT_BYTES: Final = 1 << 24
 MAX_RESULT_BYTES: Final = 1 << 28
 # What the readings of one may take, packed: what stands around them fits into the rest. Of a task
 # and of an answer it is half, since in JSON they take up more.
-MOST_SUBTASK_SERIES_BYTES: Final = MAX_SUBTASK_RESULT_BYTES - (1 << 16)
-MOST_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
+MAX_SUBTASK_SERIES_BYTES: Final = MAX_SUBTASK_RESULT_BYTES - (1 << 16)
+MAX_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
 
 # msgspec judges the length of a JSON array after decoding all of it, at 0.7 µs an element. A
 # request of 1,024 areas has some 1,100 commas; in MessagePack the length is known first.

@@ -1,6 +1,6 @@
 """Configuration: how an agent's TOML file becomes structs, and what is wrong with it.
 
-The keys are in `edge_config`, `master_config` and `drs_config`; `docs/configuration.md` is made
+The keys are in `edge_config`, `master_config` and `drs_config`; `docs/run/configuration.md` is made
 from them.
 """
 

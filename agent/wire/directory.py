@@ -23,9 +23,9 @@ from agent.wire.base import (
     Text,
 )
 
-MOST_OFFERINGS = 64
-MOST_AREAS = 4_096
-MOST_CANDIDATES = 10_000
+MAX_OFFERINGS = 64
+MAX_AREAS = 4_096
+MAX_CANDIDATES = 10_000
 
 Lease = Annotated[float, Meta(ge=1.0, le=86_400.0)]
 GivenLease = Annotated[float, Meta(ge=0.0, le=86_400.0)]
@@ -42,7 +42,7 @@ class Offering(Part, frozen=True):
     areas: Areas
 
 
-Offerings = Annotated[tuple[Offering, ...], Meta(max_length=MOST_OFFERINGS)]
+Offerings = Annotated[tuple[Offering, ...], Meta(max_length=MAX_OFFERINGS)]
 
 
 class Candidate(Part, frozen=True):
@@ -55,7 +55,7 @@ class Candidate(Part, frozen=True):
     iad: Name
     address: Address
     keys: PublicKeys
-    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_AREAS)]
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_AREAS)]
 
 
 class Account(Part, frozen=True):
@@ -155,7 +155,7 @@ class Found(Message, frozen=True, tag="found"):
     whole. `age_s` is how old a mirror's copy is, at least; 0 from the primary."""
 
     id: Identifier
-    candidates: Annotated[tuple[Candidate, ...], Meta(max_length=MOST_CANDIDATES)]
+    candidates: Annotated[tuple[Candidate, ...], Meta(max_length=MAX_CANDIDATES)]
     uncovered: Annotated[tuple[str, ...], Meta(max_length=1_024)] = ()
     age_s: float = 0.0
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, field
 
 from agent.wire.areas import AreaSet
-from agent.wire.base import MAX_AREAS, MOST_EVENT_AREAS, Area, Name
+from agent.wire.base import MAX_AREAS, MAX_EVENT_AREAS, Area, Name
 from agent.wire.config import (
     DAY_S,
     Count,
@@ -22,7 +22,7 @@ from agent.wire.config import (
 
 LEAST_RETENTION_BYTES: Final = 1 << 20
 LONGEST_CONDITION: Final = 256
-MOST_TRIGGERS: Final = 64
+MAX_TRIGGERS: Final = 64
 Limit = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
@@ -67,7 +67,7 @@ class EdgeChannel(Section, frozen=True):
     """What becomes of one channel of a sensor's driver: ``[sensor.channels.temperature]`` belongs
     to the ``[[sensor]]`` before it. The value r that the driver gives is kept; what is stored,
     checked and answered is gain · r + offset. Limits that are left out are those of the quantity
-    (docs/quality.md).
+    (docs/understand/quality.md).
     """
 
     name: Annotated[
@@ -111,7 +111,7 @@ class EdgeSensor(Section, frozen=True):
     """What is read, and how often. A node may have several sensors: one such table each."""
 
     driver: Annotated[
-        str, Meta(description="Name of a sensor driver (docs/sensors.md).", min_length=1)
+        str, Meta(description="Name of a sensor driver (docs/use/sensors.md).", min_length=1)
     ]
     name: Annotated[
         str,
@@ -145,7 +145,7 @@ class EdgeSensor(Section, frozen=True):
 
 
 class EdgeTrigger(Section, frozen=True):
-    """When an alert is raised, and when it is cleared: each is an event (docs/triggers.md)."""
+    """When an alert is raised, and when it is cleared: each is an event (docs/use/triggers.md)."""
 
     name: Annotated[Name, Meta(description="The trigger's name, unique on the node.")]
     condition: Annotated[
@@ -185,7 +185,7 @@ class EdgeTrigger(Section, frozen=True):
     areas: Annotated[
         tuple[Area, ...],
         Meta(
-            max_length=MOST_EVENT_AREAS,
+            max_length=MAX_EVENT_AREAS,
             description="Areas that its events are about, the node's or below; empty: the node's.",
         ),
     ] = ()
@@ -221,7 +221,7 @@ class EdgeHistory(Section, frozen=True):
         Meta(
             le=DAY_S,
             description="Seconds of readings that a power cut may lose; the shorter, the more is "
-            "written to the card (docs/history.md).",
+            "written to the card (docs/understand/history.md).",
         ),
     ] = 10.0
 
@@ -233,7 +233,7 @@ class EdgeHistory(Section, frozen=True):
 
 
 class EdgeEvents(Section, frozen=True):
-    """Events that wait for the master (docs/events.md)."""
+    """Events that wait for the master (docs/use/events.md)."""
 
     most: Annotated[
         int,
@@ -260,7 +260,7 @@ class EdgePods(Section, frozen=True):
         bool,
         Meta(
             description="Whether pods that the master adds are containers on this host "
-            "(docs/kubernetes.md) rather than threads."
+            "(docs/run/kubernetes.md) rather than threads."
         ),
     ] = False
     emulate: Annotated[
@@ -279,7 +279,7 @@ class EdgeConfig(Section, frozen=True):
     node: EdgeIdentity
     master: EdgeMaster
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(min_length=1, max_length=32)]
-    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory = EdgeHistory()
     events: EdgeEvents = EdgeEvents()
     pods: EdgePods = EdgePods()
@@ -312,8 +312,8 @@ def trigger_problems(triggers: Sequence[EdgeTrigger], areas: Sequence[str]) -> I
                     f"trigger {trigger.name}: area {area} is none of this node's, nor below one: "
                     f"{', '.join(areas)}"
                 )
-        if not trigger.areas and len(areas) > MOST_EVENT_AREAS:
+        if not trigger.areas and len(areas) > MAX_EVENT_AREAS:
             yield (
                 f"trigger {trigger.name}: its events cannot name all {len(areas)} areas of this "
-                f"node; give it at most {MOST_EVENT_AREAS} as areas"
+                f"node; give it at most {MAX_EVENT_AREAS} as areas"
             )

@@ -22,7 +22,7 @@ from agent.wire.base import (
     Text,
 )
 
-MOST_MEMBERS = 500
+MAX_MEMBERS = 500
 
 Rate = Annotated[float, Meta(gt=0.0, le=1e6)]
 
@@ -57,7 +57,7 @@ class Service(Part, frozen=True):
     id: Name
     owner: Name
     version: Count
-    members: Annotated[tuple[Member, ...], Meta(max_length=MOST_MEMBERS)]
+    members: Annotated[tuple[Member, ...], Meta(max_length=MAX_MEMBERS)]
     capability: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_]{0,31})?$(?!\n)")] = ""
     terms: Terms | None = None
     redundant: bool = False

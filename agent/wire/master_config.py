@@ -18,7 +18,7 @@ from agent.wire.config import (
     require_keys,
     require_usable,
 )
-from agent.wire.webhook_config import MOST_WEBHOOKS, MasterWebhook
+from agent.wire.webhook_config import MAX_WEBHOOKS, MasterWebhook
 
 Cluster = Annotated[int, Meta(ge=0, le=1_023)]
 # A Kubernetes resource quantity, without its rarer forms.
@@ -341,7 +341,7 @@ class MasterConfig(Section, frozen=True):
     overlay: MasterOverlay = MasterOverlay()
     webhook: Annotated[
         tuple[MasterWebhook, ...],
-        Meta(max_length=MOST_WEBHOOKS, description="Receivers of notifications."),
+        Meta(max_length=MAX_WEBHOOKS, description="Receivers of notifications."),
     ] = ()
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()

@@ -1,7 +1,7 @@
 """The messages of every socket: tagged unions of frozen structs.
 
 Field names end in their unit. Budgets are relative: no clock is ever compared with another's.
-`docs/wire.md` describes the same messages for programs in other languages.
+`docs/understand/wire.md` describes the same messages for programs in other languages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from _core.series import summary, those_there
+from _core.columns.series import summary, those_there
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
-    MOST_EVENT_AREAS,
-    MOST_EVENTS,
+    MAX_EVENT_AREAS,
+    MAX_EVENTS,
     Area,
     Areas,
     Channel,
@@ -295,7 +295,7 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     # The IAD that sends it: believed on loopback, held against the key elsewhere.
     origin: Annotated[str, Meta(max_length=64)] = ""
     # By how much its class of queries is served earlier, or later, than its budget says
-    # (docs/policy.md); the policy `sanderling` alone reads it.
+    # (docs/understand/policy.md); the policy `sanderling` alone reads it.
     advance_ms: Finite = 0.0
     # As in `Query`: a master of an earlier version could not read the result.
     takes_too_large: bool = False
@@ -401,7 +401,7 @@ class NodeEvent(Part, frozen=True, omit_defaults=True):
     text: Text = ""
     trigger: Annotated[str, Meta(max_length=64)] = ""
     value: Finite | None = None
-    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_EVENT_AREAS)] = ()
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_EVENT_AREAS)] = ()
 
 
 class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
@@ -412,7 +412,7 @@ class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
 
     incarnation: Identifier
     history: Identifier
-    events: Annotated[tuple[NodeEvent, ...], Meta(min_length=1, max_length=MOST_EVENTS)]
+    events: Annotated[tuple[NodeEvent, ...], Meta(min_length=1, max_length=MAX_EVENTS)]
     backlog: Count = 0
     dropped: Count = 0
     oldest: SubtaskId = 0
@@ -435,7 +435,7 @@ class EventsTaken(Message, frozen=True, tag="events_taken"):
 
     incarnation: Identifier
     history: Identifier
-    sequences: Annotated[tuple[SubtaskId, ...], Meta(min_length=1, max_length=MOST_EVENTS)]
+    sequences: Annotated[tuple[SubtaskId, ...], Meta(min_length=1, max_length=MAX_EVENTS)]
 
 
 class HelloWanted(Message, frozen=True, tag="hello_wanted"):

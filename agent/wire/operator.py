@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
-    MOST_EVENT_AREAS,
+    MAX_EVENT_AREAS,
     Area,
     Areas,
     Channel,
@@ -21,7 +21,7 @@ from agent.wire.base import (
     Text,
     WallMs,
 )
-from agent.wire.market import MOST_MEMBERS, Rate, Service, Terms
+from agent.wire.market import MAX_MEMBERS, Rate, Service, Terms
 from agent.wire.messages import Slo
 
 
@@ -51,7 +51,7 @@ class NodeAlert(Part, frozen=True):
     `since_ms` is by the node's clock, which was `synchronised` then or not."""
 
     trigger: Annotated[str, Meta(max_length=64)]
-    areas: Annotated[tuple[Area, ...], Meta(max_length=MOST_EVENT_AREAS)]
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_EVENT_AREAS)]
     since_ms: WallMs
     synchronised: bool
     text: Text
@@ -119,9 +119,9 @@ class CreateService(Message, frozen=True, tag="create_service", omit_defaults=Tr
     areas: Areas
     slo: Slo
     rate_per_s: Rate
-    schedulers: Annotated[tuple[Name, ...], Meta(max_length=MOST_MEMBERS)] = ()
-    only: Annotated[tuple[Name, ...], Meta(max_length=MOST_MEMBERS)] = ()
-    fewest: Annotated[int, Meta(ge=1, le=MOST_MEMBERS)] = 1
+    schedulers: Annotated[tuple[Name, ...], Meta(max_length=MAX_MEMBERS)] = ()
+    only: Annotated[tuple[Name, ...], Meta(max_length=MAX_MEMBERS)] = ()
+    fewest: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)] = 1
     relax: Annotated[float, Meta(ge=1.0, le=100.0)] = 1.0
     redundant: bool = False
     timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] = 10_000.0

@@ -2,8 +2,9 @@
 
 Tables first, then notifications, then what goes round a link that is down. A set of subscriptions
 or advertisements is its home's alone to change: it has the home's `epoch`, which is higher after
-each restart, and a `version`, one higher after each change (`agent.overlay.replicas`). An entry's
-`key` is a number that stays through changes of its filter, and is not given again in an epoch.
+each restart, and a `version`, one higher after each change (`agent.overlay.anti_entropy`). An
+entry's `key` is a number that stays through changes of its filter, and is not given again in an
+epoch.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from msgspec import Meta
 from agent.wire.base import Count, Identifier, Message, Name, Part, WallMs
 from agent.wire.predicates import Attributes, Filter
 
-MOST_BROKERS = 1 << 20
-MOST_ENTRIES = 100_000  # of one home
-MOST_HOMES = 1 << 20
-MOST_PARTS = 1_024  # of one message of custody
+MAX_BROKERS = 1 << 20
+MAX_ENTRIES = 100_000  # of one home
+MAX_HOMES = 1 << 20
+MAX_PARTS = 1_024  # of one message of custody
 
 ClusterIndex = Annotated[int, Meta(ge=0, lt=1_024)]
 # A cluster index vector: bit i of the little-endian bytes is cluster i.
 Clusters = Annotated[bytes, Meta(max_length=128)]
 # A broker: vertex of the tree, index of the cluster.
 Hop = tuple[Name, ClusterIndex]
-Path = Annotated[tuple[Hop, ...], Meta(min_length=1, max_length=MOST_BROKERS)]
+Path = Annotated[tuple[Hop, ...], Meta(min_length=1, max_length=MAX_BROKERS)]
 # Far above any time in seconds, and room above it.
 Epoch = Annotated[int, Meta(ge=0, lt=1 << 48)]
 # Of one broker, later ones are greater: its epoch, and how many it gave before.
@@ -53,7 +54,7 @@ class Notification(Part, frozen=True):
 
 # Of a subscription or an advertisement, between brokers; what its home calls it stays there.
 Key = Count
-Entries = Annotated[tuple[tuple[Key, Filter], ...], Meta(max_length=MOST_ENTRIES)]
+Entries = Annotated[tuple[tuple[Key, Filter], ...], Meta(max_length=MAX_ENTRIES)]
 
 
 class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_defaults=True):
@@ -90,7 +91,7 @@ class SubscriptionVersions(Message, frozen=True, tag="subscription_versions"):
     """What the sender has; it wants what is newer of these homes, and if `all_homes` of all others
     too."""
 
-    homes: Annotated[tuple[HomeVersion, ...], Meta(max_length=MOST_HOMES)]
+    homes: Annotated[tuple[HomeVersion, ...], Meta(max_length=MAX_HOMES)]
     all_homes: bool
 
 
@@ -143,8 +144,8 @@ class CibState(Message, frozen=True, tag="cib_state"):
     and which are not."""
 
     epoch: Epoch
-    wanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
-    unwanted: Annotated[tuple[Key, ...], Meta(max_length=MOST_ENTRIES)]
+    wanted: Annotated[tuple[Key, ...], Meta(max_length=MAX_ENTRIES)]
+    unwanted: Annotated[tuple[Key, ...], Meta(max_length=MAX_ENTRIES)]
     stamp: Stamp
 
 
@@ -170,7 +171,7 @@ class Kept(Part, frozen=True, array_like=True):
 class Have(Message, frozen=True, tag="have"):
     """The sender and all behind it have these: the receiver need not keep them for it."""
 
-    parts: Annotated[tuple[Kept, ...], Meta(max_length=MOST_PARTS)]
+    parts: Annotated[tuple[Kept, ...], Meta(max_length=MAX_PARTS)]
 
 
 Direct = (

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from _core.json_numbers import float32_array, int64_array, uint8_array, uint32_array
+from _core.columns.json_numbers import float32_array, int64_array, uint8_array, uint32_array
 
 _JSON_ARRAYS = {"q": int64_array, "f": float32_array, "B": uint8_array, "I": uint32_array}
 

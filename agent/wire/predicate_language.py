@@ -22,9 +22,9 @@ from typing import Final, NoReturn
 from agent.wire.base import LONGEST_TEXT
 from agent.wire.predicate_logic import ORDER, Alternatives, Terms, contradiction, is_area, terms
 from agent.wire.predicates import (
-    MOST_CONJUNCTIONS,
-    MOST_OPERANDS,
-    MOST_PREDICATES,
+    MAX_CONJUNCTIONS,
+    MAX_OPERANDS,
+    MAX_PREDICATES,
     Filter,
     FilterError,
     Operator,
@@ -68,7 +68,7 @@ class _Reader(TokenReader):
             word = self.take()
             for each in self._term():
                 found.add(each)
-            self._limit("alternatives", len(found), MOST_CONJUNCTIONS, word)
+            self._limit("alternatives", len(found), MAX_CONJUNCTIONS, word)
         return found
 
     def _term(self) -> Alternatives:
@@ -80,12 +80,12 @@ class _Reader(TokenReader):
 
     def _both(self, some: Alternatives, more: Alternatives, word: Token) -> Alternatives:
         multiplied = len(some) * len(more)
-        self._limit("alternatives, parentheses multiplied out", multiplied, MOST_CONJUNCTIONS, word)
+        self._limit("alternatives, parentheses multiplied out", multiplied, MAX_CONJUNCTIONS, word)
         found, reason = Alternatives(), ""
         for one in some:
             for other in more:
                 both = one | other
-                self._limit("predicates joined by and", len(both), MOST_PREDICATES, word)
+                self._limit("predicates joined by and", len(both), MAX_PREDICATES, word)
                 new = len(both) > max(len(one), len(other))
                 if new and (why := contradiction(both.values())):
                     reason = reason or why
@@ -154,8 +154,8 @@ class _Reader(TokenReader):
         values = [self._value()]
         while self.token.text == ",":
             self.take()
-            if len(values) == MOST_OPERANDS:
-                self.fail(f"at most {MOST_OPERANDS} values")
+            if len(values) == MAX_OPERANDS:
+                self.fail(f"at most {MAX_OPERANDS} values")
             values.append(self._value())
         return tuple(values)
 

@@ -31,15 +31,15 @@ Attribute = Channel
 Value = bool | Finite | Text
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "prefix", "under", "in", "present"]
 
-MOST_OPERANDS = 64
-MOST_PREDICATES = 32
-MOST_CONJUNCTIONS = 64
-MOST_ATTRIBUTES = 32
+MAX_OPERANDS = 64
+MAX_PREDICATES = 32
+MAX_CONJUNCTIONS = 64
+MAX_ATTRIBUTES = 32
 # As MessagePack; a filter is kept, and goes to all masters of the cluster, a hundred in one message
 # of at most 1 MiB.
-MOST_FILTER_BYTES = 8_192
+MAX_FILTER_BYTES = 8_192
 
-Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MOST_ATTRIBUTES)]
+Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MAX_ATTRIBUTES)]
 
 
 class FilterError(ValueError):
@@ -52,7 +52,7 @@ class Predicate(Part, frozen=True, array_like=True):
 
     attribute: Attribute
     operator: Operator
-    operands: Annotated[tuple[Value, ...], Meta(max_length=MOST_OPERANDS)] = ()
+    operands: Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)] = ()
 
     def __eq__(self, other: object) -> bool:
         # To Python 1 and true are equal; a filter that changed from one to the other has changed.
@@ -71,10 +71,10 @@ class Predicate(Part, frozen=True, array_like=True):
         return [isinstance(each, bool) for each in self.operands]
 
 
-Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MOST_PREDICATES)]
-Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MOST_CONJUNCTIONS)]
+Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MAX_PREDICATES)]
+Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MAX_CONJUNCTIONS)]
 
-# What `_core.matching` takes a predicate as: attribute, operator, operands.
+# What `_core.matching.engine` takes a predicate as: attribute, operator, operands.
 Plain = tuple[str, str, tuple[bool | float | str, ...]]
 
 

@@ -19,7 +19,7 @@ from agent.wire.predicates import Filter
 
 Position = Annotated[int, Meta(ge=1, lt=2**53)]
 # Subscriptions that one message is about.
-MOST_TOGETHER: Final = 64
+MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]
 
 
@@ -61,7 +61,7 @@ class AcknowledgeNotifications(
 
     id: Identifier
     position: Count
-    also: Annotated[tuple[tuple[Identifier, Count], ...], Meta(max_length=MOST_TOGETHER - 1)] = ()
+    also: Annotated[tuple[tuple[Identifier, Count], ...], Meta(max_length=MAX_TOGETHER - 1)] = ()
 
 
 class Unsubscribe(Message, frozen=True, tag="unsubscribe"):
@@ -92,7 +92,7 @@ class Notified(Message, frozen=True, tag="notified", omit_defaults=True):
     id: Identifier
     position: Position
     notification: Notification
-    also: Annotated[tuple[Place, ...], Meta(max_length=MOST_TOGETHER - 1)] = ()
+    also: Annotated[tuple[Place, ...], Meta(max_length=MAX_TOGETHER - 1)] = ()
 
     def apart(self) -> Iterator[Notified]:
         """A message for each of the subscriptions."""

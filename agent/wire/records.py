@@ -102,7 +102,7 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
 class NodeEventRecord(Record, frozen=True, tag="node_event"):
     """Something that happened at an edge node, such as a sensor's fault that began; written once,
-    however often the node sends it (docs/events.md).
+    however often the node sends it (docs/use/events.md).
 
     The event is (`node`, `history`, `sequence`). `time_ms` is when it happened, by the node's wall
     clock, which was `synchronised` or not; the record's own start is when it was received. Events

@@ -9,7 +9,7 @@ from typing import Final, NoReturn, TypeVar
 from msgspec import Struct
 
 # Deeper than anybody writes, and far from the depth that Python's stack allows.
-MOST_NESTED: Final = 32
+MAX_NESTED: Final = 32
 LONGEST_SHOWN: Final = 20
 
 T = TypeVar("T")
@@ -71,8 +71,8 @@ class TokenReader:
 
     def in_parentheses(self, read: Callable[[], T]) -> T:
         """What `read` makes of the tokens between two parentheses."""
-        if self._nested == MOST_NESTED:
-            self.fail(f"at most {MOST_NESTED} parentheses within one another")
+        if self._nested == MAX_NESTED:
+            self.fail(f"at most {MAX_NESTED} parentheses within one another")
         self._nested += 1
         self.sign("(")
         inside = read()

@@ -14,10 +14,10 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.push import PushReply, PushRequest
-from agent.wire.standing import Round, StandingRequest, Watching
+from agent.wire.watches import Round, Watching, WatchRequest
 
 PublicRequest = (
-    Query | Task | CancelTask | StandingRequest | PushRequest | MarketRequest | OverlayRequest
+    Query | Task | CancelTask | WatchRequest | PushRequest | MarketRequest | OverlayRequest
 )
 PublicReply = Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused
 # What clients, other masters, and brokers of the overlay get from it.

@@ -12,7 +12,7 @@ from agent.wire.config import HIGHEST_PORT, File, Positive, Section
 
 LONGEST_URL = 2_048
 # Of one master: each has a thread.
-MOST_WEBHOOKS = 16
+MAX_WEBHOOKS = 16
 
 
 class Target(NamedTuple):

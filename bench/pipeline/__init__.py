@@ -29,7 +29,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     chosen = parser.parse_args(arguments)
     # Arrow is loaded only when this benchmark runs.
     from bench.pipeline import page, scale
-    from fleet.lab.provenance import now
+    from lab.provenance import now
 
     provenance = now(shlex.join(["python", "-m", "bench", "pipeline", *arguments]))
     sizes: list[Size] = []

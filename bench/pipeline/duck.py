@@ -6,8 +6,8 @@ import time
 from typing import Final
 
 from bench.pipeline.measure import Measured, output, peak, rows_in, size_of
-from fleet.lake.folder import Lake
-from fleet.lake.tables.base import NODES, READINGS
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables.base import NODES, READINGS
 from sensors.quality.flags import BAD
 
 CLIMATE: Final = """

@@ -23,15 +23,15 @@ import pyarrow.parquet as pq
 from bench.pipeline.arrays import Array
 from bench.pipeline.faults import DAY_S, Day, day
 from bench.pipeline.rooms import rooms
-from fleet.lake.folder import Lake
-from fleet.lake.landing import GROUPS, NODES
-from fleet.logs.decode_schema import schema_of
+from fleet.lake.pull.decode_schema import schema_of
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.landing import GROUPS, NODES
 
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
 DAY_MS: Final = DAY_S * 1000
 GROUP: Final = 600  # readings, as nodes have it
 CHANNELS: Final = ("temperature", "humidity")
-MOST_NODES: Final = 32
+MAX_NODES: Final = 32
 # Shares of a day's groups: exported once more, the same; first exported an hour early, by a clock
 # that was put right afterwards; exported only with the late ones.
 AGAIN: Final = 0.01
@@ -67,7 +67,7 @@ class Made(NamedTuple):
 def fleet_of(names: list[str], node_days: int) -> list[tuple[Node, int]]:
     """Nodes with how many days each has, `node_days` in all; the first digit of a room is its
     floor, and a floor is an IAD."""
-    count = min(len(names), MOST_NODES, node_days)
+    count = min(len(names), MAX_NODES, node_days)
     nodes = [
         Node(i, f"iad{names[i][0]}", f"n{names[i]}", f"b1/f{names[i][0]}/r{names[i]}")
         for i in range(count)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
-from fleet.lake.folder import Lake
-from fleet.lake.tables.base import NODES, READINGS
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables.base import NODES, READINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ class Measured(Struct, frozen=True):
 
 def ingest(spark: SparkSession, lake: Lake) -> int:
     """The landing into the tables; returns rows of readings."""
-    from fleet.pipeline.lake.ingest import ingest as whole
+    from fleet.lake.ingest.stream import ingest as whole
 
     whole(spark, lake)
     return rows_in(lake.table(READINGS.name))
@@ -54,14 +54,14 @@ def ingest(spark: SparkSession, lake: Lake) -> int:
 
 def climate(spark: SparkSession, lake: Lake) -> int:
     """Climate by the hour."""
-    from fleet.pipeline.climate import climate_hours
+    from fleet.report.jobs.climate import climate_hours
 
     return _written(spark, lake, "climate", climate_hours)
 
 
 def health(spark: SparkSession, lake: Lake) -> int:
     """Health of all sensors."""
-    from fleet.pipeline.health import sensor_health
+    from fleet.report.jobs.health import sensor_health
 
     return _written(spark, lake, "health", sensor_health)
 
@@ -69,7 +69,7 @@ def health(spark: SparkSession, lake: Lake) -> int:
 def _written(
     spark: SparkSession, lake: Lake, name: str, job: Callable[[DataFrame, DataFrame], DataFrame]
 ) -> int:
-    from fleet.pipeline.lake.reading import read
+    from fleet.lake.ingest.reading import read
 
     made = job(read(spark, lake, READINGS), read(spark, lake, NODES))
     made.write.mode("overwrite").parquet(str(output(lake, name)))

@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.pipeline.measure import HEAP, Measured
 from bench.pipeline.scale import Size
-from fleet.lab.provenance import Provenance
+from lab.provenance import Provenance
 
 MIB: Final = 2**20
 PAGE: Final = """\

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bench.pipeline.generate import Made, generate
 from bench.pipeline.measure import Measured
-from fleet.lake.folder import Lake
+from fleet.lake.schema.folder import Lake
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # DuckDB's comes after that of Spark, and compares what both made.

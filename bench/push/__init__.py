@@ -32,7 +32,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     chosen = parser.parse_args(arguments)
     # Not before they are wanted: the overlay and NumPy.
     from bench.push import measure, page, rig
-    from fleet.lab.provenance import load_average, now
+    from lab.provenance import load_average, now
 
     rig.program()
     provenance = now(shlex.join(["python", "-m", "bench", "push", *arguments]))

@@ -20,10 +20,10 @@ import msgspec
 import zmq
 from msgspec import Struct
 
-from agent.subscriptions import MOST_OWED
+from agent.client.subscriptions import MAX_OWED
 from agent.wire.codec import Decoder, encode
 from agent.wire.push import (
-    MOST_TOGETHER,
+    MAX_TOGETHER,
     AcknowledgeNotifications,
     Notified,
     Subscribe,
@@ -79,7 +79,8 @@ class Clients(Protocol):
 
 
 class Alerts:
-    """Subscribers at masters: one DEALER each, which acknowledges as `agent.subscriptions` does."""
+    """Subscribers at masters: one DEALER each, which acknowledges as `agent.client.subscriptions`
+    does."""
 
     def __init__(self, specification: Specification) -> None:
         self.measured = Measured()
@@ -142,7 +143,7 @@ class Alerts:
 
     def _owes(self, id_: str) -> bool:
         durable = self._specification.kind == "durable"
-        return self._had[id_] - self._said[id_][1] >= (1 if durable else MOST_OWED)
+        return self._had[id_] - self._said[id_][1] >= (1 if durable else MAX_OWED)
 
     def _say(self, ids: Sequence[str], file: int) -> None:
         now = time.monotonic()
@@ -150,7 +151,7 @@ class Alerts:
             self._said.pop(id_)
             self._said[id_] = (now, self._had[id_], file)
         places = iter([(id_, self._had[id_]) for id_ in ids])
-        while few := tuple(islice(places, MOST_TOGETHER)):
+        while few := tuple(islice(places, MAX_TOGETHER)):
             self._sockets[file].send(encode(AcknowledgeNotifications(*few[0], few[1:])))
 
     def keep(self, now: float) -> None:

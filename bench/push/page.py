@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench.push.measure import Case, Contender
-from fleet.lab.provenance import Provenance
+from lab.provenance import Provenance
 
 NAMES: Final = {
     "alerts": "alerts",

@@ -24,9 +24,9 @@ from bench.processes import agent, cpu_s, process, ready
 from bench.push import mqtt
 from bench.push.clients import Measured, MqttAlert, Specification
 from bench.push.workload import Event, Wanted
-from fleet.lab.ports import free_address
-from fleet.overlay_plan import OverlayPlan
-from fleet.toml import dump
+from fleet.common.toml import dump
+from fleet.inventory.overlay_plan import OverlayPlan
+from fleet.testbed.ports import free_address
 
 PLAN: Final = OverlayPlan(
     (("a", "b"),),

@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from agent.wire import config
 from agent.wire.config import ConfigError
-from fleet import exits, output
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.problems import problems, warnings
+from fleet.terminal import output
 
 
 class Counts(Struct, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from agent.overlay.scot import Broker
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
 from fleet.inventory.model import Group, Inventory, JumpHost, Node
+from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.inventory.parties import HostOf
-from fleet.overlay_plan import OverlayPlan
 
 
 def groups_of(fleet: Inventory, node: Node) -> list[Group]:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from agent.sockets.allow_list import AllowedClient, AllowedParty, AllowFile
+from agent.net.allow_list import AllowedClient, AllowedParty, AllowFile
 from agent.wire.config import Metrics, Section, Trust
 from agent.wire.edge_config import EdgeConfig, EdgeHistory, EdgeIdentity, EdgeMaster
 from agent.wire.master_config import (
@@ -20,7 +20,7 @@ from agent.wire.master_config import (
     PoolMember,
 )
 from agent.wire.webhook_config import MasterWebhook, Receiver
-from fleet import toml
+from fleet.common import toml
 from fleet.inventory.effective import history_of, overlay_of, pods_of, sensors_of, triggers_of
 from fleet.inventory.model import Iad, Inventory, Node
 from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party

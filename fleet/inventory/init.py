@@ -8,12 +8,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from agent.wire import config
-from fleet import exits, output
-from fleet.exits import CommandError
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.common.exits import CommandError
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.problems import problems
 from fleet.inventory.template import template
+from fleet.terminal import output
 
 IGNORE_FILE = ".gitignore"
 # The first has every secret, the second those from before a restored backup, the third copies of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.wire import config
 from agent.wire.config import ConfigError
-from fleet.folder import Folder
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.problems import problems
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from agent.wire.base import MAX_AREAS, Area, Name
 from agent.wire.config import File, Metrics, Section
 from agent.wire.edge_config import (
-    MOST_TRIGGERS,
+    MAX_TRIGGERS,
     EdgeHistory,
     EdgePods,
     EdgeSensor,
@@ -25,7 +25,7 @@ from agent.wire.master_config import (
     Offered,
     OverlayAdvertisement,
 )
-from agent.wire.webhook_config import MOST_WEBHOOKS, Receiver
+from agent.wire.webhook_config import MAX_WEBHOOKS, Receiver
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
 MODELS: Final[tuple[Model, ...]] = ("pi3", "pi4", "zero2w", "host")
@@ -109,7 +109,7 @@ class Group(Section, frozen=True):
         bool, Meta(description="Whether a rollout starts with one of these nodes.")
     ] = False
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
-    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
 
@@ -137,7 +137,7 @@ class Node(Section, frozen=True):
         Meta(description="Its `[[jump]]`; empty: none; left out: its IAD's."),
     ] = None
     sensor: Annotated[tuple[EdgeSensor, ...], Meta(max_length=32)] = ()
-    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MOST_TRIGGERS)] = ()
+    trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
     metrics: Metrics | None = None
@@ -156,7 +156,7 @@ class Master(Section, frozen=True):
             "fleet's folder, and nobody logs in."
         ),
     ] = False
-    listen: Annotated[Host, Meta(description="Address that its sockets are bound to.")] = "0.0.0.0"  # noqa: S104 - keyed: docs/trust.md
+    listen: Annotated[Host, Meta(description="Address that its sockets are bound to.")] = "0.0.0.0"  # noqa: S104 - keyed: docs/understand/trust.md
     nodes_address: Annotated[
         Host | None,
         Meta(
@@ -182,7 +182,7 @@ class Master(Section, frozen=True):
     webhook: Annotated[
         tuple[Receiver, ...],
         Meta(
-            max_length=MOST_WEBHOOKS,
+            max_length=MAX_WEBHOOKS,
             description="Receivers of notifications (webhooks.md); `fleet keys init` makes the "
             "secret of each. `ca` is a path on the master's host.",
         ),

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-MOST_LISTED: Final = 8
+MAX_LISTED: Final = 8
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
@@ -15,5 +15,5 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
         return f"did you mean {near[0]}?"
     if not known:
         return "there is none"
-    more = f", … ({len(known)} in all)" if len(known) > MOST_LISTED else ""
-    return f"known: {', '.join(known[:MOST_LISTED])}{more}"
+    more = f", … ({len(known)} in all)" if len(known) > MAX_LISTED else ""
+    return f"known: {', '.join(known[:MAX_LISTED])}{more}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from fleet.exits import CommandError
+from fleet.common.exits import CommandError
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
 from fleet.inventory.parties import HostOf, hosts

@@ -7,12 +7,12 @@ from typing import Final
 
 HEAD: Final = """\
 # The fleet {name}: its IADs, masters and edge nodes. Keys that are commented out show their
-# defaults or an example; docs/configuration.md has them all.
+# defaults or an example; docs/run/configuration.md has them all.
 # After a change: fleet inventory check
 name = "{name}"
 
 # On an overlay of their masters alerts reach subscribers in other IADs: so many clusters, with an
-# IAD in each (docs/inventory.md).
+# IAD in each (docs/run/inventory.md).
 # overlay = {{ clusters = 1 }}
 
 # How hosts are logged in to. `fleet keys init` makes the SSH key, and a host key for every host.
@@ -52,7 +52,7 @@ interval_s = 1.0
 # interval_s = 2.5
 # options = {{ model = "dht22", pin = "D4" }}
 
-# What is told at once to who runs `fleet subscribe` (docs/triggers.md):
+# What is told at once to who runs `fleet subscribe` (docs/use/triggers.md):
 # [[group.trigger]]
 # name = "hot"
 # condition = "temperature > 30"
@@ -77,7 +77,7 @@ name = "{iad}"
 # nodes_port = 5701
 # operator_port = 5702
 
-# Alerts are posted there (docs/webhooks.md); `fleet keys init` makes the secret.
+# Alerts are posted there (docs/use/webhooks.md); `fleet keys init` makes the secret.
 # [[iad.master.webhook]]
 # name = "pager"
 # url = "https://pager.example.com/hooks/4711"

@@ -1,1 +1,1 @@
-"""Keys of a fleet: made, kept, rotated, revoked, backed up (docs/keys.md)."""
+"""Keys of a fleet: made, kept, rotated, revoked, backed up (docs/run/keys.md)."""

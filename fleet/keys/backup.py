@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
-from fleet import exits
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
     keep_from_git,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from agent.sockets.keys import Pair, dates_in, keys_in
+from agent.net.keys import Pair, dates_in, keys_in
 
 LIFETIME: Final = timedelta(days=365)
 _FORM: Final = "%Y-%m-%dT%H:%M:%SZ"

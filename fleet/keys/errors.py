@@ -1,6 +1,6 @@
 """What goes wrong with keys, in one line."""
 
-from fleet.exits import CommandError
+from fleet.common.exits import CommandError
 
 
 class KeyStoreError(CommandError):

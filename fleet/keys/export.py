@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fleet import exits
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party

@@ -7,11 +7,12 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from fleet import exits, output
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.parties import Party, WebhookOf
 from fleet.keys.store import OPERATOR_KEY, Store
+from fleet.terminal import output
 
 
 class Made(Struct, frozen=True):

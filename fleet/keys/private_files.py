@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Final
 
-from fleet import locks
+from fleet.common import locks
 from fleet.keys.errors import KeyStoreError
 
 # What a write that was cut short leaves behind begins like this.

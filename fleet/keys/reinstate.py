@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from fleet import exits
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.keys.named import named
 from fleet.keys.store import Store, host_name

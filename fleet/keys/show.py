@@ -8,23 +8,24 @@ from typing import Final
 
 from msgspec import Struct
 
-from fleet import exits, output
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.keys import curve, rotation, ssh
 from fleet.keys.curve import CurveKey
-from fleet.keys.rotate import read_state
 from fleet.keys.rotation import Stage
+from fleet.keys.stages import read_state
 from fleet.keys.store import Revocation, Store
+from fleet.terminal import output
 
 SOON: Final = timedelta(days=30)
 _STATES: Final = {Stage.ANNOUNCED: "announced", Stage.SWITCHED: "switched"}
 
 
 class ShownKey(Struct, frozen=True):
-    """A party's current key. `state`: missing, current, announced, switched (docs/keys.md) or
+    """A party's current key. `state`: missing, current, announced, switched (docs/run/keys.md) or
     revoked; times are null where the key file does not say."""
 
     role: str
@@ -60,7 +61,7 @@ def run(folder: Folder, *, as_json: bool) -> int:
     if as_json:
         output.write_json(shown)
         return exits.DONE
-    from fleet.screen import console, line, plain_table, show_table
+    from fleet.terminal.screen import console, line, plain_table, show_table
 
     screen = console()
     table = plain_table("party", "key", "made", "expires", "state", left=5)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
 
 from fleet.keys import curve
 from fleet.keys.curve import CurveKey
-from fleet.keys.rotation import Stage
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.private_files import read_private
+from fleet.keys.rotation import Stage, State
 
 _TICK = timedelta(seconds=1)  # the resolution of dates in key files
 
@@ -31,3 +36,14 @@ def bring(
     # Told apart by their dates, also where the clock was set back.
     (old,) = by_age
     return (old, curve.make(max(now, old.order + _TICK), lifetime))
+
+
+def read_state(path: Path) -> State | None:
+    """A rotation's file; KeyStoreError."""
+    content = read_private(path)
+    if content is None:
+        return None
+    try:
+        return msgspec.json.decode(content, type=State)
+    except msgspec.DecodeError as error:
+        raise KeyStoreError(f"{path}: {error}; remove it, and rotate anew") from None

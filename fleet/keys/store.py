@@ -27,10 +27,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent.sockets.keys import KeyFiles
+from agent.net.keys import KeyFiles
 from agent.wire.config import ConfigError
-from fleet.folder import Folder
 from fleet.inventory.effective import port_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import (
     CLIENT,
@@ -343,7 +343,7 @@ class Store:
 
     def _write(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
         if party.role == "master":
-            # First, as others are told of a key before it is used: docs/trust.md.
+            # First, as others are told of a key before it is used: docs/understand/trust.md.
             write_file(self._public_path(party), curve.render(keys, secret=False))
         write_file(self._path(party), curve.render(keys, secret=True))
 

@@ -1,1 +1,1 @@
-"""The lake: its folders and its tables, for everybody who writes or reads it; no Spark here."""
+"""The lake: its schema, what is pulled into it, how it becomes tables, SQL over them."""

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-MOST_LINES = 5
+MAX_LINES = 5
 LONGEST_LINE = 300
 CONNECT_S = 3.0
 # What the kernel says when a card, its file system or its power fails.
@@ -36,8 +36,8 @@ def diagnosis(request: dict[str, Any]) -> dict[str, Any]:
         "ok": True,
         "agent": {unit: complaints(rows) for unit, rows in units.items()},
         "last": {unit: _entry(rows[-1]) for unit, rows in units.items() if rows},
-        "card": [row for row in kernel if CARD.search(row["text"])][-MOST_LINES:],
-        "power": [row for row in kernel if POWER.search(row["text"])][-MOST_LINES:],
+        "card": [row for row in kernel if CARD.search(row["text"])][-MAX_LINES:],
+        "power": [row for row in kernel if POWER.search(row["text"])][-MAX_LINES:],
         "time": _time(),
     }
     for thread in connects["threads"]:
@@ -54,7 +54,7 @@ def _own(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
 def complaints(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The last entries of a unit that are warnings or worse, the oldest first."""
     found = [_entry(row) for row in rows if int(row.get("PRIORITY") or 6) <= 4]
-    return [row for row in found if row["text"]][-MOST_LINES:]
+    return [row for row in found if row["text"]][-MAX_LINES:]
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

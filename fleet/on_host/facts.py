@@ -35,7 +35,7 @@ SHOWN = {
     "Result": "result",
     "StatusText": "status",
 }
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 # adjtimex(2): the state that says that the clock is not synchronised.
 TIME_ERROR = 5
@@ -81,7 +81,7 @@ def _at(root: str, path: str) -> str:
 def _text(root: str, path: str) -> str:
     try:
         with open(_at(root, path), encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_BYTES)
+            return file.read(MAX_BYTES)
     except OSError:
         return ""
 
@@ -276,7 +276,7 @@ def _files(root: str) -> dict[str, Any]:
         try:
             with open(_at(root, path), "rb") as file:
                 status = os.fstat(file.fileno())
-                if status.st_size > MOST_BYTES:
+                if status.st_size > MAX_BYTES:
                     continue
                 digest = hashlib.sha256(file.read()).hexdigest()
         except OSError:

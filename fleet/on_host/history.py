@@ -1,8 +1,8 @@
 """A node's history, read on its host while its agent writes: row groups that are new or changed.
 
-What `frames` is, says fleet/logs/host_source.py. Asked for: `known`, by history id the groups that
-were taken, packed as `KNOWN`; `latest`, the history whose groups count for one that is not known (a
-history that was rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
+What `frames` is, says fleet/lake/pull/host_source.py. Asked for: `known`, by history id the groups
+that were taken, packed as `KNOWN`; `latest`, the history whose groups count for one that is not
+known (a history that was rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
 
     history    id, `openings`, `group_readings` as configured, `tail`: the groups that its tail has,
                `whole`: whether all rows could be read
@@ -36,14 +36,14 @@ from urllib.parse import quote
 
 Frame = tuple[dict[str, Any], bytes]
 
-# As agent/row_groups.py has them; tests hold them together.
+# As agent/edge/history/row_groups.py has them; tests hold them together.
 APPLICATION_ID = 0x53414E44
 VERSION = 2
 ROW = (
     "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
     " last_monotonic_ms, synchronised, layout, statistics"
 )
-# As agent/edge/tail.py has it: mark, length, CRC-32 of a body of MessagePack.
+# As agent/edge/history/wal.py has it: mark, length, CRC-32 of a body of MessagePack.
 TAIL_MARK = b"\xb5SnT"
 TAIL_RECORD = struct.Struct("<4s2I")
 TAIL_VERSION = 1
@@ -323,7 +323,7 @@ def group(row: tuple[Any, ...], crc: int, columns_crc: Any, data: Any) -> list[F
 
 
 def row_crc(row: tuple[Any, ...]) -> int | None:
-    """As agent/row_groups.py has it; None for what is no row."""
+    """As agent/edge/history/row_groups.py has it; None for what is no row."""
     try:
         return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
     except (TypeError, UnicodeError):

@@ -1,5 +1,5 @@
 """Logs are read on their host: the frames of `history` or `records`, which
-fleet/logs/host_source.py names, go to the operator in lines of JSON.
+fleet/lake/pull/host_source.py names, go to the operator in lines of JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A master's records, read on its host: whole lines, in segments.
 
-What `frames` is, says fleet/logs/host_source.py. Asked for: `known`, by file id how many bytes were
-taken and the SHA-256 of the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`. Its
-frames, by `at`:
+What `frames` is, says fleet/lake/pull/host_source.py. Asked for: `known`, by file id how many bytes
+were taken and the SHA-256 of the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`.
+Its frames, by `at`:
 
     files      what there is: `files` with id, number (null: the current one), size of its whole
                lines, mtime_ms, and whether what was taken of it `holds`

@@ -14,7 +14,7 @@ from fleet.on_host.places import JOURNAL, RELEASES
 from fleet.on_host.units import disarm, last_word, start
 
 # Starts of the host without a verdict. One may be a power cut.
-MOST_BOOTS = 1
+MAX_BOOTS = 1
 
 
 def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
@@ -78,7 +78,7 @@ def boot(host: Host) -> Json:
     if found is None or found["boot_id"] == now:
         return {"ok": True}
     boots = found.get("boots", 0) + 1
-    if boots > MOST_BOOTS:
+    if boots > MAX_BOOTS:
         reason = f"it was started {boots} times before anybody confirmed it"
         return undo(host, "pending", reason, at_boot=True)
     deadline_s = time.monotonic() + found["window_s"]

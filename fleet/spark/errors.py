@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from fleet import exits
+from fleet.common import exits
 
 CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
 SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\b")

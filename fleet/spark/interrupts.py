@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, TextIO
 
-from fleet import exits
+from fleet.common import exits
 
 # Java deletes its temporary files in this time, and is killed then.
 GRACE_S: Final = 0.4

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fleet.exits import CommandError
+from fleet.common.exits import CommandError
 
 OLDEST: Final = 17
 JVMS: Final = Path("/usr/lib/jvm")

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final
 
-from fleet import exits
+from fleet.common import exits
 from fleet.spark.errors import EngineError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from fleet import exits
+from fleet.common import exits
 from fleet.spark.errors import EngineError, one_line
 from fleet.spark.masters import is_local
 

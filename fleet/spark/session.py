@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from fleet import exits
+from fleet.common import exits
 from fleet.spark import interrupts, java, process
 from fleet.spark.errors import EngineError, spoken, told
 from fleet.spark.masters import await_executor, is_local, reach

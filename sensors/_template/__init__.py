@@ -1,6 +1,7 @@
 """A driver to copy: the processor's temperature, from the kernel's thermal zone.
 
-Small and complete, and at home on every Linux machine. docs/sensors.md says how to go on from here.
+Small and complete, and at home on every Linux machine. docs/use/sensors.md says how to go on from
+here.
 """
 
 # ruff: noqa: PTH123 - pathlib takes 0.6 MiB of memory, on every node

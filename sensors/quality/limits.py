@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     drift: float = INFINITY
 
 
-# For sensors in rooms; docs/quality.md says where each number comes from.
+# For sensors in rooms; docs/understand/quality.md says where each number comes from.
 DEFAULTS: Final[Mapping[tuple[str, str], Limits]] = {
     ("temperature", "celsius"): Limits(-40.0, 60.0, 2.0, 0.01, 86_400.0, 1.5),
     ("humidity", "percent"): Limits(2.0, 100.0, 8.0, 0.05, 21_600.0, 6.0),

@@ -11,7 +11,7 @@ from bench.push.measure import Case, Contender, run
 from bench.push.page import page
 from bench.push.rig import program
 from bench.push.workload import Event, Wanted, connections, deliveries, events
-from fleet.lab.provenance import Provenance
+from lab.provenance import Provenance
 
 
 def test_two_percent_are_wanted_and_a_connection_is_about_one_floor():

@@ -7,8 +7,8 @@ from array import array
 from itertools import accumulate, groupby
 from typing import Any
 
-from _core.orderstats import UnloadedModel
-from _core.sizes import SizeModel
+from _core.deadlines.order_statistics import UnloadedModel
+from _core.deadlines.size_regression import SizeModel
 
 Arguments = dict[str, Any]
 

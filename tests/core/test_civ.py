@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from tests.oracles.civ import NaiveCiv
 
 WIDTHS = st.one_of(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import _core
-import _core.histogram
-import _core.orderstats
-import _core.policy
+import _core.deadlines.histogram
+import _core.deadlines.order_statistics
+import _core.queue.policy
 
 
 def test_build_is_the_one_expected() -> None:
@@ -29,7 +29,7 @@ def test_denormals_survive_the_import_of_fast_math_code() -> None:
 def test_a_wrong_index_ends_the_debug_build() -> None:
     program = """if True:
         from _core import _bench
-        from _core.orderstats import UnloadedModel
+        from _core.deadlines.order_statistics import UnloadedModel
         model = UnloadedModel()
         nodes = model.node_set([model.add_node()])
         _bench.read_row(model, nodes, 1024, 1)

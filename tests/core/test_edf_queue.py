@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from _core.edf import EdfQueue
+from _core.queue.edf import EdfQueue
 from tests.oracles.edf import NaiveEdfQueue
 
 KEYS = st.one_of(

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from _core.matching import Conjunctions, covers, holds, intersects
+from _core.matching.engine import Conjunctions, covers, holds, intersects
 from tests.core import matching_populations as populations
 from tests.core.matching_populations import Event, Predicate
 from tests.oracles import matching as oracle

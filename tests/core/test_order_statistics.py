@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from _core import _bench
-from _core.histogram import BUCKETS, MAX_S, MIN_S
-from _core.orderstats import NodeSet, UnloadedModel, task_percentile
+from _core.deadlines.histogram import BUCKETS, MAX_S, MIN_S
+from _core.deadlines.order_statistics import NodeSet, UnloadedModel, task_percentile
 from tests.oracles.orderstats import F_MIN, NaiveModel, exact_quantile
 
 FRESH = {"max_stale_errors": 0.0, "max_stale_age_s": 0.0}

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from _core.edf import EdfQueue
-from _core.policy import (
+from _core.queue.edf import EdfQueue
+from _core.queue.policy import (
     DEMOTED,
     DEMOTING,
     EDFQ,

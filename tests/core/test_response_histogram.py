@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from _core.histogram import BUCKETS, MAX_S, MIN_S, ResponseHistogram, bucket_bounds, bucket_of
+from _core.deadlines.histogram import (
+    BUCKETS,
+    MAX_S,
+    MIN_S,
+    ResponseHistogram,
+    bucket_bounds,
+    bucket_of,
+)
 from tests.oracles.histogram import NaiveHistogram
 
 VALUES = st.one_of(st.floats(0.0, 1e4), st.floats(0.001, 2.0), st.sampled_from([0.0, 1e-5, 600.0]))

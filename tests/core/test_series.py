@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _core.series import summary, those_there
+from _core.columns.series import summary, those_there
 
 # Bit 7 is no reason to leave a value out.
 BAD = 0b0111_1111

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _core.policy import POLICIES
-from _core.simulation import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
-from _core.sizes import SizeModel
+from _core.deadlines.size_regression import SizeModel
+from _core.queue.policy import POLICIES
+from _core.simulator import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
 from tests.core.simulation_traces import Case
 from tests.oracles import simulation as oracle
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from _core import simulation
-from _core.orderstats import UnloadedModel
-from _core.policy import DEMOTED, DEMOTING, POLICIES
-from _core.sizes import SizeModel
+from _core import simulator as simulation
+from _core.deadlines.order_statistics import UnloadedModel
+from _core.deadlines.size_regression import SizeModel
+from _core.queue.policy import DEMOTED, DEMOTING, POLICIES
 from tests.oracles import simulation as oracle
 
 INT32 = (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab.ports import free_ports
+from fleet.testbed.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -38,8 +38,18 @@ CALL = re.compile(
 AGENTS = re.compile(r"sanderling-|\d\d:\d\d:\d\dZ |\{|<\d")
 
 
+ROOMS = ("use", "run", "understand", "papers")
+
+
 def names() -> list[str]:
-    return ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    return [
+        "README.md",
+        *sorted(
+            str(path.relative_to(ROOT))
+            for room in ROOMS
+            for path in (ROOT / "docs" / room).glob("*.md")
+        ),
+    ]
 
 
 def blocks(page: str) -> dict[str, list[str]]:

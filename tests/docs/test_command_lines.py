@@ -6,7 +6,7 @@ import shlex
 import click
 import pytest
 
-from fleet import commands
+from fleet.cli import commands
 from tests.docs import pages
 
 # Of a command's synopsis, or of a value that a reader fills in.

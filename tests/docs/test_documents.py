@@ -11,7 +11,7 @@ from agent.wire.unions import ClientReply, PublicRequest
 from tests.wire.samples import SAMPLES
 from tools.make_docs import DOCS, DOCUMENTS
 
-WIRE = (DOCS / "wire.md").read_text()
+WIRE = (DOCS / "understand/wire.md").read_text()
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -21,7 +21,7 @@ def test_documents_are_what_the_code_says(name):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_message_on_the_wire_is_valid_by_the_schema(name):
-    schema = json.loads((DOCS / "wire.schema.json").read_text())
+    schema = json.loads((DOCS / "understand/wire.schema.json").read_text())
     body = json.loads(encode(SAMPLES[name], JSON)[3:])
     kind = {"$ref": f"#/$defs/{type(SAMPLES[name]).__name__}", "$defs": schema["$defs"]}
     jsonschema.Draft202012Validator(kind).validate(body)
@@ -30,7 +30,7 @@ def test_every_message_on_the_wire_is_valid_by_the_schema(name):
 
 
 def test_examples_in_the_wire_page_are_valid():
-    schema = json.loads((DOCS / "wire.schema.json").read_text())
+    schema = json.loads((DOCS / "understand/wire.schema.json").read_text())
     examples = re.findall(r"```json\n(.*?)```", WIRE, re.DOTALL)
     assert len(examples) == 3
     for example in examples:
@@ -49,7 +49,7 @@ def test_the_handshake_in_the_wire_page_is_what_is_sent():
 
 
 def test_the_wire_page_names_every_reason_and_message():
-    text = (DOCS / "wire.schema.json").read_text()
+    text = (DOCS / "understand/wire.schema.json").read_text()
     words = set(re.findall(r'"enum": \[\s*"(\w+)"\s*\]', text))
     assert words
     for word in words - {"answer", "iad_status", "operator_error", "query", "task"}:

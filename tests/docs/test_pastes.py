@@ -15,14 +15,14 @@ from msgspec import Struct, structs
 from agent.client import Operator
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
-from fleet import running
-from fleet.lab import demo_alerts
-from fleet.lab.plan import building_fleet, part_of
-from fleet.lab.ports import free_ports
-from fleet.lab.testbed import Testbed
+from fleet.demo import alerts as demo_alerts
+from fleet.query import running
+from fleet.simulation.plan import building_fleet, part_of
+from fleet.testbed.ports import free_ports
+from fleet.testbed.testbed import Testbed
 from tests.docs import pages
 
-FIRST = "docs/first-fleet.md"
+FIRST = "docs/use/first-fleet.md"
 
 
 class Shell(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Shell(Struct, frozen=True):
     before: str = ""
 
 
-WEBHOOKS = pages.ROOT / "docs/webhooks.md"
+WEBHOOKS = pages.ROOT / "docs/use/webhooks.md"
 SHELLS = {
     "market": Shell(
         (("README.md", "Set a service up"),),
@@ -44,21 +44,23 @@ SHELLS = {
         {"service create damp": 1},  # one of two areas, as it says
     ),
     "one node": Shell((("README.md", "Run it yourself"),), "complete: 1 of 1 areas"),
-    "keys": Shell((("docs/trust.md", "Files"),), "complete: 1 of 1 areas"),
-    "a serial sensor": Shell((("docs/edge.md", "Run one by hand"),), "complete: 1 of 1 areas"),
+    "keys": Shell((("docs/understand/trust.md", "Files"),), "complete: 1 of 1 areas"),
+    "a serial sensor": Shell(
+        (("docs/understand/edge.md", "Run one by hand"),), "complete: 1 of 1 areas"
+    ),
     # What needs no image; all of it is pasted by tests/image.
     "a first fleet": Shell(
         (
             (FIRST, "2. What the fleet consists of"),
             (FIRST, "3. Keys"),
             (FIRST, "4. The master"),
-            ("docs/deploy.md", "A master on your own machine"),
+            ("docs/run/deploy.md", "A master on your own machine"),
         ),
         "nothing to do: 1 host as it shall be",
     ),
-    "an inventory": Shell((("docs/inventory.md", "Inventory"),), "8 nodes"),
+    "an inventory": Shell((("docs/run/inventory.md", "Inventory"),), "8 nodes"),
     "a webhook": Shell(
-        (("docs/webhooks.md", "Webhooks"),),
+        (("docs/use/webhooks.md", "Webhooks"),),
         "master.toml: ok",
         before="cp docs/examples/master.toml .\n"
         f"sed -n '/^.\\[webhook/,/^```/p' {WEBHOOKS} | grep -v '```' >> master.toml",
@@ -75,10 +77,10 @@ ENDLESS = {
 OF_A_DEMO = [
     ("README.md", "Ask"),
     ("README.md", "Be told"),
-    ("docs/demo.md", "Queries by hand"),
-    ("docs/push.md", "What an alert says"),
-    ("docs/styles.md", "From a terminal"),
-    ("docs/subscriptions.md", "From a terminal"),
+    ("docs/use/demo.md", "Queries by hand"),
+    ("docs/use/push.md", "What an alert says"),
+    ("docs/understand/styles.md", "From a terminal"),
+    ("docs/use/subscriptions.md", "From a terminal"),
 ]
 BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
 # So that there are alerts all the time, of a node an IAD.
@@ -86,40 +88,40 @@ RISES, FALLS = "rate(humidity) > 0/min", "rate(humidity) < 0/min"
 
 HOSTS = "needs hosts: tests/hosts, by make test-hosts as root"
 IMAGES = "needs a card or QEMU: tests/image, by make test-image"
-DEMO = "needs the demo itself: tests/fleet/test_demo.py"
+DEMO = "needs the demo itself: tests/fleet/demo/test_demo.py"
 LAB = "takes minutes to hours: tests/fleet/test_lab_*.py run its parts"
-SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/pipeline and make test-long"
+SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/spark_jobs and make test-long"
 REASONS = {
     ("README.md", "Try it"): DEMO,
     ("README.md", "Learn from the logs"): SPARK,
-    ("README.md", "Plan capacity"): "needs records: tests/fleet/test_plan_command.py",
+    ("README.md", "Plan capacity"): "needs records: tests/fleet/plan/test_plan_command.py",
     ("README.md", "Rerun the experiments"): LAB,
     ("README.md", "Run a fleet"): HOSTS,
-    "docs/commands.md": "a synopsis of each command: tests/fleet/test_commands_conventions.py",
-    ("docs/demo.md", "The demo"): DEMO,
-    ("docs/deploy.md", "Deploying"): HOSTS,
-    "docs/directory.md": "one foreground process, which README's market starts, too",
+    "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
+    ("docs/use/demo.md", "The demo"): DEMO,
+    ("docs/run/deploy.md", "Deploying"): HOSTS,
+    "docs/understand/directory.md": "one foreground process, which README's market starts, too",
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
-    "docs/flashing.md": IMAGES,
-    "docs/history.md": "needs a node that has run for a while: tests/edge",
-    "docs/images.md": IMAGES,
-    "docs/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
-    "docs/lake.md": SPARK,
-    "docs/logs.md": SPARK,
-    "docs/market.md": "one command, which README's market has, too",
-    "docs/matching.md": "takes minutes: tests/core/test_matching.py runs as much of it as is quick",
-    "docs/operations.md": HOSTS,
-    "docs/overlay-lab.md": LAB,
-    "docs/planning.md": LAB,
-    "docs/quality.md": LAB,
-    "docs/releases.md": HOSTS,
-    "docs/report.md": SPARK,
-    "docs/sensors.md": "a template to be filled in: tests/sensors",
-    "docs/simulation.md": LAB,
-    "docs/spark.md": SPARK,
-    "docs/systemd.md": "needs root and systemd: tests/systemd",
-    "docs/testbed.md": LAB,
-    "docs/torture.md": "thousands of power cuts: make torture",
+    "docs/run/flashing.md": IMAGES,
+    "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
+    "docs/run/images.md": IMAGES,
+    "docs/run/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
+    "docs/run/lake.md": SPARK,
+    "docs/run/logs.md": SPARK,
+    "docs/use/market.md": "one command, which README's market has, too",
+    "docs/understand/matching.md": "takes minutes: tests/core/test_matching.py runs what is quick",
+    "docs/run/operations.md": HOSTS,
+    "docs/papers/overlay-lab.md": LAB,
+    "docs/run/planning.md": LAB,
+    "docs/understand/quality.md": LAB,
+    "docs/run/releases.md": HOSTS,
+    "docs/run/report.md": SPARK,
+    "docs/use/sensors.md": "a template to be filled in: tests/sensors",
+    "docs/papers/simulation.md": LAB,
+    "docs/run/spark.md": SPARK,
+    "docs/run/systemd.md": "needs root and systemd: tests/systemd",
+    "docs/papers/testbed.md": LAB,
+    "docs/papers/torture.md": "thousands of power cuts: make torture",
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agent.edge.groups import Sample
-from agent.edge.history import History
-from agent.edge.retrieval import Reader
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
 from agent.edge.timebase import STEP_MS, Correction
 from agent.wire.messages import Series
 from agent.wire.packed import Float32Column

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.command_line import UNUSABLE
-from agent.edge.containers import SOCKET, PodSocket
-from agent.edge.groups import Sample
-from agent.edge.history import History
-from agent.edge.pods import Pods, ReceivedSubtask
-from agent.edge.retrieval import Reader
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
+from agent.edge.pods.containers import SOCKET, PodSocket
+from agent.edge.pods.pods import Pods, ReceivedSubtask
+from agent.runtime.command_line import UNUSABLE
 from agent.wire import codec
 from agent.wire.base import Form
 from agent.wire.messages import (
@@ -34,7 +34,7 @@ from tests.edge.test_process import AGENT, CONFIG, START_ROW, Master
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 99_000
 PATIENCE_S = 30.0
-POD = [sys.executable, "-c", "from agent.edge.pod_container import main; main()"]
+POD = [sys.executable, "-c", "from agent.edge.pods.pod_container import main; main()"]
 DECODER: codec.Decoder[NodeMessage] = codec.Decoder(NodeMessage, 1 << 24)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.edge.counters import OUTCOMES, SensorCounters
+from agent.edge.sampling.counters import OUTCOMES, SensorCounters
 from sensors.quality import flags as q
 
 QUALITY = st.one_of(st.just(()), st.tuples(st.integers(0, 63), st.integers(0, 63)))

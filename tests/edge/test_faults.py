@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.edge.faults import Faults, Happening
-from agent.edge.groups import Sample
+from agent.edge.events.faults import Faults, Happening
+from agent.edge.history.memtable import Sample
 from agent.edge.node_time import Moment
-from agent.edge.sensor import StoredChannel
+from agent.edge.sampling.sensor import StoredChannel
 from sensors.quality.flags import CHECKSUM, FLATLINE, GOOD, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import Limits
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.disk_writer import InlineDiskWriter
-from agent.edge.forwarding import REMOVE_AGAIN_S, Forwarding
-from agent.edge.history_file import HistoryError
-from agent.edge.outbox import Joined, Taken, Tick
+from agent.edge.events.forwarding import REMOVE_AGAIN_S, Forwarding
+from agent.edge.events.outbox import Joined, Taken, Tick
+from agent.edge.history.file import HistoryError
+from agent.runtime.disk_writer import InlineDiskWriter
 from agent.wire.messages import NodeEvent
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from agent.edge.groups import RowGroup, Sample
-from agent.edge.history import History
-from agent.edge.history_file import HistoryError
-from agent.edge.pieces import series_of
-from agent.edge.recent import Recent
-from agent.edge.retrieval import Reader
+from agent.edge.history.columns import series_of
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History
+from agent.edge.history.memtable import RowGroup, Sample
+from agent.edge.history.reader import Reader
+from agent.edge.history.row_groups import OPENING
+from agent.edge.history.snapshot import Recent
 from agent.edge.timebase import Correction
-from agent.row_groups import OPENING
 from agent.wire.messages import ChannelAggregate
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
 

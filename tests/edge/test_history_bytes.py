@@ -1,4 +1,5 @@
-"""What the history writes to the card in a day stays within its budget (docs/history.md)."""
+"""What the history writes to the card in a day stays within its budget
+(docs/understand/history.md)."""
 
 from __future__ import annotations
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from agent import database
-from agent.edge import group_table, opening, tail
-from agent.edge import history as history_module
-from agent.edge.groups import Sample
-from agent.edge.history import History
-from agent.edge.history_file import MOST_ASIDE, HistoryError
-from agent.edge.retrieval import Reader
+from agent.edge.history import group_table, recovery, wal
+from agent.edge.history import history as history_module
+from agent.edge.history.file import MAX_ASIDE, HistoryError
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
 from agent.edge.timebase import Correction
-from agent.scheduling.standing_answers import aggregate_of
+from agent.runtime import sqlite
+from agent.scheduling.watches.answers import aggregate_of
 from sensors.quality.flags import NO_RESPONSE
 from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
 
@@ -39,7 +39,7 @@ def fill(path: Path, readings: int = 500, **settings: Any) -> str:
 
 def crash(path: Path, copy: Path) -> None:
     """A copy of the files as they are now."""
-    for suffix in ("", "-wal", tail.SUFFIX):
+    for suffix in ("", "-wal", wal.SUFFIX):
         if Path(f"{path}{suffix}").exists():
             shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
 
@@ -129,7 +129,7 @@ def test_random_damage_never_blocks_the_start_nor_a_window(tmp_path: Path) -> No
     fill(tmp_path / "whole-2.sqlite")
     whole = {
         suffix: Path(f"{tmp_path}/whole.sqlite{suffix}").read_bytes()
-        for suffix in ("", "-wal", tail.SUFFIX)
+        for suffix in ("", "-wal", wal.SUFFIX)
     }
     closed = (tmp_path / "whole-2.sqlite").read_bytes()
     draw = random.Random(1)
@@ -206,14 +206,14 @@ def test_a_damaged_group_goes_alone(tmp_path: Path) -> None:
 
 def test_broken_files_do_not_fill_the_card(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
-    for n in range(MOST_ASIDE + 3):
+    for n in range(MAX_ASIDE + 3):
         path.write_text(f"broken {n}")
         history = open_history(path)
-        assert ("1 older deleted" in history.report) == (n >= MOST_ASIDE)
+        assert ("1 older deleted" in history.report) == (n >= MAX_ASIDE)
         history.close()
     kept = sorted(p.read_text() for p in tmp_path.glob("*broken*"))
-    assert kept == [f"broken {n}" for n in range(3, MOST_ASIDE + 3)]
-    assert database.thin_out(str(path), MOST_ASIDE, 20) == 1
+    assert kept == [f"broken {n}" for n in range(3, MAX_ASIDE + 3)]
+    assert sqlite.thin_out(str(path), MAX_ASIDE, 20) == 1
     assert len(list(tmp_path.glob("*broken*"))) == 2
 
 
@@ -244,7 +244,7 @@ def test_a_damaged_record_of_the_tail_goes_alone(tmp_path: Path) -> None:
     history.close()
     file = Path(f"{copy}.tail")
     content = bytearray(file.read_bytes())
-    third = [i for i in range(len(content)) if content.startswith(tail.MARK, i)][3]
+    third = [i for i in range(len(content)) if content.startswith(wal.MARK, i)][3]
     content[third + 100] ^= 1
     file.write_bytes(content)
     history = open_history(copy)
@@ -425,7 +425,7 @@ def test_a_later_format_that_forbids_it_is_kept_and_the_node_goes_on(tmp_path: P
     stream.append(sample(0))
     assert found_in(history) == [0]
     history.close()
-    for n in range(MOST_ASIDE + 2):  # which deletes broken files only
+    for n in range(MAX_ASIDE + 2):  # which deletes broken files only
         path.write_text(f"broken {n}")
         open_history(path).close()
     (newer,) = tmp_path.glob("h.sqlite.newer-*")
@@ -504,7 +504,7 @@ def test_a_failing_commit_keeps_the_readings_and_is_made_up_for(
     blocker = sqlite3.connect(path, isolation_level=None)
     with monkeypatch.context() as patch:
         if where == "tail":
-            patch.setattr(tail, "_write", fails)
+            patch.setattr(wal, "_write", fails)
         else:
             blocker.execute("BEGIN IMMEDIATE")
             assert history._db is not None
@@ -554,8 +554,8 @@ def test_a_tail_whose_name_may_be_lost_is_not_used_on(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tail.Tail, "takes", lambda *_: False)
-        patch.setattr(tail, "sync_folder", fails)
+        patch.setattr(wal.Tail, "takes", lambda *_: False)
+        patch.setattr(wal, "sync_folder", fails)
         stream.append(sample(1))
         with pytest.raises(HistoryError, match="Input/output"):
             history.commit()
@@ -631,7 +631,7 @@ def test_a_new_file_is_on_stable_storage_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(opening.tail, "sync_folder", synced.append)
+    monkeypatch.setattr(recovery.tail, "sync_folder", synced.append)
     path = tmp_path / "h.sqlite"
     history = open_history(path)
     assert synced == [str(path)]

@@ -11,9 +11,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.edge.groups import Sample
-from agent.edge.retrieval import Reader
-from agent.edge.stream import Stream
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
+from agent.edge.history.stream import Stream
 from agent.edge.timebase import Correction
 from tests.edge.history_oracle import START_MS, Oracle, Taken, check_window, open_history
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
+from agent.edge.events.outbox import Cut, Joined, Taken
 from agent.edge.link import (
     GREETING_S,
     LOST_AFTER,
@@ -29,7 +30,6 @@ from agent.edge.link import (
     Stop,
     Tick,
 )
-from agent.edge.outbox import Cut, Joined, Taken
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,

@@ -11,10 +11,10 @@ import pytest
 import zmq
 
 from agent.edge import link as links
-from agent.edge.history import History
+from agent.edge.history.history import History
 from agent.edge.node import EdgeNode
-from agent.edge.report import Reporter
-from agent.edge.sensor import open_sensors
+from agent.edge.rate_limited_log import Reporter
+from agent.edge.sampling.sensor import open_sensors
 from agent.wire import codec
 from agent.wire.edge_config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
 from agent.wire.messages import (

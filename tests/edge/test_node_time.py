@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.edge.clocks import Clocks, boot_id
-from agent.edge.history_file import HistoryError
+from agent.edge.history.file import HistoryError
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.timebase import Correction, TimeBase
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.edge.outbox import (
+from agent.edge.events.outbox import (
     BATCH_S,
     BEFORE_ALL,
-    MOST_LIVE,
-    MOST_OLD,
+    MAX_LIVE,
+    MAX_OLD,
     RESEND_S,
     Cut,
     Instruction,
@@ -119,31 +119,31 @@ def test_an_event_that_a_page_had_is_not_live_as_well() -> None:
 def reading_the_end() -> tuple[Outbox, Read]:
     """One with no room for live events, and the page after all of them under way, at time 2."""
     outbox = joined(128.0)
-    outbox.handle(Raised(events(*range(MOST_LIVE))), 0.1)
-    for number in range(MOST_LIVE // MOST_OLD):
-        after = number * MOST_OLD - 1
+    outbox.handle(Raised(events(*range(MAX_LIVE))), 0.1)
+    for number in range(MAX_LIVE // MAX_OLD):
+        after = number * MAX_OLD - 1
         (read,) = outbox.handle(Tick(), 0.5 + number / 2)
-        assert read == Read(after, MOST_OLD)
-        page = Page(events(*range(after + 1, after + 1 + MOST_OLD)), read)
+        assert read == Read(after, MAX_OLD)
+        page = Page(events(*range(after + 1, after + 1 + MAX_OLD)), read)
         assert outbox.handle(page, 0.5 + number / 2) == []
     (read,) = outbox.handle(Tick(), 2.0)
-    assert read == Read(MOST_LIVE - 1, MOST_OLD)
+    assert read == Read(MAX_LIVE - 1, MAX_OLD)
     return outbox, read
 
 
 def test_what_is_raised_beyond_the_room_while_a_page_is_read_comes_with_the_next() -> None:
     """The disk writer may have read the page before the event was stored."""
     outbox, read = reading_the_end()
-    assert outbox.handle(Raised(events(MOST_LIVE)), 2.1) == []
+    assert outbox.handle(Raised(events(MAX_LIVE)), 2.1) == []
     assert outbox.handle(Page((), read), 2.2) == []
     assert outbox.handle(Tick(), 2.5) == [read]
-    assert sent(outbox.handle(Page(events(MOST_LIVE), read), 2.6)) == [MOST_LIVE]
+    assert sent(outbox.handle(Page(events(MAX_LIVE), read), 2.6)) == [MAX_LIVE]
     assert outbox.handle(Tick(), 3.0) == []
 
 
 def test_a_late_event_that_the_store_gave_up_is_looked_for_once() -> None:
     outbox, read = reading_the_end()
-    assert outbox.handle(Raised(events(MOST_LIVE)), 2.1) == []
+    assert outbox.handle(Raised(events(MAX_LIVE)), 2.1) == []
     assert outbox.handle(Page((), read), 2.2) == []
     assert outbox.handle(Tick(), 2.5) == [read]
     assert outbox.handle(Page((), read), 2.6) == []
@@ -181,8 +181,8 @@ def test_an_acknowledgement_after_the_cut_counts() -> None:
 
 def test_a_burst_beyond_what_may_be_under_way_goes_with_the_backlog() -> None:
     outbox = caught_up()
-    burst = range(100, 100 + MOST_LIVE + 3)
-    assert sent(outbox.handle(Raised(events(*burst)), 1.0)) == list(burst[:MOST_LIVE])
+    burst = range(100, 100 + MAX_LIVE + 3)
+    assert sent(outbox.handle(Raised(events(*burst)), 1.0)) == list(burst[:MAX_LIVE])
     assert outbox.wake_at == 1.0
     assert outbox.handle(Tick(), 1.0) == [Read(BEFORE_ALL, BATCH)]
     assert outbox.handle(Page(events(100, 101, 102, 103)), 1.0) == []
@@ -203,10 +203,10 @@ def test_a_master_that_acknowledges_nothing_gets_so_many_and_no_more() -> None:
             if isinstance(instruction, Read):
                 page = [n for n in stored if n > instruction.after][: instruction.most]
                 out.update(sent(outbox.handle(Page(events(*page)), now)))
-    assert out == set(range(MOST_OLD))
+    assert out == set(range(MAX_OLD))
     assert now >= RESEND_S, "it polls a master that is full"
     again = outbox.handle(Tick(), now)
-    assert sent(again) == list(range(MOST_OLD))
+    assert sent(again) == list(range(MAX_OLD))
 
 
 def test_a_store_that_cannot_be_read_is_asked_again_with_the_next_batch() -> None:
@@ -222,7 +222,7 @@ def test_a_batch_and_its_pause_keep_the_rate(rate_per_s: float) -> None:
     first = outbox.wake_at
     (read,) = outbox.handle(Tick(), first)
     assert isinstance(read, Read)
-    assert 1 <= read.most <= MOST_OLD
+    assert 1 <= read.most <= MAX_OLD
     outbox.handle(Page(events(*range(read.most))), first)
     outbox.handle(Taken(tuple(range(read.most))), first)
     assert outbox.wake_at - first == pytest.approx(read.most / rate_per_s)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.edge.groups import Sample
-from agent.edge.history import History
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
 from agent.edge.main import emulation_of
-from agent.edge.pods import Pods, ReceivedSubtask
-from agent.edge.retrieval import Reader
+from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.wire import codec
 from agent.wire.base import Form
 from agent.wire.config import ConfigError

@@ -15,10 +15,10 @@ from typing import IO
 
 import pytest
 
-from agent.edge.counters import SensorCounters
-from agent.edge.groups import Sample
+from agent.edge.history.memtable import Sample
 from agent.edge.probe import WAITING_S, Waiting, line
-from agent.edge.sensor import Sensor, StoredChannel
+from agent.edge.sampling.counters import SensorCounters
+from agent.edge.sampling.sensor import Sensor, StoredChannel
 from sensors.quality.flags import NO_RESPONSE, SPIKE
 from sensors.quality.limits import Limits
 from sensors.synthetic import Synthetic

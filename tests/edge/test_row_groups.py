@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.edge.groups import Sample
-from agent.row_groups import OPENING, ROW, STATISTICS, channels_of, columns_of, row_crc, row_problem
+from agent.edge.history.memtable import Sample
+from agent.edge.history.row_groups import (
+    OPENING,
+    ROW,
+    STATISTICS,
+    channels_of,
+    columns_of,
+    row_crc,
+    row_problem,
+)
 from tests.edge.history_oracle import open_history
 
 

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.edge.clocks import Clocks
-from agent.edge.faults import Faults, Happening
-from agent.edge.history import History
-from agent.edge.history_file import HistoryError
+from agent.edge.events.faults import Faults, Happening
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History
+from agent.edge.history.reader import Reader
 from agent.edge.node_time import NodeTime
-from agent.edge.report import Reporter
-from agent.edge.retrieval import Reader
-from agent.edge.sampling import Sampler, Schedule
-from agent.edge.sensor import Sensor, StoredChannel
+from agent.edge.rate_limited_log import Reporter
+from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.sampling import Sampler, Schedule
+from agent.edge.sampling.sensor import Sensor, StoredChannel
 from agent.edge.timebase import TimeBase
-from agent.edge.together import Together
 from agent.wire.messages import Series
 from sensors.base import Channel, ChecksumError, Reading, SensorError
 from sensors.quality.flags import CHECKSUM, NO_RESPONSE, OUT_OF_RANGE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.edge.sensor import Sensor, close_sensors, open_sensors
+from agent.edge.sampling.sensor import Sensor, close_sensors, open_sensors
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
 from sensors.base import SensorError

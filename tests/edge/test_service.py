@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.metrics.rig import scrape, values
 
 ROOT = Path(__file__).parents[2]
@@ -111,4 +111,4 @@ def test_killed_as_the_watchdog_does_it_shows_where_its_threads_are(service):
     code, said = service.stop(signal.SIGABRT)
     assert code == -signal.SIGABRT
     assert "agent/edge/node.py" in said
-    assert "agent/edge/sampling.py" in said
+    assert "agent/edge/sampling/sampling.py" in said

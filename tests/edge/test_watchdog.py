@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.edge.counters import SensorCounters
+from agent.edge.sampling.counters import SensorCounters
 from agent.edge.watchdog import (
     LEAST_LATE_S,
     LOOK_S,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.edge.groups import Sample
-from agent.edge.history import History
-from agent.edge.pods import ReceivedSubtask, execute
-from agent.edge.retrieval import Reader
-from agent.edge.window_size import TooLargeError
+from agent.edge.history.history import History
+from agent.edge.history.memtable import Sample
+from agent.edge.history.reader import Reader
+from agent.edge.history.window_size import TooLargeError
+from agent.edge.pods.pods import ReceivedSubtask, execute
 from agent.wire import codec
 from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
 from agent.wire.too_large import bytes_of, in_words, too_large

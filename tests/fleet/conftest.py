@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.wire.master_config import MasterLiveness
-from fleet.lab.plan import FleetPlan, building_fleet, part_of
-from fleet.lab.testbed import Testbed
+from fleet.simulation.plan import FleetPlan, building_fleet, part_of
+from fleet.testbed.testbed import Testbed
 
 SMALL = part_of(building_fleet(emulate=False), 2, 2)
 # A dead node is lost after 6 s: a busy machine keeps no live one silent for so long, and only the

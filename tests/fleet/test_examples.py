@@ -10,8 +10,8 @@ import pytest
 from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
-from fleet.lab.ports import free_ports
-from fleet.lab.processes import agent_command
+from fleet.testbed.ports import free_ports
+from fleet.testbed.processes import agent_command
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 AGENTS = {"master.toml": "sanderling-master", "edge.toml": "sanderling-edge"}

@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-from fleet import screen
-from fleet.deploy import view
-from fleet.images import flash_command
-from fleet.images import screen as image_screen
-from fleet.images.writing import Step
-from fleet.lab.demo_screen import DemoScreen
-from fleet.lab.simulation.points import Key
-from fleet.lab.simulation.run import Setting
-from fleet.lab.simulation.screen import SimulationScreen
-from fleet.lab.simulation.table_v import SIZES
-from fleet.logs import screen as logs_screen
-from fleet.logs.outcome import HostPulled
+from fleet.cli import image_flash
+from fleet.image import screen as image_screen
+from fleet.image.writing import Step
+from fleet.lake.pull import screen as logs_screen
+from fleet.lake.pull.outcome import HostPulled
+from fleet.rollout import view
+from fleet.simulation.screen import DemoScreen
+from fleet.terminal import screen
+from lab.simulation.points import Key
+from lab.simulation.run import Setting
+from lab.simulation.screen import SimulationScreen
+from lab.simulation.table_v import SIZES
 
 COLUMNS = 80
 
@@ -78,7 +78,7 @@ def test_an_image_that_is_built(monkeypatch):
 
 def test_a_card_that_is_flashed(monkeypatch):
     terminal = terminal_of(monkeypatch)
-    with flash_command._bars(16_000_000_000) as told:
+    with image_flash._bars(16_000_000_000) as told:
         told(Step("writing", 16_000_000_000))
         told(Step("verifying", 12_345_678_901))
     require_whole(terminal, "verifying", "12.3/16.0 GB")

@@ -15,10 +15,10 @@ from agent.wire.messages import (
     Series,
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
-from agent.wire.standing import Round
-from fleet.screen import show_readings
-from fleet.summary import summarize
-from fleet.watch import round_lines
+from agent.wire.watches import Round
+from fleet.query.watch import round_lines
+from fleet.terminal.screen import show_readings
+from fleet.terminal.summary import summarize
 
 NAN = math.nan
 SPIKE, FLATLINE, DRIFT = 8, 16, 32

@@ -19,9 +19,9 @@ from agent.wire.messages import (
     Series,
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
-from agent.wire.standing import Round
-from fleet.screen import show_readings, unit_of
-from fleet.watch import round_lines
+from agent.wire.watches import Round
+from fleet.query.watch import round_lines
+from fleet.terminal.screen import show_readings, unit_of
 
 NAN = math.nan
 SPIKE, DRIFT = 8, 32

@@ -1,4 +1,5 @@
-"""docs/wire.md as a program in another language sees it: ZeroMQ, JSON, and nothing of this project.
+"""docs/understand/wire.md as a program in another language sees it: ZeroMQ, JSON, and nothing of
+this project.
 
 Every program here runs in a bare interpreter that can import the standard library and pyzmq.
 """
@@ -13,10 +14,10 @@ from pathlib import Path
 import pytest
 import zmq
 
-from fleet.lab.testbed import Testbed
+from fleet.testbed.testbed import Testbed
 from tests.fleet.conftest import SMALL, recording
 
-PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
+PAGE = Path(__file__).parents[2] / "docs" / "understand" / "wire.md"
 SITE = Path(zmq.__file__).parents[1]
 NODE = SMALL.nodes[0]
 FLOOR = NODE.area.rpartition("/")[0]

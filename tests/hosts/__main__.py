@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fleet.folder import Folder
+from fleet.inventory.folder import Folder
 from tests.hosts.testbed import BRIDGE, COUNT, NETWORK, Testbed
 
 FOLDER = click.option(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet.folder import Folder
+from fleet.inventory.folder import Folder
 from tests.hosts import releases
 from tests.hosts.results import Results
 from tests.hosts.root_file_system import ROOT

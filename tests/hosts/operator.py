@@ -15,9 +15,9 @@ from typing import Final, Literal, NamedTuple
 
 from agent.client import Client, NoReplyError, Operator
 from agent.wire.operator import IadStatus
-from fleet import toml
-from fleet.folder import Folder
+from fleet.common import toml
 from fleet.inventory.files import files_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.parties import HostOf

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Final
 
-from fleet.folder import Folder
-from fleet.releases import sources
-from fleet.releases.bundle import Bundle, find, stored
+from fleet.inventory.folder import Folder
+from fleet.release import sources
+from fleet.release.bundle import Bundle, find, stored
 from tests.hosts.root_file_system import ROOT
 
 Edit = Callable[[bytes], bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from fleet.lab import provenance
+from lab import provenance
 from tests.hosts.root_file_system import ROOT
 
 PAGE: Final = ROOT / "docs/results/deploy.md"

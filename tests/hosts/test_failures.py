@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from fleet import exits
+from fleet.common import exits
 from fleet.keys import ssh
 from tests.hosts.operator import Ended, await_
 from tests.hosts.root_file_system import SUDOERS

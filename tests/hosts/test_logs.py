@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fleet.lake.folder import Lake
+from fleet.lake.schema.folder import Lake
 from tests.hosts.operator import await_
 from tests.hosts.testbed import IAD
 

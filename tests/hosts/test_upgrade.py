@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fleet import exits
+from fleet.common import exits
 from tests.hosts import releases
 from tests.hosts.load import Load
 from tests.hosts.site import outcomes, report

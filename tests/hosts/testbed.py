@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from agent.wire.edge_config import EdgeSensor
-from fleet import toml
-from fleet.folder import Folder
+from fleet.common import toml
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Group, Iad, Inventory, Master, Node, Ssh
 from tests.hosts import root_file_system
 from tests.hosts.network import Network

@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-from fleet.deploy import local
-from fleet.folder import Folder
-from fleet.images import emulate, rootfs
+from fleet.image import emulate, rootfs
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
-from fleet.lab.ports import free_ports
+from fleet.rollout import local
+from fleet.testbed.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -1,4 +1,5 @@
-"""docs/first-fleet.md, pasted: `make test-image`, minutes. The page's commands are read from it."""
+"""docs/use/first-fleet.md, pasted: `make test-image`, minutes. The page's commands are read from
+it."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import shutil
 
 import pytest
 
-from fleet.lab.ports import free_ports
+from fleet.testbed.ports import free_ports
 from tests.docs import pages
 from tests.image.pi import CACHE, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-PAGE = "docs/first-fleet.md"
+PAGE = "docs/use/first-fleet.md"
 # The tests run in a checkout that is set up, on a machine with the packages.
 BEFORE = {"A first fleet, on an emulated Pi", "1. The commands"}
 PATIENCE_S = 2400.0

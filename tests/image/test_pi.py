@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from fleet.images.fat import Fat
+from fleet.image.fat import Fat
 from tests.image.pi import CACHE, CARD_BYTES, Campus, Pi, missing, wanted
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())

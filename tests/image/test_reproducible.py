@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from fleet.images import build
+from fleet.image import build
 from tests.image.pi import CACHE, Campus, missing, wanted
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.lab.ports import free_ports
+from fleet.testbed.ports import free_ports
 
 BIN = Path(__file__).parents[2] / "var" / "kubernetes" / "bin"
 TOKENS = {"master": "token-of-master", "guest": "token-of-guest", "admin": "token-of-admin"}
 STARTING_S = 120.0
-# What a master needs, and no more; docs/kubernetes.md shows the same.
+# What a master needs, and no more; docs/run/kubernetes.md shows the same.
 RULES: list[dict[str, Any]] = [
     {
         "apiGroups": ["apps"],

@@ -1,13 +1,15 @@
 """A market in one process: sellers and one buyer, and a network in the hands of a test."""
 
-from agent.market import buying, buying_events, selling, selling_events
-from agent.market.delivery import Contact, ForgetOwned, KeepOwned, Send
+from agent.market import buyer as buying
+from agent.market import buyer_events, seller_events
+from agent.market import seller as selling
 from agent.market.pools import Tick, common_areas
+from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Send
 from agent.wire.directory import Candidate, Found
 from agent.wire.market import Joined, Member, Offer, Service
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 
 BUYER = "iad0"
 FAST_S = 0.05
@@ -39,7 +41,7 @@ class Iad:
         self.samples = 1_000
         self.pods: dict[tuple[str, str], int] = {}
         self.served: dict[str, Service] = {}
-        self.disk: dict[str, selling_events.Membership] = {}
+        self.disk: dict[str, seller_events.Membership] = {}
         self.away = False
         self.joining_until = 0.0
         self.hosts = None
@@ -79,19 +81,19 @@ class Iad:
         replies = []
         for instruction in instructions:
             match instruction:
-                case selling_events.Reply(origin, message, _after):
+                case seller_events.Reply(origin, message, _after):
                     replies.append((origin, message))
-                case selling_events.SetPods(node, service_id, count):
+                case seller_events.SetPods(node, service_id, count):
                     self.pods[node, service_id] = count
                     if not count:
                         del self.pods[node, service_id]
-                case selling_events.KeepMembership(membership):
+                case seller_events.KeepMembership(membership):
                     self.disk[membership.service.id] = membership
-                case selling_events.ForgetMembership(service_id):
+                case seller_events.ForgetMembership(service_id):
                     del self.disk[service_id]
-                case selling_events.Serve(service):
+                case seller_events.Serve(service):
                     self.served[service.id] = service
-                case selling_events.Retire(service_id):
+                case seller_events.Retire(service_id):
                     del self.served[service_id]
                 case _:
                     raise AssertionError(instruction)
@@ -100,7 +102,7 @@ class Iad:
     def take(self, message, now, sender=None, origin="origin"):
         """Hand a message to the seller; its replies."""
         sender = sender or Sender("anyone", "")
-        event = selling_events.Arrived(origin, sender, message)
+        event = seller_events.Arrived(origin, sender, message)
         return [reply for _, reply in self.perform(self.seller.handle(event, now))]
 
 
@@ -153,18 +155,18 @@ class Market:
                 case Send(iad, message):
                     if iad not in self.unreachable:
                         self.network.append(("to", iad, message))
-                case buying_events.Report(_, report):
+                case buyer_events.Report(_, report):
                     self.reports.append(report)
                 case KeepOwned(owned, _):
                     self.disk[owned.service.id] = owned
                 case ForgetOwned(service_id):
                     del self.disk[service_id]
-                case buying_events.Find(ticket, capability, areas):
+                case buyer_events.Find(ticket, capability, areas):
                     found = self.found(capability, areas)
-                    queue += self.buyer.handle(buying_events.Discovered(ticket, found), self.now)
-                case buying_events.LookUpIads(ticket, names):
+                    queue += self.buyer.handle(buyer_events.Discovered(ticket, found), self.now)
+                case buyer_events.LookUpIads(ticket, names):
                     found = self.looked_up(names)
-                    queue += self.buyer.handle(buying_events.Discovered(ticket, found), self.now)
+                    queue += self.buyer.handle(buyer_events.Discovered(ticket, found), self.now)
                 case Contact():
                     pass
                 case other:
@@ -197,7 +199,7 @@ class Market:
 
     def ask(self, wanted):
         """People ask for something; what is done at once is done."""
-        self.perform(self.buyer.handle(buying_events.Requested("people", wanted), self.now))
+        self.perform(self.buyer.handle(buyer_events.Requested("people", wanted), self.now))
 
     def deliver(self, index=0, *, keep=False):
         """One message arrives."""
@@ -206,7 +208,7 @@ class Market:
         if direction == "from":
             self.perform(self.buyer.handle(_event(iad, content), self.now))
         else:
-            event = selling_events.Arrived("origin", Sender("anyone", "somewhere"), content)
+            event = seller_events.Arrived("origin", Sender("anyone", "somewhere"), content)
             self.perform_seller(iad, self.iads[iad].seller.handle(event, self.now))
 
     def deliver_all(self):
@@ -261,9 +263,9 @@ class Market:
 
 def _event(iad, reply):
     if isinstance(reply, Offer):
-        return buying_events.Offered(iad, reply)
+        return buyer_events.Offered(iad, reply)
     assert isinstance(reply, Joined)
-    return buying_events.MemberReplied(iad, reply)
+    return buyer_events.MemberReplied(iad, reply)
 
 
 def building(iads=3, nodes=2, mean_s=FAST_S, most_pods=4):

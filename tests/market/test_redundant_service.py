@@ -5,8 +5,8 @@ import signal
 from agent.client import Client, Operator
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import CreateService
-from fleet.lab.plan import FleetPlan, IadPlan, NodePlan
-from fleet.lab.testbed import Testbed
+from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
+from fleet.testbed.testbed import Testbed
 
 ROOM = "b1/f4/r413"
 TIMEOUT_MS = 600_000.0

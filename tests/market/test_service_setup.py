@@ -13,9 +13,9 @@ from agent.wire.market import Leave
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import AddIad, CreateService, DropService, RemoveIad
 from agent.wire.unions import PublicReply
-from fleet.lab.plan import building_fleet, part_of
-from fleet.lab.processes import agent_command
-from fleet.lab.testbed import Testbed
+from fleet.simulation.plan import building_fleet, part_of
+from fleet.testbed.processes import agent_command
+from fleet.testbed.testbed import Testbed
 
 PLAN = part_of(building_fleet(emulate=False), 3, 2)
 AREAS = {iad.name: set(iad.areas) for iad in PLAN.iads}

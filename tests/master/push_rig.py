@@ -6,16 +6,16 @@ import os
 
 import zmq
 
+from agent.alerts.notifications import history_of
 from agent.client import Operator
-from agent.topics.alerts import history_of
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
 from agent.wire.overlay import Origin
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from agent.wire.unions import PublicReply
-from fleet.lab.ports import free_address
-from tests.agent_process import AgentProcess, installed
+from fleet.testbed.ports import free_address
+from testkit.agent_process import AgentProcess, installed
 from tests.master.rig import PATIENCE_MS, FakeNode
 
 # vertex, cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import deque
 
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
+from agent.alerts.inboxes import Inboxes
+from agent.alerts.spool import Spool
 from agent.master.group_commit import GroupCommit
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
-from agent.topics.inboxes import Inboxes
-from agent.topics.spool import Spool
 from agent.wire.overlay import Notification
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -20,8 +20,8 @@ from agent.wire.push import (
     Subscribed,
     Unsubscribe,
 )
+from tests.alerts.samples import FILTER, OTHER_FILTER, notification, read_filter
 from tests.master.held_writer import HeldWriter
-from tests.topics.samples import FILTER, OTHER_FILTER, notification, read_filter
 
 SPOOLED = 14
 KEPT = 10

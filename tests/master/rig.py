@@ -11,8 +11,8 @@ from agent.wire.base import Message
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskResult, Welcome
 from agent.wire.packed import Float32Column, Int64Column
-from fleet.lab.ports import free_address
-from tests.agent_process import AgentProcess, installed
+from fleet.testbed.ports import free_address
+from testkit.agent_process import AgentProcess, installed
 from tests.scheduling.oracle import aggregate
 
 COMMAND = installed("sanderling-master")

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.board import Board
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.provisioning import LocalProvisioner, PodTable
 from agent.master.records import Records
 from agent.master.state import State
-from agent.scheduling.deadlines import DeadlineEstimator
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
@@ -23,7 +22,8 @@ from agent.scheduling.events import (
     SubtaskReturned,
     TaskArrived,
 )
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.master_config import (
     MasterAutoscale,
     MasterConfig,
@@ -48,23 +48,23 @@ class Rig:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.board = Board(lambda: self.now)
+        self.reactor = Reactor(lambda: self.now)
         self.tasks = TaskScheduler("iad1", DeadlineEstimator())
         self.state = State(None, lambda: self.now)
-        self.provisioner = LocalProvisioner(self.board, self.tasks, PodTable(self.state, 4))
+        self.provisioner = LocalProvisioner(self.reactor, self.tasks, PodTable(self.state, 4))
         self.at_work: list[tuple[float, int]] = []
         self.set_pods: list[int] = []
-        self.board.performs(SendToNode, self.to_node)
-        self.board.performs(SendTaskResult, lambda _: None)
-        records = Records(self.board, CONFIG.records, Path())
+        self.reactor.performs(SendToNode, self.to_node)
+        self.reactor.performs(SendTaskResult, lambda _: None)
+        records = Records(self.reactor, CONFIG.records, Path())
         self.said: list[str] = []
         self.plane = AutoscalePlane(
-            self.board, CONFIG, records, self.tasks, self.provisioner, self.said.append
+            self.reactor, CONFIG, records, self.tasks, self.provisioner, self.said.append
         )
         self.tell(NodeJoined("link", Hello("n1", "first", "h", ("b1/r1",), (), 1, "1.0")))
 
     def tell(self, event: Any) -> None:
-        self.board.perform(self.tasks.handle(event, self.now))
+        self.reactor.perform(self.tasks.handle(event, self.now))
 
     def to_node(self, instruction: SendToNode) -> None:
         match instruction.message:

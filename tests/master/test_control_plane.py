@@ -9,18 +9,18 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from agent.board import Board
 from agent.master import control_plane
 from agent.master.control_plane import ControlPlane
 from agent.master.counterparties import counterparty_hosts
 from agent.master.request_plane import Origin
 from agent.master.state import RETRY_S, State
+from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
 from agent.wire.market import Joined
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, ServiceReport
-from tests.market.test_selling import AREA, OWNER, join
+from tests.market.test_seller import AREA, OWNER, join
 from tests.master.held_writer import HeldWriter
 
 BUYER = Origin(b"c", b"M", OWNER)
@@ -41,7 +41,7 @@ class Rig:
         self.full = False
         self.state = State(self.path, lambda: self.now, lambda line: None, self)
         self.handlers, self.replies, self.done = {}, [], []
-        self.board = Board(lambda: self.now)
+        self.reactor = Reactor(lambda: self.now)
         node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
         scheduler = SimpleNamespace(
             handle=self.schedule, resources=lambda _areas: [node], joining=lambda *_: False
@@ -54,7 +54,7 @@ class Rig:
             takes=self.handlers.__setitem__, unreachable=(), connect=lambda *_: None
         )
         self.plane = ControlPlane(
-            self.board, parse(TABLE, MasterConfig, "test"), self.state, plane, peers, plane, None,
+            self.reactor, parse(TABLE, MasterConfig, "test"), self.state, plane, peers, plane, None,
             scheduler, scheduler, SimpleNamespace(set_pods=lambda *_: self.done.append("pods")),
             run="r", say=lambda line: None,
         )  # fmt: skip
@@ -143,7 +143,7 @@ def test_while_the_disk_refuses_nothing_new_is_begun_and_an_operator_is_told(rig
 
 
 def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
-    monkeypatch.setattr(control_plane, "MOST_QUEUED", 10)
+    monkeypatch.setattr(control_plane, "MAX_QUEUED", 10)
     rig.writer.slow = True
     for version in range(1, 100):
         rig.take(join(version))

@@ -2,14 +2,14 @@
 
 import pytest
 
-from agent.ledger import Taken
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
+from agent.alerts.dedup_window import Taken
 from agent.master import group_commit
 from agent.master.group_commit import FLUSH_S, RETRY_S, GroupCommit
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
 from agent.wire.push import Notified, Subscribed
+from tests.alerts.samples import notification
 from tests.master.held_writer import HeldWriter
-from tests.topics.samples import notification
 
 STORED = s.StoreSpooled(1, b"")
 TAKEN = s.SaveTaken("n", "h", Taken())
@@ -118,7 +118,7 @@ def test_while_the_disk_writes_the_next_transaction_is_gathered(rig):
 
 
 def test_what_is_gathered_behind_a_slow_disk_has_a_bound(rig, monkeypatch):
-    monkeypatch.setattr(group_commit, "MOST_GATHERED", 3)
+    monkeypatch.setattr(group_commit, "MAX_GATHERED", 3)
     rig.writer.slow = True
     rig.commit.take([STORED, ACCEPTED])
     rig.tick()

@@ -10,8 +10,8 @@ import zmq
 from agent.client import Client
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
-from agent.wire.standing import Watch, Watching
 from agent.wire.unions import PublicReply
+from agent.wire.watches import Watch, Watching
 from tests.master.rig import COMMAND, PATIENCE_MS, MasterProcess
 
 

@@ -13,7 +13,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.board import Board
 from agent.master.kubernetes import cluster as clusters
 from agent.master.kubernetes.caretaker import (
     LONGEST_PAUSE_S,
@@ -28,6 +27,7 @@ from agent.master.kubernetes.deployments import Blueprint, Observed, Operation
 from agent.master.kubernetes.provisioner import KubernetesProvisioner
 from agent.master.provisioning import PodTable, Provisioner
 from agent.master.state import State
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterPods
@@ -158,17 +158,17 @@ class Tasks:
 
 
 class Rig:
-    """A provisioner on a board that is turned by hand."""
+    """A provisioner on a reactor that is turned by hand."""
 
     def __init__(
         self, cluster: FakeCluster | None, state: State, config: MasterPods = CONFIG
     ) -> None:
-        self.board = Board(time.monotonic)
+        self.reactor = Reactor(time.monotonic)
         self.tasks = Tasks()
         self.lines: list[str] = []
         tasks: Any = self.tasks
         self.provisioner = KubernetesProvisioner(
-            self.board,
+            self.reactor,
             tasks,
             PodTable(state, config.most),
             config,
@@ -178,12 +178,12 @@ class Rig:
         )
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Turn the board until it holds; each turn waits for the caretaker's thread."""
+        """Turn the reactor until it holds; each turn waits for the caretaker's thread."""
         while not condition():
-            ready = self.board._poller.poll(PATIENCE_MS)
+            ready = self.reactor._poller.poll(PATIENCE_MS)
             assert ready, "the caretaker does nothing"
             for source, _ in ready:
-                self.board._turns[source]()
+                self.reactor._turns[source]()
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.master.links import KEPT_S, LOOK_S, MOST_LINKS, Links
-from agent.voice import voice
+from agent.master.links import KEPT_S, LOOK_S, MAX_LINKS, Links
+from agent.runtime.console import voice
 from agent.wire.directory import Account
 
 OLD, NEW, NEWER = "o" * 40, "n" * 40, "w" * 40
@@ -23,19 +23,19 @@ class Peers:
         del self.links[iad]
 
 
-class Board:
+class Reactor:
     now = 0.0
 
     def clock(self):
         return self.now
 
-    def keeps_time(self, part):
+    def add_timer(self, part):
         pass
 
 
 @pytest.fixture
-def board():
-    return Board()
+def reactor():
+    return Reactor()
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def needed():
 
 
 @pytest.fixture
-def links(board, peers, needed):
-    made = Links(board, peers, fixed={"iad9"}, needed=lambda: needed, say=voice("iad1"))
+def links(reactor, peers, needed):
+    made = Links(reactor, peers, fixed={"iad9"}, needed=lambda: needed, say=voice("iad1"))
     peers.connect("iad9", "at iad9", (OLD,))
     for iad in ("iad2", "iad3"):
         made.connect(iad, f"at {iad}", (OLD,))
@@ -69,8 +69,8 @@ def test_a_link_closes_when_nobody_has_needed_it_for_long(links, peers, needed):
     assert peers.links.keys() == {"iad9"}
 
 
-def test_no_links_no_wakes(board, peers):
-    links = Links(board, peers, fixed=(), needed=tuple, say=voice("iad1"))
+def test_no_links_no_wakes(reactor, peers):
+    links = Links(reactor, peers, fixed=(), needed=tuple, say=voice("iad1"))
     assert links.next_due is None
     links.connect("iad2", "x", ())
     assert links.next_due == LOOK_S
@@ -114,11 +114,11 @@ def test_a_pool_takes_no_link_away_from_others(links, peers):
 
 
 def test_pools_of_very_many_take_a_bounded_number_of_links(links, peers, needed, capsys):
-    for number in range(MOST_LINKS + 10):
+    for number in range(MAX_LINKS + 10):
         links.connect(f"x{number}", "somewhere", ())
-    assert len(peers.links) == MOST_LINKS + len({"iad9"})
+    assert len(peers.links) == MAX_LINKS + len({"iad9"})
     assert capsys.readouterr().err == (
-        f"iad1: there are links to {MOST_LINKS} IADs; no more are made\n"
+        f"iad1: there are links to {MAX_LINKS} IADs; no more are made\n"
     )
     needed.clear()
     links.tick(KEPT_S + LOOK_S)

@@ -11,13 +11,13 @@ import zmq
 from msgspec.structs import replace
 
 from agent.client import Client
-from agent.scheduling.links import LOST, MOST_DISPATCHES
-from agent.sockets.router import HARD_LIMIT_BYTES
+from agent.net.router import HARD_LIMIT_BYTES
+from agent.scheduling.tasks.node_membership import LOST, MAX_DISPATCHES
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
 from agent.wire.packed import Int64Column
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.master.rig import COMMAND, PATIENCE_MS
 
 BY_HAND = (
@@ -61,7 +61,7 @@ def test_a_node_that_sends_what_cuts_its_connection_is_not_asked_for_ever(master
     node = join(master)
     with Client(master.public) as client:
         ask(client, "b1", form="series", timeout_ms=60_000.0)
-        for _ in range(MOST_DISPATCHES):
+        for _ in range(MAX_DISPATCHES):
             subtask = node.receive()
             assert isinstance(subtask, m.Subtask)
             series = m.Series(Int64Column(bytes(HARD_LIMIT_BYTES)), {})

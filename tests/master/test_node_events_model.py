@@ -18,13 +18,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.board import Board
 from agent.edge import link as links
-from agent.edge import outbox as o
-from agent.edge.forwarding import Forwarding
-from agent.edge.history_file import HistoryError
+from agent.edge.events import outbox as o
+from agent.edge.events.forwarding import Forwarding
+from agent.edge.history.file import HistoryError
 from agent.master.event_plane import EventPlane
-from agent.scheduling.deadlines import DeadlineEstimator
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
     EventsArrived,
     NodeAlive,
@@ -34,7 +33,8 @@ from agent.scheduling.events import (
     TellOperator,
     Tick,
 )
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,
@@ -273,21 +273,21 @@ class StoreAndForward(RuleBasedStateMachine):
         self.disk.kill_at = ""
         # What was not written yet never is.
         self.disk.writer = HeldWriter(slow=self.disk.writer.slow)
-        board = Board(lambda: self.now)
-        board.performs(SendToNode, self.from_master)
+        reactor = Reactor(lambda: self.now)
+        reactor.performs(SendToNode, self.from_master)
         # A history that was put aside, while the process before is still believed alive.
-        board.performs(TellOperator, lambda _: None)
+        reactor.performs(TellOperator, lambda _: None)
         records: Any = FakeRecords(self.disk)
         self.state = FakeState(self.disk)
         state: Any = self.state
         alerts = FakeAlerts(self.disk)
-        self.plane = EventPlane(board, "iad1", records, state, alerts, lambda: self.now)
+        self.plane = EventPlane(reactor, "iad1", records, state, alerts, lambda: self.now)
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
-        self.board = board
+        self.reactor = reactor
 
     def master(self, event: Any) -> None:
         try:
-            self.board.perform(self.scheduler.handle(event, self.now))
+            self.reactor.perform(self.scheduler.handle(event, self.now))
         except Killed:
             self.start_master()
 
@@ -374,7 +374,7 @@ class StoreAndForward(RuleBasedStateMachine):
 
     # --- what happens ---
 
-    @rule(count=st.sampled_from([1, 1, 1, 2, 7, o.MOST_LIVE + 5, MOST + 10]))
+    @rule(count=st.sampled_from([1, 1, 1, 2, 7, o.MAX_LIVE + 5, MOST + 10]))
     def raise_events(self, count: int) -> None:
         events = [self.store.add() for _ in range(count)]
         self.raised |= {(self.store.history, event.sequence): event for event in events}
@@ -382,7 +382,7 @@ class StoreAndForward(RuleBasedStateMachine):
         self.forwarding.handle(o.Raised(tuple(events)), self.now)
         if self.link.state is not links.State.JOINED or self.store.broken or not self.up:
             return
-        if under_way + count <= o.MOST_LIVE:
+        if under_way + count <= o.MAX_LIVE:
             ((_, message),) = self.to_master[before:]
             assert message.events == tuple(events), "a live event waits"
 

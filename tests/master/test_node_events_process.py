@@ -9,7 +9,7 @@ import time
 import pytest
 
 from agent.wire.records import NodeEventRecord, decode_record
-from tests.agent_process import AgentProcess, installed
+from testkit.agent_process import AgentProcess, installed
 
 # Whatever the sensor says is out of range here: each start finds two faults.
 CONFIG = """

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.ledger import Taken
+from agent.alerts import inbox_events as i
+from agent.alerts import spool_events as s
+from agent.alerts.dedup_window import Taken
 from agent.master.notification_store import STATEMENTS, NotificationStore
-from agent.topics import inbox_events as i
-from agent.topics import spool_events as s
 from agent.wire.push import Lost
-from tests.topics.disk import Disk
-from tests.topics.samples import FILTER, OTHER_FILTER, notification
+from tests.alerts.disk import Disk
+from tests.alerts.samples import FILTER, OTHER_FILTER, notification
 
 BODY = msgspec.msgpack.encode(notification(7))
 SAVED = i.SavedSubscription("c", "s", FILTER)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.master.notification_store import NotificationStore
+from tests.alerts.disk import Disk
 from tests.master.push_world import KEPT, SPOOLED, World
-from tests.topics.disk import Disk
 
 
 class OnPlainDisks(RuleBasedStateMachine):

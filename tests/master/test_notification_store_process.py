@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from agent.alerts.spool import Spool
 from agent.master.notification_store import NotificationStore
-from agent.topics.spool import Spool
 
 ROOT = Path(__file__).parents[2]
 # Takes events as fast as it can, a few a turn, and says which it has.
@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import NotificationStore
-from agent.topics.spool import Spool
-from agent.topics.spool_events import Accepted, Brought, EventAlerts
-from tests.topics.samples import notification
+from agent.alerts.spool import Spool
+from agent.alerts.spool_events import Accepted, Brought, EventAlerts
+from tests.alerts.samples import notification
 
 def perform(instructions):
     for each in instructions:

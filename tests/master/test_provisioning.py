@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.board import Board
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.state import State
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 
 MOST = 8
@@ -87,7 +87,7 @@ class Tasks:
 
 def local(state: State) -> tuple[Provisioner, Tasks]:
     tasks: Any = Tasks()
-    return LocalProvisioner(Board(time.monotonic), tasks, PodTable(state, MOST)), tasks
+    return LocalProvisioner(Reactor(time.monotonic), tasks, PodTable(state, MOST)), tasks
 
 
 def test_a_node_has_what_its_services_need_or_what_the_auto_scaler_wants() -> None:

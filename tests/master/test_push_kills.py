@@ -16,8 +16,8 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
 from agent.wire.unions import PublicReply
-from fleet.lab.ports import free_address
-from tests.agent_process import AgentProcess
+from fleet.testbed.ports import free_address
+from testkit.agent_process import AgentProcess
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
 
 KILLS = int(os.environ.get("SANDERLING_PUSH_KILLS", "20"))

@@ -8,22 +8,22 @@ from itertools import pairwise
 import pytest
 import zmq
 
-from agent.board import Board
 from agent.master.broker_links import BrokerLinks
 from agent.master.place import place_of
 from agent.master.request_plane import Origin
 from agent.overlay import events as overlay
 from agent.overlay.links import WINDOW_S
 from agent.overlay.scot import Broker
-from agent.overlay.session import MOST_QUEUED, SILENCE_S, WINDOW
+from agent.overlay.session import MAX_QUEUED, SILENCE_S, WINDOW
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.overlay import AdvertisementVersion, Notify, Relay
 from agent.wire.overlay_links import OverlayHello, OverlayRefused
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
-from tests.topics.samples import notification
+from tests.alerts.samples import notification
 
 ANYONE = Sender("anyone", "61")
 PLACES = {"iad1": "a", "iad2": "b"}
@@ -59,10 +59,10 @@ class End:
         self.handlers, self.replies = {}, []
         self.heard, self.said = [], []
         self.beside = Broker(PLACES[other], 0)
-        self.board = board = Board(lambda: pair.now)
-        board.listen = lambda source, turn: None
+        self.reactor = reactor = Reactor(lambda: pair.now)
+        reactor.listen = lambda source, turn: None
         self.links = BrokerLinks(
-            board, self, self, iad, place_of(parse(table, MasterConfig, "t")), self.said.append
+            reactor, self, self, iad, place_of(parse(table, MasterConfig, "t")), self.said.append
         )
         self.links.start(self.hear)
 
@@ -182,7 +182,7 @@ def test_more_notifications_than_custody_holds_do_not_wait_and_take_no_link_down
     pair.carry()
     a, b = pair.ends
     room = WINDOW - len(b.received())  # not confirmed yet
-    most = MOST_QUEUED // 2  # of a group that is alone
+    most = MAX_QUEUED // 2  # of a group that is alone
     for number in range(room + most + 3):
         a.links.send(overlay.Send(a.beside, Notify(notification(number), b"")))
     assert (a.links.waiting, a.links.passed_over) == (most, 3)
@@ -206,12 +206,12 @@ def test_what_was_sent_is_what_left_the_queue_and_never_becomes_less():
     assert (before["advertisement_version"], before["relay"]) == (3, 0)
     seen = [before]
     relay = Relay(Broker("c", 0), (Broker("a", 0), a.beside), 1, version)
-    for _ in range(WINDOW + MOST_QUEUED // 2 + 3):
+    for _ in range(WINDOW + MAX_QUEUED // 2 + 3):
         a.links.send(overlay.Send(a.beside, relay, Broker("c", 0)))
         seen.append(a.links.sent)
     assert all(x["relay"] <= y["relay"] for x, y in pairwise(seen))
     room = WINDOW - len(b.received())  # not confirmed yet
-    assert (seen[-1]["relay"], a.links.waiting) == (room, MOST_QUEUED // 2)
+    assert (seen[-1]["relay"], a.links.waiting) == (room, MAX_QUEUED // 2)
     assert a.links.passed_over == WINDOW - room + 3
     # A link that is down sends nothing.
     a.links.fall_silent()
@@ -224,7 +224,7 @@ def test_a_link_that_the_broker_wants_reopened_is_down_for_a_while():
     pair.tick()
     pair.carry()
     a, b = pair.ends
-    a.board.perform([overlay.Reopen(a.beside, 5.0)])
+    a.reactor.perform([overlay.Reopen(a.beside, 5.0)])
     assert a.heard[-1] == overlay.LinkDown(a.beside)
     assert a.said == ["overlay: the link to iad2 is down: it is there and settles nothing\n"]
     for _ in range(8):

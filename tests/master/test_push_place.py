@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_in_one_line(change, line):
 
 
 def test_the_example_on_the_page_can_be_used():
-    page = (Path(__file__).parents[2] / "docs" / "push.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "use" / "push.md").read_text(encoding="utf-8")
     [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     found = place_of(parse(tomllib.loads(example), MasterConfig, "push.md"))
     assert {each.iad for each in found.neighbours.values()} == {"iad2", "iad3"}

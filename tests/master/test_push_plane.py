@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.board import Board
+from agent.alerts.losses import GATHER_LOST_S, MAX_LOST
+from agent.alerts.notifications import history_of, notification_of
+from agent.alerts.spool_events import TellLost
 from agent.master import group_commit
 from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
@@ -14,15 +16,14 @@ from agent.master.request_plane import Origin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import SendToNode, TakeEvents
-from agent.topics.alerts import history_of, notification_of
-from agent.topics.losses import GATHER_LOST_S, MOST_LOST
-from agent.topics.spool_events import TellLost
-from agent.wire.base import MOST_EVENT_AREAS, MOST_EVENTS, TRIGGER_RAISED
+from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Have, Notify, SubscriptionPart
+from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
     Gap,
@@ -32,12 +33,11 @@ from agent.wire.push import (
     Subscribed,
     Unsubscribe,
 )
-from agent.wire.senders import Sender
+from tests.alerts.disk import Disk
+from tests.alerts.samples import notification
 from tests.master.held_writer import HeldWriter
 from tests.master.test_node_events_model import Disk as EventDisk
 from tests.master.test_node_events_model import FakeRecords, FakeState
-from tests.topics.disk import Disk
-from tests.topics.samples import notification
 
 ANYONE = Where(b"c", b"M", Sender("anyone", "63"))
 BESIDE = Broker("b", 0)
@@ -103,10 +103,10 @@ class Rig:
     def start(self, state=None):
         self.links, self.public, self.writer = Links(), Public(), HeldWriter()
         self.said = []
-        board = Board(lambda: self.now)
-        self.state = state or State(None, board.clock)
+        reactor = Reactor(lambda: self.now)
+        self.state = state or State(None, reactor.clock)
         self.plane = PushPlane(
-            board, self.config, place_of(self.config), self.state, self.disk,
+            reactor, self.config, place_of(self.config), self.state, self.disk,
             self.public, self.links, lambda: 1_000.0, self.said.append, self.writer,
         )  # fmt: skip
 
@@ -163,14 +163,14 @@ FULL = NodeEvents(
         [
             NodeEvent(
                 each, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5,
-                areas=tuple([f"b1/r{n}" for n in range(MOST_EVENT_AREAS)]),
+                areas=tuple([f"b1/r{n}" for n in range(MAX_EVENT_AREAS)]),
             )
-            for each in range(1, MOST_EVENTS + 1)
+            for each in range(1, MAX_EVENTS + 1)
         ]
     ),
     oldest=1,
 )  # fmt: skip
-ALL = MOST_EVENTS * MOST_EVENT_AREAS
+ALL = MAX_EVENTS * MAX_EVENT_AREAS
 
 
 def test_a_message_with_many_alerts_takes_many_turns(rig):
@@ -198,25 +198,25 @@ def test_what_waits_for_its_turn_is_bounded(rig):
 
 def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
     taken = []
-    board, disk = rig.plane._board, EventDisk()
-    board.performs(SendToNode, taken.append)
+    reactor, disk = rig.plane._board, EventDisk()
+    reactor.performs(SendToNode, taken.append)
     events = EventPlane(
-        board, "iad1", FakeRecords(disk), FakeState(disk), rig.plane, lambda: 1_000.0
+        reactor, "iad1", FakeRecords(disk), FakeState(disk), rig.plane, lambda: 1_000.0
     )
-    board.perform([TakeEvents("p", "n1", FULL)])
+    reactor.perform([TakeEvents("p", "n1", FULL)])
     rig.now += GATHER_S
     turns = 0
     while not taken:
         # Nothing new is taken, or there would be no end.
-        board.perform([TakeEvents("p", "n2", FULL)])
+        reactor.perform([TakeEvents("p", "n2", FULL)])
         rig.plane.tick(rig.now)
         if events.next_due is not None:
             events.tick(rig.now)
         turns += 1
         assert turns < ALL // TURN
     assert turns == ALL // TURN - 1
-    assert len(rig.disk.taken["n1", "h"].sequences) == MOST_EVENTS
-    assert [each.message.sequences for each in taken] == [tuple(range(1, MOST_EVENTS + 1))]
+    assert len(rig.disk.taken["n1", "h"].sequences) == MAX_EVENTS
+    assert [each.message.sequences for each in taken] == [tuple(range(1, MAX_EVENTS + 1))]
     assert ("n2", "h") not in rig.disk.taken
 
 
@@ -236,7 +236,7 @@ def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
 def test_behind_a_slow_disk_the_rest_is_published_later_and_no_link_stands_meanwhile(
     rig, monkeypatch
 ):
-    monkeypatch.setattr(group_commit, "MOST_GATHERED", 3 * TURN)
+    monkeypatch.setattr(group_commit, "MAX_GATHERED", 3 * TURN)
     rig.subscribe()
     rig.writer.slow = True
     assert rig.alert(200)
@@ -255,7 +255,7 @@ def test_behind_a_slow_disk_the_rest_is_published_later_and_no_link_stands_meanw
     assert not rig.links.silent
     rig.plane.keep(told.append)
     assert told == [True]
-    assert len(rig.disk.taken["n2", "h"].sequences) == MOST_EVENTS
+    assert len(rig.disk.taken["n2", "h"].sequences) == MAX_EVENTS
 
 
 def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
@@ -341,9 +341,9 @@ def test_what_is_given_up_is_told_to_who_asked_for_it():
 def test_what_is_known_of_notices_is_bounded():
     rig = Rig(**TWO)
     rig.subscribe('kind = "lost"', "losses")
-    for number in range(MOST_LOST + 5):
+    for number in range(MAX_LOST + 5):
         rig.plane._tell_lost(TellLost(Lost("iad1", "h", 0, number, 1)))
-    assert len(rig.plane._losses) == MOST_LOST
+    assert len(rig.plane._losses) == MAX_LOST
     rig = Rig(**TWO)
     told = Lost("iad1", "h", 0, 1, 1)
     rig.plane._tell_lost(TellLost(told))
@@ -478,7 +478,7 @@ def test_a_client_within_the_process_gets_a_message_for_each_subscription(rig):
 
 
 def test_the_request_that_fills_what_waits_behind_a_slow_disk_is_taken_not_refused(monkeypatch):
-    monkeypatch.setattr(group_commit, "MOST_GATHERED", 1)
+    monkeypatch.setattr(group_commit, "MAX_GATHERED", 1)
     rig = Rig()
     rig.writer.slow = True
     for name in ("first", "filling", "beyond"):

@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.base import TRIGGER_CLEARED
 from agent.wire.overlay import Notification, Origin
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.master.push_rig import PLACES, Node, PushMaster, Subscriber, overlay_text
 
 HOT = 'metric = "temperature" and value > 30'

@@ -15,7 +15,7 @@ from agent.wire.messages import (
     Window,
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
-from tests.agent_process import installed
+from testkit.agent_process import installed
 from tests.master.rig import PATIENCE_MS
 
 AREA = "b1/f4/r1"

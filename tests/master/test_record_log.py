@@ -81,7 +81,7 @@ def test_a_full_batch_does_not_wait(tmp_path):
 
 def test_records_wait_in_memory_while_the_disk_is_slow_and_only_so_many(tmp_path, monkeypatch):
     monkeypatch.setattr(record_log, "BATCH_RECORDS", 2)
-    monkeypatch.setattr(record_log, "MOST_WAITING", 4)
+    monkeypatch.setattr(record_log, "MAX_WAITING", 4)
     writer, told, lines = HeldWriter(slow=True), [], []
     log = RecordLog(MasterRecords(flush_s=2.0), tmp_path, lines.append, writer)
     for number in range(8):

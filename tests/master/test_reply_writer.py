@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from agent.board import Board
 from agent.master import reply_writer
 from agent.master.reply_writer import LARGE_NUMBERS, ReplyWriter, numbers_in
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Answer, AreaResult, Coverage, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column
-from agent.wire.standing import Round
+from agent.wire.watches import Round
 
 
 def answer(name, rows):
@@ -35,15 +35,15 @@ class Stop:
 
 
 class Rig:
-    """A writer on a board, and what it sent."""
+    """A writer on a reactor, and what it sent."""
 
     def __init__(self):
         self.stop = Stop()
         self.wanted = 0
         self.sent = []
         self.threads = set()
-        self.board = Board(lambda: 0.0)
-        self.writer = ReplyWriter(self.board, self.send)
+        self.reactor = Reactor(lambda: 0.0)
+        self.writer = ReplyWriter(self.reactor, self.send)
 
     def send(self, identity, _codec, _message, frame):
         self.sent.append((identity, bytes(frame)))
@@ -52,7 +52,7 @@ class Rig:
 
     def serve_until(self, count):
         self.wanted, self.stop.requested = count, False
-        self.board.serve(self.stop)
+        self.reactor.serve(self.stop)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_nothing_overtakes_a_large_reply_to_the_same_peer(rig):
 
 
 def test_the_loop_writes_itself_where_too_much_waits(rig, monkeypatch):
-    monkeypatch.setattr(reply_writer, "MOST_NUMBERS", numbers_in(LARGE))
+    monkeypatch.setattr(reply_writer, "MAX_NUMBERS", numbers_in(LARGE))
     assert rig.writer.takes(b"a", JSON, LARGE)
     assert not rig.writer.takes(b"b", JSON, LARGE)
     assert rig.writer.takes(b"a", JSON, SMALL), "it stays behind what came before"
@@ -116,4 +116,4 @@ def test_what_waits_at_the_end_is_sent(rig):
         assert rig.writer.takes(b"a", JSON, LARGE)
     rig.writer.close()
     assert rig.sent == [(b"a", encode(LARGE, JSON))] * 3
-    rig.writer = ReplyWriter(rig.board, rig.send)
+    rig.writer = ReplyWriter(rig.reactor, rig.send)

@@ -158,7 +158,7 @@ def test_who_waits_is_called_in_order_each_after_what_he_waits_for(tmp_path):
 
 
 def test_behind_a_slow_disk_nothing_new_is_begun_when_many_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(states, "MOST_WAITING", 2)
+    monkeypatch.setattr(states, "MAX_WAITING", 2)
     writer = HeldWriter(slow=True)
     state = State(tmp_path / "s", Clock(), writer=writer)
     for key in "ab":

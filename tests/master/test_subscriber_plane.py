@@ -5,17 +5,17 @@ import tracemalloc
 import msgspec
 import pytest
 
-from agent.board import Board
 from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_plane import SubscriberPlane
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import Decoder, encode
 from agent.wire.master_config import MasterClients
 from agent.wire.overlay_links import OverlayBeat
 from agent.wire.predicates import Predicate
+from agent.wire.principals import Sender
 from agent.wire.push import AcknowledgeNotifications, Subscribe, Subscribed, Unsubscribe
-from agent.wire.senders import Sender
 from agent.wire.unions import PublicReply
 
 
@@ -41,14 +41,14 @@ class Router:
 
 class Rig:
     def __init__(self, rate_per_s=1e6, sender=None):
-        board = Board(lambda: 10.0)
-        board.listen = lambda source, turn: setattr(self, "turn", turn)
+        reactor = Reactor(lambda: 10.0)
+        reactor.listen = lambda source, turn: setattr(self, "turn", turn)
         self.router = Router(sender)
-        self.public = PublicPlane(board, self.router)
+        self.public = PublicPlane(reactor, self.router)
         self.disk_takes = True
         self.done = []
         self.plane = SubscriberPlane(
-            board, MasterClients(rate_per_s=rate_per_s), self.public, self.take
+            reactor, MasterClients(rate_per_s=rate_per_s), self.public, self.take
         )
 
     def take(self, origin, client, request):
@@ -67,7 +67,7 @@ class Rig:
             self.public.tick(10.0)
 
     def round(self):
-        """One turn of the board."""
+        """One turn of the reactor."""
         due = self.public.next_due is not None
         if self.router.coming:
             self.turn()
@@ -138,7 +138,7 @@ def test_a_neighbour_is_heard_long_before_all_clients_have_subscribed(rig):
 def test_what_there_is_no_room_for_is_refused_or_comes_again(rig, monkeypatch):
     request = Subscribe("s0", "*")
     one = subscriber_queue.OVERHEAD_BYTES + len(msgspec.msgpack.encode(request))
-    monkeypatch.setattr(subscriber_queue, "MOST_BYTES", 3 * one)
+    monkeypatch.setattr(subscriber_queue, "MAX_BYTES", 3 * one)
     rig.come(*[Subscribe(f"s{n}", "*") for n in range(4)], AcknowledgeNotifications("b", 1))
     rig.turn()
     refused = Subscribed("s3", "refused", message="too many requests wait here; try again later")

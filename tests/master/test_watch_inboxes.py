@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from agent.alerts.inboxes import LEASE_S
 from agent.master import watch_inboxes
 from agent.master.group_commit import RETRY_S
 from agent.master.watch_inboxes import RENEW_S, RENEW_TICKS, WatchInboxes, client_of, document_of
-from agent.scheduling.standing_events import AskInbox
-from agent.topics.inboxes import LEASE_S
+from agent.scheduling.watches.events import AskInbox
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
+from tests.alerts.samples import FILTER
 from tests.master.test_push_plane import Rig
-from tests.topics.samples import FILTER
 
 KEY, OTHER = ("alice", "w"), ("", "v")
 
@@ -22,8 +22,8 @@ class WatchRig(Rig):
     def start(self):
         super().start()
         self.heard, self.saved = [], True
-        board = self.plane._board
-        self.inboxes = WatchInboxes(board, self.plane, self.heard.append, self.when_saved)
+        reactor = self.plane._board
+        self.inboxes = WatchInboxes(reactor, self.plane, self.heard.append, self.when_saved)
         self.inboxes.begin(self.watches)
 
     def when_saved(self, _key, then):

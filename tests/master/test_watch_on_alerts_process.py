@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import rounds as rounds_module
 from agent.client import Client, WatchError
+from agent.client import watches as rounds_module
 from agent.wire.messages import Subtask
 from tests.master.push_rig import Node
 

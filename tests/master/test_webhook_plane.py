@@ -6,16 +6,16 @@ import json
 
 import pytest
 
+from agent.alerts.inboxes import MOST, WINDOW
+from agent.alerts.webhook import SUBSCRIBE_AGAIN_S
+from agent.alerts.webhook_events import Answered
 from agent.master.group_commit import RETRY_S
 from agent.master.webhook_plane import WebhookPlane
 from agent.master.webhooks import Hook
-from agent.topics.inboxes import MOST, WINDOW
-from agent.topics.webhook import SUBSCRIBE_AGAIN_S
-from agent.topics.webhook_events import Answered
 from agent.wire.webhook_config import MasterWebhook
+from tests.alerts.samples import FILTER
 from tests.master.test_push_plane import FullDisk, Rig
 from tests.master.webhook_receiver import KEYS
-from tests.topics.samples import FILTER
 
 OK = Answered(200, "200 OK")
 DOWN = Answered(0, "nobody there")
@@ -46,9 +46,9 @@ class WebhookRig(Rig):
         super().start()
         config = MasterWebhook(name="pager", url="http://h/", filter="*", secret="s")
         hook = Hook(config, FILTER, KEYS[:1], "")
-        board = self.plane._board
+        reactor = self.plane._board
         self.webhooks = WebhookPlane(
-            board, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append
+            reactor, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append
         )
         self.poster = self.webhooks._parts["pager"].poster
 

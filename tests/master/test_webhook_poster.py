@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
+from agent.alerts.webhook_events import Answered
 from agent.master.webhook_poster import Poster, Request, Results
-from agent.topics.webhook_events import Answered
 from agent.wire.webhook_config import Target
 from tests.master.webhook_receiver import PATIENCE_S, Receiver
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.agent_process import AgentProcess
+from testkit.agent_process import AgentProcess
 from tests.master.push_rig import Node, PushMaster
 from tests.master.webhook_receiver import KEYS, Receiver, write_keys
 

@@ -97,7 +97,7 @@ def test_while_a_key_is_replaced_both_sign():
 
 
 def test_the_page_checks_its_own_example(monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "use" / "webhooks.md").read_text()
     [request] = re.findall(r"```\nPOST .*?\n(.*?)```", text, re.DOTALL)
     told, _, body = request.partition("\n\n")
     body = body.replace("\n ", "").strip().encode()

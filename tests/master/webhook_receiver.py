@@ -22,7 +22,7 @@ class Post:
         self.message = json.loads(body)
 
     def is_signed(self, key):
-        """As docs/webhooks.md says."""
+        """As docs/use/webhooks.md says."""
         signed = f"{self.id}.{self.headers['webhook-timestamp']}.".encode() + self.body
         wanted = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
         return f"v1,{wanted}" in self.headers["webhook-signature"].split()

@@ -7,9 +7,9 @@ from agent.client import Client
 from agent.wire import codec
 from agent.wire import directory as d
 from agent.wire import messages as m
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.conftest import TestContext
-from tests.drs.rig import Asker
+from tests.directory.rig import Asker
 from tests.master.rig import PATIENCE_MS, FakeNode
 from tests.metrics.rig import MeasuredDrs, MeasuredEdge, MeasuredMaster, scrape
 

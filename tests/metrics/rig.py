@@ -10,12 +10,12 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.edge.counters import SensorCounters
 from agent.edge.metrics import EdgeMetrics, NodeNumbers
+from agent.edge.sampling.counters import SensorCounters
 from agent.wire.config import Metrics
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from sensors.quality import flags as q
-from tests.drs.rig import DrsProcess
+from tests.directory.rig import DrsProcess
 from tests.master.rig import MasterProcess
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.metrics import families as f
-from agent.metrics.from_records import MOST_LABELS, FromRecords
+from agent.metrics.from_records import MAX_LABELS, FromRecords
 from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 
 
@@ -120,10 +120,10 @@ def test_clients_cannot_make_series_up():
         query(label=f"x{n}", service=f"s{n}", status="refused", reason="unknown_service")
         for n in range(1_000)
     ]
-    clients = [query(label=f"class {n}") for n in range(MOST_LABELS + 10)]
+    clients = [query(label=f"class {n}") for n in range(MAX_LABELS + 10)]
     shown = counted(*strangers, *clients)
     labels = {label for _, label, _ in shown[f.QUERIES].values}
-    assert labels == {*(f"class {n}" for n in range(MOST_LABELS)), "other"}
+    assert labels == {*(f"class {n}" for n in range(MAX_LABELS)), "other"}
     assert {service for service, _, _ in shown[f.QUERIES].values} == {"default", "other"}
     assert sum(shown[f.QUERIES].values.values()) == len(strangers) + len(clients)
 

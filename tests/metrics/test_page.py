@@ -13,7 +13,7 @@ from agent.metrics.families import BUILD_INFO, Family
 from agent.metrics.numbers import Count, Histogram, gauge
 from agent.metrics.page import Page
 from agent.wire.config import Metrics
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 
 ASKED = Family("asked_total", "counter", ("who",), "questions", "How often.")
 TOOK = Family("took_seconds", "histogram", (), "seconds", "How long.", (0.00001, 0.5, 1.0))

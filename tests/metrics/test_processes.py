@@ -10,8 +10,8 @@ import pytest
 from agent.metrics.edge_families import EDGE
 from agent.metrics.families import DRS, MASTER
 from agent.wire.directory import ListAccounts
-from fleet.lab.ports import free_address
-from tests.drs.rig import COMMAND, Asker
+from fleet.testbed.ports import free_address
+from tests.directory.rig import COMMAND, Asker
 from tests.metrics.rig import MeasuredDrs, scrape, values
 
 WITHOUT_LIBRARY = """

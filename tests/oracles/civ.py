@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 
 class NaiveCiv:
-    """Same meaning as `_core.civ.Civ`; `meaningful` are the clusters whose bit may be set."""
+    """Same meaning as `_core.matching.civ.Civ`; `meaningful` are the clusters whose bit may be
+    set."""
 
     def __init__(self, width: int, meaningful: Iterable[int]) -> None:
         self.width = width

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class NaiveEdfQueue:
-    """Same meaning as `_core.edf.EdfQueue`; handles are the order of arrival."""
+    """Same meaning as `_core.queue.edf.EdfQueue`; handles are the order of arrival."""
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[float, Any]] = {}

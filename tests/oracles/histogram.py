@@ -14,7 +14,8 @@ def clamp(value_s: float) -> float:
 
 
 class NaiveHistogram:
-    """Same window as `_core.histogram.ResponseHistogram`, but it keeps every sample as it came."""
+    """Same window as `_core.deadlines.histogram.ResponseHistogram`, but it keeps every sample as it
+    came."""
 
     def __init__(self, max_count: int = 10_000, max_age_s: float = 600.0) -> None:
         self.max_count = max_count

@@ -1,7 +1,8 @@
 """Order statistics evaluated in full, in float64, from lists of samples.
 
-Two of them: `NaiveModel` is the model of docs/deadlines.md, every column computed anew for every
-answer; `exact_quantile` is DSSP Eqs. 3-4 over the bare samples, without buckets or priors.
+Two of them: `NaiveModel` is the model of docs/understand/deadlines.md, every column computed anew
+for every answer; `exact_quantile` is DSSP Eqs. 3-4 over the bare samples, without buckets or
+priors.
 """
 
 import bisect
@@ -67,7 +68,7 @@ def log_cdf(hazards: list[float]) -> list[float]:
 
 
 class NaiveModel:
-    """Same model as `_core.orderstats.UnloadedModel` with nothing stale."""
+    """Same model as `_core.deadlines.order_statistics.UnloadedModel` with nothing stale."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The simulator as events served one by one in the order of time, with queues that are searched.
 
-Same meaning as `_core.simulation` for service times that are given; every sum and every maximum is
+Same meaning as `_core.simulator` for service times that are given; every sum and every maximum is
 taken as its definition says. Rules for one instant: results come first, then queries that are done,
 then queries that arrive, then new subtasks, one after the other in the order of their tasks.
 """
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from _core.balance import ClassBalance
+from _core.deadlines.class_advance import ClassBalance
 
 KEYS = {
     "fifo": lambda enqueued_s, _budget_s, _deadline_s, _advance_s: enqueued_s,

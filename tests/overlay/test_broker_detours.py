@@ -10,7 +10,7 @@ from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received,
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
-from agent.overlay.ways import Ways, detours
+from agent.overlay.source_routing import Ways, detours
 from agent.wire.overlay import (
     CibSet,
     Notification,

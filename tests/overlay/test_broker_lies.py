@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from agent.overlay.anti_entropy import MAX_OUTBID
 from agent.overlay.events import Advertise, LinkDown, Subscribe
-from agent.overlay.replicas import MOST_OUTBID
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,
@@ -19,7 +19,7 @@ from agent.wire.predicates import Predicate
 from tests.overlay.one_broker import B1, A, C, broker, does, told
 from tests.overlay.world import EVERYTHING
 
-MOST = MOST_OUTBID + 1  # of one that began with epoch 1
+MOST = MAX_OUTBID + 1  # of one that began with epoch 1
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from agent.overlay.events import (
     Tick,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.progress import Progress
 from agent.overlay.scot import Broker as At
 from agent.overlay.scot import Scot
-from agent.overlay.ways import Ways
+from agent.overlay.source_routing import Ways
+from agent.overlay.stall_detector import Progress
 from agent.wire.overlay import (
     AdvertisementVersion,
     Have,

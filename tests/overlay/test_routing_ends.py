@@ -9,7 +9,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay.events import LinkMeasured
 from agent.overlay.links import LinkStatus
 from agent.overlay.routing import Copy, dynamic_copies, static_copies

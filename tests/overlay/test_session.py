@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.overlay import session as s
-from agent.overlay.flows import Flow
+from agent.overlay.fair_queue import Flow
 from agent.overlay.lifecycle import InvalidTransition
 from agent.overlay.limits import Limits
 from agent.overlay.session import (
@@ -403,7 +403,7 @@ def test_few_messages_may_be_too_much_as_well() -> None:
 
 
 def test_a_group_that_is_alone_has_room_for_all_that_custody_holds() -> None:
-    session = up(window=1, most_queued=s.MOST_QUEUED)
+    session = up(window=1, most_queued=s.MAX_QUEUED)
     assert flooded(session, 1, 1 + Limits().most_held + 5) == 5
 
 

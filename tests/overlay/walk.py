@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from _core.civ import Civ
+from _core.matching.civ import Civ
 from agent.overlay.routing import Copy
 from agent.overlay.scot import Broker, Scot
 

@@ -1,6 +1,5 @@
 """Schedulers in a rig that keeps what comes out of them."""
 
-from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
     ANYONE,
     ForgetNode,
@@ -17,8 +16,9 @@ from agent.scheduling.events import (
     TellOperator,
     WriteRecord,
 )
-from agent.scheduling.query import QueryScheduler
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from tests.scheduling.oracle import aggregate, hello, sent_to, task
 

@@ -20,7 +20,7 @@ from agent.scheduling.admission import (
     may_send,
 )
 from agent.scheduling.events import ANYONE
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from tests.scheduling.oracle import task
 
 
@@ -153,7 +153,7 @@ def test_a_changed_rate_takes_effect():
 
 
 def test_the_table_of_clients_forgets_who_was_silent_longest(monkeypatch):
-    monkeypatch.setattr(admission, "MOST_CLIENTS", 2)
+    monkeypatch.setattr(admission, "MAX_CLIENTS", 2)
     clients = ClientRates(0.001, 1.0)
     for _ in range(10):
         clients.refused(Sender("anyone", "a"), 0.0)

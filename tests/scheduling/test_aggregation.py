@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from _core.series import in_order
+from _core.columns.series import in_order
 from agent.scheduling.aggregation import (
     merge_aggregates,
     merge_missing,
@@ -18,7 +18,7 @@ from agent.scheduling.aggregation import (
 )
 from agent.wire import messages as m
 from agent.wire.areas import overlaps
-from agent.wire.base import MOST_COUNTED
+from agent.wire.base import MAX_COUNTED
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from tests.oracles import series as oracle
 
@@ -149,7 +149,7 @@ def test_unaccounted_are_the_areas_that_overlap_nothing_known(expected, known):
 
 
 def test_counts_stay_within_what_a_message_may_hold():
-    most = m.Aggregate(0, 1, {"x": m.ChannelAggregate(MOST_COUNTED, 1.0, 1.0, 1.0)})
+    most = m.Aggregate(0, 1, {"x": m.ChannelAggregate(MAX_COUNTED, 1.0, 1.0, 1.0)})
     merged = merge_aggregates(most, most)
-    assert merged.channels["x"].count == MOST_COUNTED
+    assert merged.channels["x"].count == MAX_COUNTED
     assert merged.channels["x"].mean == 1.0

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.market.pools import common_areas
-from agent.scheduling.contracts import Contract
-from agent.scheduling.nodes import Node, NodeTable
 from agent.scheduling.pools import Offers
+from agent.scheduling.tasks.contracts import Contract
+from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.wire.market import Member
 from agent.wire.messages import Hello
 from tests.oracles import areas as oracle

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.scheduling.autoscale import (
+from agent.scheduling.tasks.autoscale import (
     BUCKETS,
     FALSE_ALARM,
     Autoscaler,

@@ -4,12 +4,12 @@ and tasks that are cancelled."""
 import pytest
 
 from agent.scheduling.admission import AGREED_BURST
-from agent.scheduling.contracts import GRACE_S
 from agent.scheduling.events import ServiceChanged, ServiceRemoved, TaskCancelled
+from agent.scheduling.tasks.contracts import GRACE_S
 from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
+from agent.wire.principals import Sender
 from agent.wire.records import SubtaskRecord, TaskRecord
-from agent.wire.senders import Sender
 from tests.scheduling.oracle import found
 from tests.scheduling.rigs import TaskRig
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from _core.policy import POLICIES
+from _core.queue.policy import POLICIES
 from agent.scheduling.events import (
     ANYONE,
     PolicyChanged,

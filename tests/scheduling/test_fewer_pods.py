@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import (
     Instruction,
     NodeJoined,
@@ -12,7 +11,8 @@ from agent.scheduling.events import (
     SubtaskReturned,
     TaskArrived,
 )
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.messages import Hello, SetPods, Subtask, SubtaskResult, Task, Window
 
 HELLO = Hello("n1", "first", "history", ("b1/r1",), (), 3, "1.0")

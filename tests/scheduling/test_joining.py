@@ -7,8 +7,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.scheduling.deadlines import DeadlineEstimator
-from agent.scheduling.evaluation import Evaluator
 from agent.scheduling.events import (
     NodeJoined,
     NodeLeft,
@@ -21,13 +19,15 @@ from agent.scheduling.events import (
     TaskUndeliverable,
     Tick,
 )
-from agent.scheduling.joining import JOINING_S, SHARE
-from agent.scheduling.query import AGAIN_S
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.queries.scheduler import AGAIN_S
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.joining import JOINING_S, SHARE
+from agent.scheduling.tasks.planner import Evaluator
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from tests.scheduling.oracle import found, hello, sent_to, task
 from tests.scheduling.rigs import QueryRig, TaskRig
 

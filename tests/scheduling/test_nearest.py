@@ -5,7 +5,7 @@ import pytest
 from agent.scheduling.nearest import MAX_NAMED, nearest, without_node
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from tests.scheduling.rigs import QueryRig, TaskRig
 
 KNOWN = AreaSet(["b1/f4/r413", "b1/f4/r419", "b1/f5/r510", "b2/hall"])

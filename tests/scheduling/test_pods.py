@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from agent.scheduling.deadlines import DeadlineEstimator
 from agent.scheduling.events import NodeAlive, NodeLeft, NodePods, PodsWanted, Tick
-from agent.scheduling.nodes import NodeResource
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.nodes import NodeResource
 from agent.wire import messages as m
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from tests.scheduling.oracle import found
 from tests.scheduling.rigs import TaskRig
 

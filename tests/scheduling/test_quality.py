@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.scheduling.aggregation import merge_aggregates, merge_series
-from agent.scheduling.standing_answers import aggregate_of, as_asked
+from agent.scheduling.watches.answers import aggregate_of, as_asked
 from agent.wire import messages as m
-from agent.wire.base import MOST_COUNTED
+from agent.wire.base import MAX_COUNTED
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from agent.wire.quality import BAD
-from agent.wire.standing import Watch
+from agent.wire.watches import Watch
 
 CHANNELS = ("x", "y", "z")
 
@@ -175,9 +175,9 @@ def test_an_area_that_keeps_no_channel_is_missing_for_want_of_data():
 
 
 def test_counts_and_means_stay_within_what_a_message_may_hold():
-    most = one(MOST_COUNTED, 1e300, 1e300, 1e300, MOST_COUNTED, MOST_COUNTED)
+    most = one(MAX_COUNTED, 1e300, 1e300, 1e300, MAX_COUNTED, MAX_COUNTED)
     assert merge_aggregates(most, most) == most
-    least = one(MOST_COUNTED, -1e300, -1e300, -1e300)
+    least = one(MAX_COUNTED, -1e300, -1e300, -1e300)
     assert merge_aggregates(most, least).channels["x"].mean == 0.0
     assert merge_aggregates(one(1, -1e300, -1e300, -1e300), most).channels["x"].mean <= 1e300
 

@@ -13,7 +13,7 @@ from agent.scheduling.events import (
     TaskUndeliverable,
     Tick,
 )
-from agent.scheduling.query import QueryScheduler
+from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.wire import messages as m
 from agent.wire.market import Member, Service
 from tests.scheduling.oracle import aggregate
@@ -182,7 +182,7 @@ def test_an_iad_speaks_only_for_the_areas_it_was_asked(rig):
 
 
 def test_more_open_queries_than_memory_should_hold_are_refused(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.query.MOST_OPEN_QUERIES", 1)
+    monkeypatch.setattr("agent.scheduling.queries.scheduler.MAX_OPEN_QUERIES", 1)
     rig.ask("b1")
     rig.ask("b1")
     assert [(a.status, a.reason) for a in rig.answers] == [("refused", "overloaded")]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.scheduling.events import SubtaskReturned, Tick
-from agent.scheduling.response_times import ResponseTimes
+from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire import messages as m
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import TaskRig

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from agent.scheduling import result_budget
 from agent.scheduling.aggregation import merge_missing, merge_series
 from agent.scheduling.events import NodeAlive, NodeJoined, QueryArrived, TaskArrived, TaskReturned
-from agent.scheduling.links import LOST, MOST_DISPATCHES
 from agent.scheduling.result_budget import ResultBudget
+from agent.scheduling.tasks.node_membership import LOST, MAX_DISPATCHES
 from agent.wire import messages as m
-from agent.wire.codec import MOST_SUBTASK_SERIES_BYTES
+from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from agent.wire.too_large import bytes_of, in_words
@@ -38,7 +38,7 @@ def result_of(subtask, readings):
 
 
 def too_large_of(subtask, found):
-    text = in_words(found, MOST_SUBTASK_SERIES_BYTES)
+    text = in_words(found, MAX_SUBTASK_SERIES_BYTES)
     return m.SubtaskResult(subtask.id, "error", 0.0, 1.0, message=text, too_large=found)
 
 
@@ -187,24 +187,24 @@ def test_an_answer_holds_what_fits_and_tells_of_the_rest(monkeypatch, knows):
 def test_a_subtask_whose_connection_is_cut_again_and_again_is_given_up():
     rig = rig_of("n1")
     rig.do(TaskArrived("client", asked()), 1.0)
-    for cut in range(MOST_DISPATCHES):
+    for cut in range(MAX_DISPATCHES):
         assert len(rig.dispatched) == cut + 1
         assert rig.results == []
         rig.do(NodeJoined(f"again-{cut}", hello("n1", "boot-n1")), 2.0 + cut)
-    assert len(rig.dispatched) == MOST_DISPATCHES
+    assert len(rig.dispatched) == MAX_DISPATCHES
     [result] = rig.results
     [gap] = result.missing
     assert (gap.reason, gap.message) == ("node_error", LOST)
     # The node is there for the next one.
     rig.do(TaskArrived("client", asked(number=2)), 9.0)
-    assert len(rig.dispatched) == MOST_DISPATCHES + 1
+    assert len(rig.dispatched) == MAX_DISPATCHES + 1
 
 
 def test_a_result_that_never_leaves_the_node_is_not_asked_for_ever_either():
     """The socket does not take it, and the heartbeats go on."""
     rig = rig_of("n1")
     rig.do(TaskArrived("client", asked()), 1.0)
-    for beat in range(2 * MOST_DISPATCHES):
+    for beat in range(2 * MAX_DISPATCHES):
         rig.do(NodeAlive("link-n1", "boot-n1", ()), 2.0 + beat)
-    assert len(rig.dispatched) == MOST_DISPATCHES
+    assert len(rig.dispatched) == MAX_DISPATCHES
     assert rig.results[0].missing[0].message == LOST

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from agent.scheduling.classes import QueryClasses
 from agent.scheduling.events import ANYONE, PolicyChanged, QueryArrived, TaskArrived, Tick
+from agent.scheduling.queries.classes import QueryClasses
 from agent.wire import messages as m
 from agent.wire.base import LONGEST_TIMEOUT_MS
 from agent.wire.market import Member

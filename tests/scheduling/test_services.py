@@ -15,7 +15,7 @@ from agent.scheduling.events import (
 )
 from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
-from agent.wire.senders import Sender
+from agent.wire.principals import Sender
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import QueryRig
 

@@ -13,7 +13,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     Tick,
 )
-from agent.scheduling.links import QUIET_S
+from agent.scheduling.tasks.node_membership import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello
@@ -437,7 +437,7 @@ def test_only_the_form_asked_for_goes_on(rig):
 
 
 def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.task.MOST_OPEN_TASKS", 2)
+    monkeypatch.setattr("agent.scheduling.tasks.scheduler.MAX_OPEN_TASKS", 2)
     rig.join("n1")
     for number in range(3):
         rig.ask(number, ("b1/f4/r1",), now=1.0)
@@ -445,7 +445,7 @@ def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
 
 
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.links.MOST_NODES", 1)
+    monkeypatch.setattr("agent.scheduling.tasks.node_membership.MAX_NODES", 1)
     rig.join("n1")
     rig.join("n2")
     assert isinstance(rig.replies[-1][1], m.Rejected)

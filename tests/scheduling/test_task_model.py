@@ -14,9 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from _core.policy import DEMOTED, DEMOTING, POLICIES, policy_key
-from agent.scheduling.contracts import GRACE_S
-from agent.scheduling.deadlines import DeadlineEstimator
+from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, policy_key
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
@@ -36,9 +34,11 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.lifecycle import InvalidTransition
-from agent.scheduling.links import QUIET_S
-from agent.scheduling.task import TaskScheduler
-from agent.scheduling.task_entry import TaskEntry
+from agent.scheduling.tasks.contracts import GRACE_S
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.entry import TaskEntry
+from agent.scheduling.tasks.node_membership import QUIET_S
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service

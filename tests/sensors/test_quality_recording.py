@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab.quality import campaign
-from fleet.lab.quality.recordings import LABELS, STEP_S, labels, read, shipped
+from lab.quality import campaign
+from lab.quality.recordings import LABELS, STEP_S, labels, read, shipped
 from tools import label_building_faults
 
 RECORDING = os.environ.get("SANDERLING_BUILDING_CLIMATE", "")

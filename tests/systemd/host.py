@@ -1,7 +1,7 @@
 """A machine with systemd on this one: this one's files under an overlay, booted by systemd-nspawn.
 
 Root only. Nothing of this machine is written to: the agent, the packages that it needs and the unit
-are copied into the overlay, to where docs/systemd.md has them.
+are copied into the overlay, to where docs/run/systemd.md has them.
 """
 
 from __future__ import annotations

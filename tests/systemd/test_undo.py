@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts.remote import BOOT, host_program
+from fleet.ssh.remote import BOOT, host_program
 from tests.systemd.host import UNIT, missing
 from tests.systemd.nspawn import Machine, overlay, unmount
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.command_line import UNUSABLE
-from agent.edge.sampling import SAMPLERS_PATIENCE_S
+from agent.edge.sampling.sampling import SAMPLERS_PATIENCE_S
 from agent.edge.watchdog import PATIENCE_S
+from agent.runtime.command_line import UNUSABLE
 
 FOLDER = Path(__file__).parents[2] / "images/systemd"
 EDGE = FOLDER / "sanderling-edge.service"

@@ -19,10 +19,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from agent.edge.groups import CLOCK_STEP_MS
-from agent.edge.history import History
-from agent.edge.history_file import HistoryError
-from agent.edge.retrieval import Reader
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History
+from agent.edge.history.memtable import CLOCK_STEP_MS
+from agent.edge.history.reader import Reader
 from agent.wire.messages import Series
 from tests.torture.player import opened, streams
 from tests.torture.script import (

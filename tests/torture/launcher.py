@@ -15,8 +15,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from agent.edge import history, main
-from agent.edge.groups import Sample
+from agent.edge import main
+from agent.edge.history import history
+from agent.edge.history.memtable import Sample
 from agent.edge.timebase import Correction
 from tests.torture.recording import mark
 

@@ -19,8 +19,8 @@ import sys
 from collections import deque
 from typing import Any
 
-from agent.edge.history import History, Stream
-from agent.edge.history_file import HistoryError
+from agent.edge.history.file import HistoryError
+from agent.edge.history.history import History, Stream
 from tests.torture import recording
 from tests.torture.recording import Control, mark
 from tests.torture.script import (

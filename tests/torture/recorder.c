@@ -39,7 +39,7 @@
 #include <unistd.h>
 
 /* A descriptor that cannot be open: what is written there is a mark in the log. */
-enum { MARK_FD = 1000077, MOST_FDS = 4096 };
+enum { MARK_FD = 1000077, MAX_FDS = 4096 };
 
 enum kind {
     OPEN, CLOSE, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MKDIR, RMDIR, MARK, UNKNOWN, READ
@@ -67,7 +67,7 @@ struct control {
 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
-static uint8_t watched[MOST_FDS]; /* 1: faults hit it; 3: and it is recorded */
+static uint8_t watched[MAX_FDS]; /* 1: faults hit it; 3: and it is recorded */
 static char folder[PATH_MAX];
 static size_t folder_length;
 static int log_fd = -1;
@@ -111,7 +111,7 @@ static uint8_t watch_of(const char *path) {
     return length > 4 && !strcmp(path + length - 4, "-shm") ? 1 : 3;
 }
 
-static uint8_t watch_of_fd(int fd) { return fd >= 0 && fd < MOST_FDS ? watched[fd] : 0; }
+static uint8_t watch_of_fd(int fd) { return fd >= 0 && fd < MAX_FDS ? watched[fd] : 0; }
 
 static void record(
     enum kind kind, int made, int fd, int error, int64_t offset,
@@ -160,7 +160,7 @@ static int open_watched(const char *path, int flags, mode_t mode, uint8_t watch)
     /* A full disk refuses new files only. */
     if (!(writes && !(control->error == ENOSPC && there) && fails(OPEN))) {
         fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-        if (fd >= 0 && fd < MOST_FDS) {
+        if (fd >= 0 && fd < MAX_FDS) {
             watched[fd] = watch;
             int made = !there ? 1 : flags & O_TRUNC ? 2 : 0;
             if (watch == 3) record(OPEN, made, fd, 0, 0, path, NULL, 0);

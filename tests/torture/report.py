@@ -57,7 +57,8 @@ def page(outcome: Outcome, asked: argparse.Namespace) -> str:
 
 `make torture ARGS="--seed {asked.seed} --results docs/results"`: {asked.scripts:,} scripts on
 working disks and {asked.faulty:,} on failing ones, {asked.chains:,} chains of {ROUNDS} starts of
-the whole agent. [The method](../torture.md) says what each line means and what is not covered.
+the whole agent.
+[The method](../papers/torture.md) says what each line means and what is not covered.
 
 | what | count |
 |---|---|

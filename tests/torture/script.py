@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from agent.edge.groups import Sample
+from agent.edge.history.memtable import Sample
 from agent.edge.timebase import Correction, TimeBase
 
 DAY_MS: Final = 86_400_000

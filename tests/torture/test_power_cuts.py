@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from agent.edge import tail
-from agent.edge.opening import write_log_again
+from agent.edge.history import wal
+from agent.edge.history.recovery import write_log_again
 from tests.torture import campaign
 from tests.torture.agents import chain
 from tests.torture.campaign import Job, Outcome
@@ -58,12 +58,12 @@ def test_a_log_is_on_the_card_before_it_is_trusted(tmp_path: Path) -> None:
 
 def test_a_tail_torn_after_the_mark_of_a_record_has_the_ones_before(tmp_path: Path) -> None:
     path = tmp_path / "tail"
-    chunk = tail.Chunk(1, 0, "a", 0, 0, True, "", b"x")
-    tail.Tail(str(path), tail.Head(tail.VERSION, "h", "b"), [chunk]).close()
+    chunk = wal.Chunk(1, 0, "a", 0, 0, True, "", b"x")
+    wal.Tail(str(path), wal.Head(wal.VERSION, "h", "b"), [chunk]).close()
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
-    path.write_bytes(content[:end] + tail.MARK + content[end + len(tail.MARK) :])
-    found = tail.read(str(path))
+    path.write_bytes(content[:end] + wal.MARK + content[end + len(wal.MARK) :])
+    found = wal.read(str(path))
     assert found is not None
     assert (found.chunks, found.damaged) == ([chunk], 0)
 

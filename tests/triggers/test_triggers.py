@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduling.standing_answers import aggregate_of
+from agent.scheduling.watches.answers import aggregate_of
 from agent.triggers.language import TriggerError, read_trigger
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column
 from agent.wire.quality import BAD
-from agent.wire.tokens import MOST_NESTED
+from agent.wire.tokens import MAX_NESTED
 
 CHANNELS = ("temperature", "humidity", "co2")
 OPERATORS = {
@@ -237,6 +237,6 @@ def test_what_is_wrong_is_said_in_one_line(text, error):
 
 
 def test_parentheses_nest_as_deep_as_said():
-    read_trigger("(" * MOST_NESTED + "co2 > 3" + ")" * MOST_NESTED)
+    read_trigger("(" * MAX_NESTED + "co2 > 3" + ")" * MAX_NESTED)
     with pytest.raises(TriggerError, match="at most 32 parentheses"):
-        read_trigger("(" * (MOST_NESTED + 1) + "co2 > 3" + ")" * (MOST_NESTED + 1))
+        read_trigger("(" * (MAX_NESTED + 1) + "co2 > 3" + ")" * (MAX_NESTED + 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, ServiceReport
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.trust.rig import IADS, NODES, PATIENCE_MS, Fleet
 
 # Long enough that nothing but a fault ends it, short enough that a test sees it renewed.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.client import Client, NoReplyError, Operator
-from agent.sockets.keys import KeyFiles, new, read_publics
-from fleet.lab.ports import free_address
-from tests.attempts import attempts
+from agent.net.keys import KeyFiles, new, read_publics
+from fleet.testbed.ports import free_address
+from testkit.attempts import attempts
 
 PATIENCE_MS = 20_000
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}

@@ -1,9 +1,10 @@
-"""Changing keys under load: the steps of docs/trust.md, and queries that go on all the while."""
+"""Changing keys under load: the steps of docs/understand/trust.md, and queries that go on all the
+while."""
 
 import threading
 
 from agent.client import NoReplyError
-from agent.sockets.keys import new, read_secrets
+from agent.net.keys import new, read_secrets
 from tests.trust.rig import IADS
 
 

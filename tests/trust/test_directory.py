@@ -8,10 +8,10 @@ import pytest
 import zmq
 
 from agent.client import Operator
-from agent.sockets.keys import Handshake, new, read_publics
+from agent.net.keys import Handshake, new, read_publics
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Accounts, Denied, DirectoryReply, ListAccounts, Register
-from fleet.lab.ports import free_address
+from fleet.testbed.ports import free_address
 from tests.trust.rig import PATIENCE_MS
 
 MASTER = """

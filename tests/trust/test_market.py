@@ -7,10 +7,9 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from agent import connection
-from agent.client import NoReplyError
+from agent.client import NoReplyError, connection
+from agent.net.keys import Handshake, read_secrets
 from agent.scheduling.admission import LEAST_BURST
-from agent.sockets.keys import Handshake, read_secrets
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import DirectoryReply, Discover, Register, Registered

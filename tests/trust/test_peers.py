@@ -5,23 +5,23 @@ import time
 
 import zmq
 
-from agent.board import Board
 from agent.master import peers as module
 from agent.master.peers import Peers
-from agent.sockets.guard import Guard
-from agent.sockets.keys import new
+from agent.net.keys import new
+from agent.net.secure_sockets import Guard
+from agent.runtime.reactor import Reactor
 from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
-from fleet.lab.ports import free_address
-from tests.sockets.conftest import destroyed
+from fleet.testbed.ports import free_address
+from tests.net.conftest import destroyed
 
 PATIENCE_MS = 10_000
 
 
 def test_replies_still_come_on_the_connection_before():
     now = 0.0
-    board = Board(lambda: now)
+    board = Reactor(lambda: now)
     replies = []
     with destroyed(zmq.Context()) as context:
         guard = Guard(context, Trust(), ".", clock=lambda: now, warn=print)
@@ -78,7 +78,7 @@ def test_the_markets_peers_may_connect_and_a_files_may_not():
 
     with destroyed(zmq.Context()) as context:
         guard = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
-        links = Peers(Board(time.monotonic), guard, sys.stderr.write)
+        links = Peers(Reactor(time.monotonic), guard, sys.stderr.write)
         links.connect("iad2", free_address(), ("k" * 40,))
         links.connect("iad3", free_address(), "iad3.public")
         assert known == {"peers": {"iad2": ("k" * 40,)}}
@@ -97,7 +97,7 @@ def test_a_file_of_keys_that_cannot_be_read_keeps_no_other_link_from_a_new_key(t
         guard = Guard(
             context, Trust(key="own.secret"), tmp_path, clock=lambda: 0.0, warn=sys.stderr.write
         )
-        links = Peers(Board(lambda: 0.0), guard, sys.stderr.write)
+        links = Peers(Reactor(lambda: 0.0), guard, sys.stderr.write)
         links.connect("iad2", free_address(), "iad2.public")
         links.connect("iad3", free_address(), (new(str(tmp_path / "iad3")).public,))
         theirs.write_text("garbage")

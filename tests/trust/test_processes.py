@@ -8,9 +8,8 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from agent import connection
-from agent.client import Client, NoReplyError, Operator
-from agent.sockets.keys import Handshake, new, read_secrets
+from agent.client import Client, NoReplyError, Operator, connection
+from agent.net.keys import Handshake, new, read_secrets
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
 from agent.wire.unions import PeerReply

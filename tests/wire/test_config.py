@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.scheduling.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.wire.config import ConfigError, is_table_of_sections, load, parse, section_of
 from agent.wire.config_words import PATTERNS
 from agent.wire.drs_config import DrsConfig

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check, contradiction, simplified
 from agent.wire.predicates import (
-    MOST_CONJUNCTIONS,
-    MOST_OPERANDS,
-    MOST_PREDICATES,
+    MAX_CONJUNCTIONS,
+    MAX_OPERANDS,
+    MAX_PREDICATES,
     Filter,
     FilterError,
     Predicate,
@@ -21,7 +21,7 @@ from agent.wire.predicates import (
     write_filter,
 )
 from agent.wire.push import Notified, PushReply
-from agent.wire.tokens import MOST_NESTED
+from agent.wire.tokens import MAX_NESTED
 from tests.oracles.matching import holds, satisfiable
 from tests.predicate_samples import (
     conjunction_structs,
@@ -152,7 +152,7 @@ MULTIPLIED = "expected at most 64 alternatives, parentheses multiplied out"
             + "…'",
         ),
         (
-            "(" * (MOST_NESTED + 1),
+            "(" * (MAX_NESTED + 1),
             "at character 33: expected at most 32 parentheses within one another; got '('",
         ),
         (
@@ -166,7 +166,7 @@ MULTIPLIED = "expected at most 64 alternatives, parentheses multiplied out"
         ),
         ('a < ""', 'at character 1: a < "" never holds'),
         (
-            " or ".join(f"a = {i}" for i in range(MOST_CONJUNCTIONS + 1)),
+            " or ".join(f"a = {i}" for i in range(MAX_CONJUNCTIONS + 1)),
             "at character 628: expected at most 64 alternatives; got 65",
         ),
         (
@@ -175,11 +175,11 @@ MULTIPLIED = "expected at most 64 alternatives, parentheses multiplied out"
             f"at character 111: {MULTIPLIED}; got 128",
         ),
         (
-            " and ".join(f"a{i}=1" for i in range(MOST_PREDICATES + 1)),
+            " and ".join(f"a{i}=1" for i in range(MAX_PREDICATES + 1)),
             "at character 307: expected at most 32 predicates joined by and; got 33",
         ),
         (
-            f"a in ({', '.join(map(str, range(MOST_OPERANDS + 1)))})",
+            f"a in ({', '.join(map(str, range(MAX_OPERANDS + 1)))})",
             "at character 253: expected at most 64 values; got '64'",
         ),
     ],
@@ -373,9 +373,10 @@ def test_checked_filters_are_those_that_can_be_written_and_read(disjunction):
         assert possible(disjunction)
 
 
-# --- docs/subscriptions.md ------------------------------------------------------------------------
+# --- docs/use/subscriptions.md
+# ------------------------------------------------------------------------
 
-PAGE = (Path(__file__).parents[2] / "docs/subscriptions.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/use/subscriptions.md").read_text()
 PROSE = re.sub(r"^```.*?^```", "", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 

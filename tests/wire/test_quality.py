@@ -33,7 +33,7 @@ def test_the_flags_are_those_of_the_sensors():
 
 
 def test_the_wire_page_has_the_flags():
-    page = (DOCS / "wire.md").read_text()
+    page = (DOCS / "understand/wire.md").read_text()
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (bad|suspect) \|", page, re.MULTILINE)
     expected = [
         (str(flag), name, "bad" if flag & quality.BAD else "suspect")

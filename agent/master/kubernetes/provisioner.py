@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from agent.board import Board
 from agent.master.kubernetes.caretaker import Caretaker, ClusterView, Look
 from agent.master.kubernetes.cluster import Cluster, open_client
 from agent.master.kubernetes.deployments import Blueprint
 from agent.master.provisioning import PodTable
+from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
-from agent.scheduling.task import TaskScheduler
+from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.master_config import MasterPods
 
 
@@ -25,7 +25,7 @@ class KubernetesProvisioner:
 
     def __init__(
         self,
-        board: Board,
+        reactor: Reactor,
         tasks: TaskScheduler,
         table: PodTable,
         config: MasterPods,
@@ -42,7 +42,7 @@ class KubernetesProvisioner:
         else:
             opener = open_cluster
             self._caretaker = Caretaker(blueprint, lambda: opener(blueprint))
-        self._board = board
+        self._reactor = reactor
         self._tasks = tasks
         self._table = table
         self._report = report
@@ -50,7 +50,7 @@ class KubernetesProvisioner:
         self._told: dict[str, int] = {}
         self._lines: frozenset[str] = frozenset()
         self.counters = {"pod_requests_refused": 0, "pod_requests_failed": 0}
-        board.listen(self._caretaker.fileno, self._turn)
+        reactor.listen(self._caretaker.fileno, self._turn)
         self._want()
         self._caretaker.start()
 
@@ -74,7 +74,7 @@ class KubernetesProvisioner:
 
     def close(self) -> None:
         """Let go of the cluster; the pods stay as they are."""
-        self._board.ignore(self._caretaker.fileno)
+        self._reactor.ignore(self._caretaker.fileno)
         self._caretaker.stop()
 
     def _changed(self, node: str) -> None:
@@ -108,4 +108,4 @@ class KubernetesProvisioner:
         if self._told.get(node) != count:
             self._told[node] = count
             event = PodsWanted(node, count)
-            self._board.perform(self._tasks.handle(event, self._board.clock()))
+            self._reactor.perform(self._tasks.handle(event, self._reactor.clock()))

@@ -9,7 +9,7 @@ from agent.overlay.scot import Broker, ScotError
 from fleet.inventory.contradictions.filters import unreadable
 from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Iad, Inventory
-from fleet.overlay_plan import OverlayPlan
+from fleet.inventory.overlay_plan import OverlayPlan
 
 # Of the empty places so many are named.
 NAMED: Final = 3

@@ -22,7 +22,7 @@ def check(fleet: Inventory) -> Iterator[str]:
             if not (sensors := sensors_of(fleet, node)):
                 yield (
                     f"{host} has no sensor: give it or one of its groups a [[sensor]] "
-                    "(docs/sensors.md)"
+                    "(docs/use/sensors.md)"
                 )
             names = [sensor.called for sensor in sensors]
             for name in dict.fromkeys(names):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agent.overlay.scot import Broker
-from fleet import commands
-from fleet.folder import Folder, NoFleetError, find
+from fleet.cli import commands
 from fleet.inventory.effective import overlay_of
+from fleet.inventory.folder import Folder, NoFleetError, find
 from fleet.inventory.load import load
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.template import template

@@ -8,22 +8,22 @@ import tarfile
 import msgspec
 import pytest
 
-from agent.sockets.allow_list import AllowFile
+from agent.net.allow_list import AllowFile
 from agent.wire import config
 from agent.wire.config import Section
 from agent.wire.edge_config import EdgeConfig
 from agent.wire.master_config import MasterConfig
-from fleet.deploy.plan import Planner
-from fleet.deploy.session import switch_request
-from fleet.facts.facts import Facts
-from fleet.folder import Folder
+from fleet.inspect.facts.facts import Facts
 from fleet.inventory.check import check
 from fleet.inventory.effective import release_of
 from fleet.inventory.files import files_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
 from fleet.inventory.problems import problems, warnings
-from fleet.keys.push import write_local
+from fleet.rollout.keys.push import write_local
+from fleet.rollout.plan import Planner
+from fleet.rollout.session import switch_request
 from tests.fleet.inventory.complete import TEXT, complete
 from tests.fleet.keys.rig import store
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from agent.client import Operator
-from fleet import commands
-from fleet.connecting import of_fleet
-from fleet.folder import Folder
+from fleet.cli import commands
+from fleet.cli.connecting import of_fleet
 from fleet.inventory.files import files_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.load import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
-from fleet.lab.ports import free_ports
-from fleet.lab.processes import Child, Leash, agent_command, stop
+from fleet.testbed.ports import free_ports
+from fleet.testbed.processes import Child, Leash, agent_command, stop
 
 TEXT = """
 name = "bench"

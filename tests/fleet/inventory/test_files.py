@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.sockets.allow_list import AllowFile
+from agent.net.allow_list import AllowFile
 from agent.wire import config
 from agent.wire.edge_config import EdgeConfig
 from agent.wire.master_config import MasterConfig
-from fleet import toml
+from fleet.common import toml
 from fleet.inventory.files import allow_list, edge_config, files_of, master_config
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties

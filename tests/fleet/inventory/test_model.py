@@ -120,5 +120,5 @@ def test_the_models_are_told_once():
 
 
 def test_the_example_of_the_inventory_page_is_sound():
-    text, *_ = re.findall(r"```toml\n(.*?)```", (DOCS / "inventory.md").read_text(), re.DOTALL)
+    text, *_ = re.findall(r"```toml\n(.*?)```", (DOCS / "run/inventory.md").read_text(), re.DOTALL)
     assert problems(read(text)) == []

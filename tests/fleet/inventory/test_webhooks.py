@@ -11,8 +11,8 @@ from fleet.inventory.files import files_of, master_config
 from fleet.inventory.problems import problems
 from fleet.inventory.selection import one_host
 from fleet.keys.errors import KeyStoreError
-from fleet.keys.push import write_local
 from fleet.keys.store import Store
+from fleet.rollout.keys.push import write_local
 from tests.fleet.inventory.inventories import PLAIN, read
 from tests.fleet.inventory.test_files import Numbered
 from tests.fleet.keys.rig import store

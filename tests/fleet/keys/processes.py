@@ -6,15 +6,15 @@ import threading
 import msgspec
 
 from agent.client import Client, NoReplyError, Operator
-from fleet.folder import Folder
 from fleet.inventory.files import files_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
-from fleet.keys.push import pusher, write_local
 from fleet.keys.store import Store
-from fleet.lab.ports import free_address
-from tests.agent_process import installed
-from tests.attempts import attempts
+from fleet.rollout.keys.push import pusher, write_local
+from fleet.testbed.ports import free_address
+from testkit.agent_process import installed
+from testkit.attempts import attempts
 
 PATIENCE_MS = 20_000
 AREAS = {"n1": "b1/f4/r413", "n2": "b1/f4/r409"}

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fleet.folder import Folder
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.keys.store import Store
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from fleet import exits
-from fleet.folder import Folder
+from fleet.common import exits
+from fleet.inventory.folder import Folder
 from fleet.inventory.parties import Party
 from fleet.keys import backup as b
 from fleet.keys.errors import KeyStoreError

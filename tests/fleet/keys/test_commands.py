@@ -9,11 +9,12 @@ import threading
 import paramiko
 import pytest
 
-from fleet import exits, toml
-from fleet.commands import run
-from fleet.folder import Folder
-from fleet.keys import adopt, backup, ssh
+from fleet.cli.commands import run
+from fleet.common import exits, toml
+from fleet.inventory.folder import Folder
+from fleet.keys import backup, ssh
 from fleet.keys.store import Store
+from fleet.rollout.keys import adopt
 from tests.fleet.keys.rig import inventory
 
 
@@ -111,7 +112,7 @@ def test_hosts_that_are_not_there_hold_a_rotation_up(fleet, monkeypatch):
     def nobody(*_):
         raise OSError
 
-    monkeypatch.setattr("fleet.keys.push.write_remote", nobody)
+    monkeypatch.setattr("fleet.rollout.keys.push.write_remote", nobody)
     monkeypatch.setattr("fleet.keys.rotation.SETTLE_S", 0.0)
     status, out, said = fleet("rotate", "--iad", "iad4", "--yes", "--overlap", "0s", "--json")
     assert status == exits.FAILED
@@ -121,7 +122,7 @@ def test_hosts_that_are_not_there_hold_a_rotation_up(fleet, monkeypatch):
     assert "give ada, bob their files" in said
     status, _, said = fleet("rotate", "--iad", "iad5", "--yes")
     assert (status, "a rotation is on its way" in said) == (exits.USAGE, True)
-    monkeypatch.setattr("fleet.keys.push.write_remote", lambda *_: None)
+    monkeypatch.setattr("fleet.rollout.keys.push.write_remote", lambda *_: None)
     status, out, _ = fleet("rotate", "--yes")
     assert (status, out) == (0, "3 of 3 parties have a new key alone\n")
 
@@ -205,7 +206,7 @@ def test_the_key_that_a_server_shows():
 
 
 def test_help_needs_nothing_heavy():
-    code = "import sys; from fleet.commands import run; run(['keys', '--help']); "
+    code = "import sys; from fleet.cli.commands import run; run(['keys', '--help']); "
     code += "print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for heavy in ("paramiko", "cryptography", "msgspec", "zmq", "rich"):

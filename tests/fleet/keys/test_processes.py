@@ -2,14 +2,14 @@
 
 import pytest
 
-from agent.sockets.keys import KeyFiles
+from agent.net.keys import KeyFiles
 from fleet.inventory.parties import HostOf, Party, hosts, parties
 from fleet.keys import rotation
 from fleet.keys.export import export
-from fleet.keys.give import give_to
 from fleet.keys.named import named
-from fleet.keys.revoke import revoke
-from fleet.keys.rotate import Rotator
+from fleet.rollout.keys.give import give_to
+from fleet.rollout.keys.revoke import revoke
+from fleet.rollout.keys.rotate import Rotator
 from tests.fleet.keys.processes import Load, Running, loopback, up
 from tests.metrics.rig import scrape, values
 

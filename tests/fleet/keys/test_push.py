@@ -4,10 +4,10 @@ import stat
 
 import pytest
 
-from fleet.hosts.errors import HostError
 from fleet.inventory.files import HostFile
 from fleet.inventory.parties import hosts
-from fleet.keys.push import key_files_of, request_of, write_local
+from fleet.rollout.keys.push import key_files_of, request_of, write_local
+from fleet.ssh.errors import HostError
 from tests.fleet.keys.rig import inventory, store
 
 SECRET = HostFile("keys/node.secret", b"secret\n", 0o600, "sanderling", False)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fleet.hosts.errors import HostError
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.keys import rotation
 from fleet.keys.errors import KeyStoreError
-from fleet.keys.give import give_to
-from fleet.keys.revoke import revoke
-from fleet.keys.rotate import Rotator
 from fleet.keys.store import Store
+from fleet.rollout.keys.give import give_to
+from fleet.rollout.keys.revoke import revoke
+from fleet.rollout.keys.rotate import Rotator
+from fleet.ssh.errors import HostError
 from tests.fleet.keys.rig import inventory, store
 
 FLEET = inventory(nodes=2)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.sockets.keys import read_publics, read_secrets
-from fleet.folder import Folder
+from agent.net.keys import read_publics, read_secrets
 from fleet.inventory.files import files_of
+from fleet.inventory.folder import Folder
 from fleet.inventory.parties import CLIENT, OPERATOR, Party, hosts, parties
 from fleet.keys import private_files, ssh
 from fleet.keys.errors import KeyStoreError

@@ -4,14 +4,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from fleet import exits
-from fleet.analysis import follow
-from fleet.analysis import ingest as command
-from fleet.commands import run
-from fleet.lake.folder import Lake
-from fleet.pipeline.lake import ingest as ingesting
-from fleet.pipeline.lake import store
-from fleet.pipeline.lake.merging import Ingested
+from fleet.cli.commands import run
+from fleet.common import exits
+from fleet.lake.ingest import follow, store
+from fleet.lake.ingest import run as command
+from fleet.lake.ingest import stream as ingesting
+from fleet.lake.ingest.merging import Ingested
+from fleet.lake.schema.folder import Lake
 from fleet.spark import session
 
 DONE = Ingested(

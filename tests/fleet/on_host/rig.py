@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from fleet.hosts.remote import host_program
 from fleet.on_host.change import do
 from fleet.on_host.host import Host
+from fleet.ssh.remote import host_program
 
 UNIT = "sanderling-edge.service"
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from fleet.hosts.remote import BOOT, host_files, packed
+from fleet.ssh.remote import BOOT, host_files, packed
 
 
 def run(request: dict[str, Any], *, python: str = sys.executable, **more: str) -> list[Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts.remote import host_files, host_program, packed
 from fleet.on_host.places import UNDO
+from fleet.ssh.remote import host_files, host_program, packed
 
 
 def test_it_is_the_same_each_time():

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts.remote import host_program
 from fleet.on_host.host import Failure
+from fleet.ssh.remote import host_program
 from tests.fleet.on_host.rig import (
     CONFIG,
     SECRET,

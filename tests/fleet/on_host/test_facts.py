@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet.facts.facts import Facts, parse
+from fleet.inspect.facts.facts import Facts, parse
 from fleet.on_host import facts as probe
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fleet.lake.folder import Lake
-from fleet.lake.tables import base
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables import base
 
 T = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOTHING = {

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
-from fleet.lake.tables import report, requests, sensing
-from fleet.lake.tables.model import Table
-from fleet.pipeline.report.files import DATA, write_csv
-from fleet.pipeline.report.page import compose
-from fleet.pipeline.report.sections.sources import Made
-from fleet.pipeline.report.shown import Shown
+from fleet.lake.schema.tables import report, requests, sensing
+from fleet.lake.schema.tables.model import Table
+from fleet.report.files import DATA, write_csv
+from fleet.report.page.page import compose
+from fleet.report.page.sections.sources import Made
+from fleet.report.page.shown import Shown
 
 START = datetime(2026, 11, 20, 22, tzinfo=UTC)
 HOSTILE = (

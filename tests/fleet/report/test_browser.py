@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.pipeline.report.page import PAGE
+from fleet.report.page.page import PAGE
 from tests.fleet.report.browser import browser, program
 
 pytestmark = [

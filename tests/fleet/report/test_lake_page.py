@@ -1,4 +1,4 @@
-"""What docs/lake.md shows really reads a lake without this project."""
+"""What docs/run/lake.md shows really reads a lake without this project."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.fleet.report.frames import small_lake
 
-PAGE = Path(__file__).parents[3] / "docs" / "lake.md"
+PAGE = Path(__file__).parents[3] / "docs" / "run" / "lake.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

@@ -4,9 +4,9 @@ import datetime as dt
 
 import pytest
 
-from fleet.pipeline.report import drawing, maps, markup
-from fleet.pipeline.report.files import cell
-from fleet.pipeline.report.shown import DAY_S, HOUR_S, Grid
+from fleet.report.page import drawing, maps, markup
+from fleet.report.page.shown import DAY_S, HOUR_S, Grid
+from fleet.terminal.cells import cell
 
 
 @pytest.mark.parametrize(

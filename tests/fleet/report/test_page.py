@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fleet.pipeline.report.page import PAGE, PICTURES
+from fleet.report.page.page import PAGE, PICTURES
 from tests.fleet.report.reading import Page
 from tests.fleet.report.samples import write_sample
 

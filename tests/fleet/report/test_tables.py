@@ -5,11 +5,11 @@ from datetime import UTC
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-from fleet.lake.tables import base, report, requests, sensing
-from fleet.pipeline.report import contents
-from fleet.pipeline.report.files import write_table
-from fleet.pipeline.report.shown import Shown, grid
-from fleet.pipeline.report.worst import worst_first, worst_sensors
+from fleet.lake.schema.tables import base, report, requests, sensing
+from fleet.report.files import write_table
+from fleet.report.jobs import contents
+from fleet.report.jobs.worst import worst_first, worst_sensors
+from fleet.report.page.shown import Shown, grid
 from tests.fleet.report.frames import T, frame, hours
 from tests.fleet.report.samples import sensor_health
 

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from fleet import commands, exits
-from fleet.analysis import answers
-from fleet.pipeline import slo, views
-from fleet.pipeline.report import write as writing
-from fleet.pipeline.report.jobs import Sources
-from fleet.pipeline.report.page import PAGE
+from fleet.cli import commands
+from fleet.common import exits
+from fleet.lake.sql import answers, views
+from fleet.report import write as writing
+from fleet.report.job_table import Sources
+from fleet.report.jobs import slo
+from fleet.report.page.page import PAGE
 from fleet.spark import session
 from fleet.spark.errors import spoken
 from tests.fleet.report.frames import T, hours, small_lake

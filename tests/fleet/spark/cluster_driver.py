@@ -13,11 +13,11 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from fleet.lake.tables.base import QUERIES, TASKS
-from fleet.pipeline.slo import attainment
+from fleet.lake.schema.tables.base import QUERIES, TASKS
+from fleet.report.jobs.slo import attainment
 from fleet.spark.session import open_session
-from tests.fleet.pipeline.recorded import frame, query, task
 from tests.fleet.spark.shared import SETTINGS, SHORT_LIVED
+from tests.fleet.spark_jobs.recorded import frame, query, task
 
 PARTS = 8
 AT_ONCE = 4  # of these tasks, so many wait for nobody

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import AnalysisException
 
-from fleet import exits
+from fleet.common import exits
 from fleet.spark.errors import EngineError, one_line, spoken
 
 SAID = [
@@ -48,7 +48,7 @@ SAID = [
         (
             "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
             '  File "worker.py", line 1, in main\n    f()\n'
-            "fleet.exits.CommandError: too big: 3 > 2\n"
+            "fleet.common.exits.CommandError: too big: 3 > 2\n"
         ),
         "too big: 3 > 2",
     ),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fleet.exits import FAILED, USAGE, CommandError
+from fleet.common.exits import FAILED, USAGE, CommandError
 from fleet.spark import masters, session
 from fleet.spark.errors import EngineError
 from fleet.spark.session import open_session

@@ -1,6 +1,6 @@
 """Standing queries."""
 
-from agent.wire import standing as s
+from agent.wire import watches as s
 from agent.wire.base import Message
 from agent.wire.messages import Slo
 from agent.wire.overlay import Notification, Origin

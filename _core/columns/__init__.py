@@ -1,0 +1,1 @@
+"""Columns of readings: merging series, numbers to JSON text."""

@@ -1,0 +1,25 @@
+"""Order statistics of unloaded response times over any set of nodes (DSSP Eqs. 2-6).
+
+`UnloadedModel` and `NodeSet` are thin classes over the plain C of `_core.deadlines.unloaded`.
+"""
+
+from libc.stdint cimport int32_t, uint64_t
+
+from _core.deadlines.unloaded cimport ColumnSet, Model
+
+
+cdef class NodeSet:
+    cdef ColumnSet s
+    cdef uint64_t owner           # the model's identity
+    cdef object __weakref__
+
+
+cdef class UnloadedModel:
+    cdef Model m
+    cdef uint64_t identity
+    cdef dict interned            # columns -> NodeSet, least recently asked for first
+    cdef bint lent                # to a simulation, which holds no GIL
+    cdef int check_own(self) except -1
+    cdef int32_t checked_column(self, object column) except -1
+    cdef int checked_set(self, NodeSet nodes, double p_t) except -1
+    cdef int advance(self, double now_s) except -1

@@ -1,0 +1,1 @@
+"""Content-based matching: intervals, their index, the engine; cluster index vectors."""

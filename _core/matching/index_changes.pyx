@@ -1,0 +1,232 @@
+"""Conjunctions come to an index of spans and go: rooms for them, bounds, bits in rows.
+
+Bounds of a bucket are an ordinary sorted array: adding one moves half of them, which at a million
+conjunctions is some 60 KB and still less than what else an insertion does.
+"""
+
+from libc.stdlib cimport calloc, realloc
+from libc.string cimport memcpy, memmove, memset
+
+from _core.matching.rebucket cimport BOUNDS_A_ROW, index_cut, most_rows
+from _core.matching.index cimport (
+    BLOCK_WORDS,
+    Bound,
+    Bucket,
+    bound_order,
+    bucket_of,
+    free_blocks,
+    new_blocks,
+    turn,
+)
+from _core.matching.intervals cimport Point, compare, spans_free
+
+cdef extern from "check.h":
+    void CHECK(bint condition) noexcept nogil
+
+cdef enum:
+    FEW_CHANGES = 64          # not worth cutting buckets for
+    FIRST_BOUNDS = 4          # room in a new bucket
+    FIRST_SLOTS = 4
+    FULL = 8                  # times the bounds that buckets had when they were cut
+
+
+cdef int _widen(SpanIndex *index, uint32_t words) noexcept nogil:
+    """A single block with rows of so many words."""
+    cdef uint64_t **bits = new_blocks(1, index.rows, words)
+    cdef uint32_t r
+    if bits == NULL:
+        return -1
+    if index.blocks:
+        for r in range(index.rows):
+            memcpy(
+                bits[0] + <size_t>r * words,
+                index.bits[0] + <size_t>r * index.block_words,
+                index.block_words * sizeof(uint64_t),
+            )
+    free_blocks(index.bits, index.blocks)
+    index.bits = bits
+    index.blocks = 1
+    index.block_words = words
+    return 0
+
+
+cdef int _append_block(SpanIndex *index) noexcept nogil:
+    cdef void *memory = realloc(index.bits, (index.blocks + 1) * sizeof(uint64_t *))
+    if memory == NULL:
+        return -1
+    index.bits = <uint64_t **>memory
+    index.bits[index.blocks] = <uint64_t *>calloc(
+        <size_t>index.rows * index.block_words, sizeof(uint64_t)
+    )
+    if index.bits[index.blocks] == NULL:
+        return -1
+    index.blocks += 1
+    return 0
+
+
+cdef int _grow_bits(SpanIndex *index) noexcept nogil:
+    """Twice the words of a row, or one block more."""
+    cdef uint32_t words = index.blocks * index.block_words
+    cdef bint single = index.block_words < BLOCK_WORDS
+    cdef uint32_t more = max(words, <uint32_t>1) if single else BLOCK_WORDS
+    cdef void *memory = realloc(index.constrained, (words + more) * sizeof(uint64_t))
+    if memory == NULL:
+        return -1
+    index.constrained = <uint64_t *>memory
+    memset(index.constrained + words, 0, more * sizeof(uint64_t))
+    return _widen(index, words + more) if single else _append_block(index)
+
+
+cdef int index_reserve(SpanIndex *index, uint32_t slots) noexcept nogil:
+    cdef uint32_t capacity = index.capacity
+    cdef void *memory
+    while index.blocks * index.block_words * 64 < slots:
+        if _grow_bits(index) != 0:
+            return -1
+    if capacity >= slots:
+        return 0
+    while capacity < slots:
+        capacity += max(capacity >> 2, FIRST_SLOTS)
+    memory = realloc(index.spans, <size_t>capacity * sizeof(Spans))
+    if memory == NULL:
+        return -1
+    index.spans = <Spans *>memory
+    memset(index.spans + index.capacity, 0, (capacity - index.capacity) * sizeof(Spans))
+    index.capacity = capacity
+    if index.rows > 2 * most_rows(index):
+        index_cut(index)  # it has got sparse
+    return 0
+
+
+cdef int _make_room(SpanIndex *index, const Point *point, uint32_t more) noexcept nogil:
+    """Room for so many bounds in the bucket of a point."""
+    cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
+    cdef uint32_t capacity = max(bucket.capacity, <uint32_t>FIRST_BOUNDS)
+    cdef void *memory
+    while capacity < bucket.count + more:
+        capacity += capacity >> 1
+    if capacity == bucket.capacity:
+        return 0
+    memory = realloc(bucket.bounds, capacity * sizeof(Bound))
+    if memory == NULL:
+        return -1
+    bucket.bounds = <Bound *>memory
+    bucket.capacity = capacity
+    return 0
+
+
+cdef uint32_t _first_row_from(const SpanIndex *index, const Point *point) noexcept nogil:
+    """The first row whose first point is at `point` or after it."""
+    cdef uint32_t row = bucket_of(index, point)
+    return row + (compare(&index.buckets[row].first, point) < 0)
+
+
+cdef void _turn_rows(
+    SpanIndex *index, uint32_t slot, const Point *first, const Point *end
+) noexcept nogil:
+    """Turn a slot's bit in the rows from one point to before another."""
+    cdef uint32_t row = _first_row_from(index, first)
+    cdef uint32_t stop = _first_row_from(index, end)
+    cdef uint32_t word = slot >> 6
+    cdef uint64_t bit = <uint64_t>1 << (slot & 63)
+    cdef uint64_t *place
+    place = index.bits[word // index.block_words]
+    place += <size_t>row * index.block_words + word % index.block_words
+    for row in range(row, stop):
+        place[0] ^= bit
+        place += index.block_words
+
+
+cdef uint32_t _place(
+    const SpanIndex *index, const Bucket *bucket, const Point *point, uint32_t slot
+) noexcept nogil:
+    """Where a slot's bound at `point` is among a bucket's, or would be."""
+    cdef uint32_t low = 0, size = bucket.count, half
+    cdef int order
+    while size > 0:
+        half = size >> 1
+        order = bound_order(index, &bucket.bounds[low + half], point)
+        if order < 0 or (order == 0 and bucket.bounds[low + half].slot < slot):
+            low += half + 1
+            size -= half + 1
+        else:
+            size = half
+    return low
+
+
+cdef uint32_t _add_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
+    """How many bounds its bucket has now."""
+    cdef const Point *point = &index.spans[slot].points[nth]
+    cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
+    cdef uint32_t i
+    if compare(&bucket.first, point) == 0:
+        bucket.at_first += 1
+        return bucket.count
+    i = _place(index, bucket, point, slot)
+    CHECK(bucket.count < bucket.capacity)
+    memmove(&bucket.bounds[i + 1], &bucket.bounds[i], (bucket.count - i) * sizeof(Bound))
+    bucket.bounds[i] = Bound(point.key, slot, nth)
+    bucket.count += 1
+    return bucket.count
+
+
+cdef void _remove_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
+    cdef const Point *point = &index.spans[slot].points[nth]
+    cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
+    cdef uint32_t i
+    if compare(&bucket.first, point) == 0:
+        CHECK(bucket.at_first > 0)
+        bucket.at_first -= 1
+        return
+    i = _place(index, bucket, point, slot)
+    CHECK(i < bucket.count)
+    CHECK(bucket.bounds[i].slot == slot and bucket.bounds[i].nth == nth)
+    bucket.count -= 1
+    memmove(&bucket.bounds[i], &bucket.bounds[i + 1], (bucket.count - i) * sizeof(Bound))
+
+
+cdef int index_add(SpanIndex *index, uint32_t slot, Spans spans) noexcept nogil:
+    cdef uint32_t i
+    cdef uint32_t fullest = 0
+    CHECK(slot < index.capacity)
+    CHECK(index.spans[slot].count == 0)
+    for i in range(spans.count):
+        if _make_room(index, &spans.points[i], spans.count) != 0:
+            return -1
+    index.spans[slot] = spans
+    for i in range(spans.count):
+        fullest = max(fullest, _add_bound(index, slot, i))
+    for i in range(0, spans.count, 2):
+        _turn_rows(index, slot, &spans.points[i], &spans.points[i + 1])
+    turn(index.constrained, slot)
+    index.users += 1
+    index.bounds += spans.count
+    _changed(index, spans.count, fullest)
+    return 0
+
+
+cdef void index_remove(SpanIndex *index, uint32_t slot) noexcept nogil:
+    cdef Spans *spans = &index.spans[slot]
+    cdef uint32_t count = spans.count
+    cdef uint32_t i
+    CHECK(slot < index.capacity)
+    CHECK(count > 0)
+    for i in range(count):
+        _remove_bound(index, slot, i)
+    for i in range(0, count, 2):
+        _turn_rows(index, slot, &spans.points[i], &spans.points[i + 1])
+    turn(index.constrained, slot)
+    index.users -= 1
+    index.bounds -= count
+    spans_free(spans)
+    _changed(index, count, 0)
+
+
+cdef void _changed(SpanIndex *index, uint32_t bounds, uint32_t fullest) noexcept nogil:
+    """Count changes; `fullest` is the size of a bucket that has grown."""
+    cdef bint uneven = fullest > FULL * (index.built // index.rows + BOUNDS_A_ROW)
+    cdef uint64_t most = index.built >> 3 if uneven else index.built
+    index.changes += bounds
+    if index.changes > FEW_CHANGES and index.changes > most:
+        index.changes = 0
+        index_cut(index)  # without memory for it all goes on as it is

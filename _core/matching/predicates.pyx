@@ -1,0 +1,218 @@
+"""Conjunctions of predicates as spans, and how two of them relate.
+
+What a predicate means is said in `agent.wire.predicates`. Strings have a next one, too: the string
+with a 0 behind it.
+"""
+
+from cpython.unicode cimport PyUnicode_Check
+from libc.stdint cimport uint64_t
+
+from _core.matching.intervals cimport (
+    BOOLEANS_END,
+    BOTH,
+    EITHER,
+    FALSE_KEY,
+    FIRST_ONLY,
+    NUMBERS_END,
+    NUMBERS_START,
+    STRINGS_END,
+    STRINGS_START,
+    Allowed,
+    Point,
+    kind_of,
+    next_number,
+    point_of,
+    spans_combine,
+    spans_contain,
+    spans_meet,
+)
+
+cdef str LAST_CHARACTER = chr(0x10FFFF)
+
+
+cdef Allowed _equal(object operand):
+    cdef Allowed allowed = Allowed()
+    cdef Point point
+    if PyUnicode_Check(operand):
+        allowed.add_strings(operand, operand + "\0")
+        return allowed
+    point_of(operand, &point)
+    if point.key < BOOLEANS_END:
+        allowed.add_keys(point.key, point.key + 1)
+    else:
+        allowed.add_keys(point.key, next_number(point.key))
+    return allowed
+
+
+cdef Allowed _any_of(operands):
+    cdef Allowed allowed = Allowed()
+    for operand in operands:
+        allowed = allowed.combined(_equal(operand), EITHER)
+    return allowed
+
+
+cdef Allowed _not_equal(object operand):
+    cdef Allowed anything = Allowed()
+    anything.add_keys(FALSE_KEY, NUMBERS_END)  # all but NaN
+    anything.add_keys(STRINGS_START, STRINGS_END)
+    return anything.combined(_equal(operand), FIRST_ONLY)
+
+
+cdef Allowed _ordered(str operator, object operand):
+    """What is before or after a number or a string."""
+    cdef Allowed allowed = Allowed()
+    cdef Point point
+    cdef uint64_t after
+    if PyUnicode_Check(operand):
+        if operator[0] == "<":
+            if operand or operator == "<=":
+                allowed.add_strings("", operand + "\0" if operator == "<=" else operand)
+        else:
+            allowed.add_strings(operand + "\0" if operator == ">" else operand, None)
+        return allowed
+    point_of(operand, &point)
+    after = next_number(point.key)
+    if operator[0] == "<":
+        after = after if operator == "<=" else point.key
+        if after > NUMBERS_START:
+            allowed.add_keys(NUMBERS_START, after)
+    else:
+        after = after if operator == ">" else point.key
+        if after < NUMBERS_END:
+            allowed.add_keys(after, NUMBERS_END)
+    return allowed
+
+
+cdef Allowed _prefix(str operand):
+    """From the prefix to before the next string that neither begins with it nor precedes it."""
+    cdef Allowed allowed = Allowed()
+    cdef str kept = operand.rstrip(LAST_CHARACTER)
+    cdef str end = None
+    cdef int last
+    if kept:
+        last = ord(kept[len(kept) - 1]) + 1
+        # Surrogates are no characters.
+        end = kept[:len(kept) - 1] + chr(0xE000 if last == 0xD800 else last)
+    allowed.add_strings(operand, end)
+    return allowed
+
+
+cdef Allowed _under(str operand):
+    cdef Allowed below = Allowed()
+    below.add_strings(operand + "/", operand + "0")  # what follows / in the order of characters
+    return _equal(operand).combined(below, EITHER)
+
+
+cdef Allowed _allowed(str operator, tuple operands):
+    """What a predicate that makes sense allows."""
+    cdef Allowed everything
+    if operator == "present":
+        everything = Allowed()
+        everything.add_keys(FALSE_KEY, STRINGS_END)
+        return everything
+    if operator == "in":
+        return _any_of(operands)
+    if operator == "=":
+        return _equal(operands[0])
+    if operator == "!=":
+        return _not_equal(operands[0])
+    if operator == "prefix":
+        return _prefix(operands[0])
+    if operator == "under":
+        return _under(operands[0])
+    return _ordered(operator, operands[0])
+
+
+cdef str _wrong(str operator, tuple operands):
+    """What is wrong with a predicate, None if nothing is."""
+    if operator not in ("=", "!=", "<", "<=", ">", ">=", "prefix", "under", "in", "present"):
+        return "is no operator"
+    if operator == "present":
+        return "takes no value" if operands else None
+    if operator == "in" and not operands:
+        return "needs a value at least"
+    if operator != "in" and len(operands) != 1:
+        return f"takes one value, not {len(operands)}"
+    for operand in operands:
+        if not isinstance(operand, bool | int | float | str):
+            return f"takes a bool, an int, a float or a str, not {kind_of(operand)}"
+        if isinstance(operand, float) and operand != operand:
+            return "cannot compare with NaN"
+    if operator in ("prefix", "under") and not isinstance(operands[0], str):
+        return f"takes a str, not {kind_of(operands[0])}"
+    if operator in ("<", "<=", ">", ">=") and isinstance(operands[0], bool):
+        return "takes a number or a str, not bool"
+    return None
+
+
+cdef dict read_conjunction(object conjunction):
+    cdef dict allowed = {}
+    cdef Allowed more, known
+    for predicate in conjunction:
+        try:
+            attribute, operator, operands = predicate
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"a predicate is (attribute, operator, operands), not {predicate!r:.80}"
+            ) from None
+        if not (isinstance(attribute, str) and isinstance(operator, str)):
+            raise ValueError(f"attribute and operator are str, not in {predicate!r:.80}")
+        if not isinstance(operands, tuple | list):
+            raise ValueError(f"predicate on {attribute}: operands are a sequence")
+        operands = tuple(operands)
+        wrong = _wrong(operator, operands)
+        if wrong is not None:
+            raise ValueError(f"predicate on {attribute}: {operator} {wrong}")
+        more = _allowed(operator, operands)
+        known = allowed.get(attribute)
+        allowed[attribute] = more if known is None else known.combined(more, BOTH)
+    return allowed
+
+
+def holds(conjunction, event):
+    """Whether an event ({attribute: value}) fulfils all predicates of a conjunction.
+
+    ValueError for a predicate that makes no sense. O(predicates); `matching.Conjunctions` is for
+    many.
+    """
+    cdef Point point
+    cdef Allowed allowed
+    for attribute, allowed in read_conjunction(conjunction).items():
+        if attribute not in event:
+            return False
+        value = event[attribute]
+        point_of(value, &point)
+        if not spans_contain(&allowed.spans, &point):
+            return False
+    return True
+
+
+def covers(general, special):
+    """Whether every event that fulfils the conjunction `special` fulfils `general`: exactly, for
+    events with any double or string. ValueError for a predicate that makes no sense."""
+    cdef dict asked = read_conjunction(special)
+    cdef Allowed allowed, known
+    for known in asked.values():
+        if known.spans.count == 0:
+            return True
+    for attribute, allowed in read_conjunction(general).items():
+        known = asked.get(attribute)
+        if known is None or spans_combine(&known.spans, &allowed.spans, FIRST_ONLY, NULL):
+            return False
+    return True
+
+
+def intersects(a, b):
+    """Whether some event fulfils both conjunctions: exactly, for events with any double or string.
+    ValueError for a predicate that makes no sense."""
+    cdef dict first = read_conjunction(a)
+    cdef dict second = read_conjunction(b)
+    cdef Allowed allowed, other
+    for allowed in [*first.values(), *second.values()]:
+        if allowed.spans.count == 0:
+            return False
+    for attribute, allowed in first.items():
+        other = second.get(attribute)
+        if other is not None and not spans_meet(&allowed.spans, &other.spans):
+            return False
+    return True

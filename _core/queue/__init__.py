@@ -1,0 +1,1 @@
+"""Queues: a stable EDF heap, and the queueing policies on top."""

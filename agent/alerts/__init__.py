@@ -1,0 +1,1 @@
+"""Alerts at a master, pure: spool, inboxes, webhooks, open faults, raised triggers."""

@@ -1,0 +1,384 @@
+"""The inboxes of a master's subscribers: what came for them, until their clients have it.
+
+A notification that comes for a durable subscription is on disk before its client gets it, in a
+position that it has for good; so whatever is killed, what a client has not acknowledged comes again
+in the same position, and nothing is in two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import groupby
+
+from _core.queue.edf import EdfQueue
+from agent.alerts.coalesce import together
+from agent.alerts.inbox import Inbox, last_run
+from agent.alerts.inbox_events import (
+    AcknowledgeArrived,
+    Content,
+    ContentArrived,
+    EndSubscription,
+    ForgetPositions,
+    ForgetSubscription,
+    InboxChange,
+    InboxesDue,
+    InboxEvent,
+    InboxInstruction,
+    SaveCursor,
+    SavedInboxes,
+    SavedSubscription,
+    SaveSubscription,
+    SendPush,
+    StartSubscription,
+    StorePosition,
+    SubscribeArrived,
+    UnsubscribeArrived,
+)
+from agent.alerts.inbox_requests import check_size, refusal, why_not_again
+from agent.alerts.items import Item, Items
+from agent.alerts.unmatchable import Nearest, doubt
+from agent.wire.areas import AreaSet
+from agent.wire.predicates import Filter
+from agent.wire.push import Subscribe, Subscribed
+
+# Of one durable subscription.
+MOST = 1_000
+MAX_BYTES = 1 << 20
+# Of one that is not durable, a client that is slow included.
+MAX_QUEUED = 256
+# Items that a subscription remembers, to know what comes again: as many as a spool may publish
+# again. Beyond it, that is news.
+MAX_REMEMBERED = 10_000
+# Of all subscriptions, which share them: 64 MB.
+MAX_REMEMBERED_IN_ALL = 2_000_000
+# Sent and not acknowledged.
+WINDOW = 64
+MAX_SUBSCRIPTIONS = 10_000
+# So long a client may say nothing before nothing is sent to it any more.
+LEASE_S = 60.0
+# So long what is durable is kept for a client that does not come back.
+EXPIRE_S = 7 * 86_400.0
+
+
+class Inboxes:
+    """Takes subscriptions, keeps what comes for them, and sends it.
+
+    `read_filter` reads the text form of a filter, or checks its parts; ValueError says what is
+    wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
+    has no name. `areas` gives those that are known to be somebody's; `nearest` is for hints. `now`
+    is monotonic seconds. A notification is O(subscriptions that want it); everything else
+    O(log subscriptions), and what it sends.
+    """
+
+    def __init__(
+        self,
+        read_filter: Callable[[str | Filter], Filter],
+        *,
+        most: int = MOST,
+        most_bytes: int = MAX_BYTES,
+        most_queued: int = MAX_QUEUED,
+        most_remembered: int = MAX_REMEMBERED,
+        most_remembered_in_all: int = MAX_REMEMBERED_IN_ALL,
+        window: int = WINDOW,
+        most_owned: int = 100,
+        most_subscriptions: int = MAX_SUBSCRIPTIONS,
+        lease_s: float = LEASE_S,
+        expire_s: float = EXPIRE_S,
+        areas: Callable[[], Sequence[AreaSet]] = tuple,
+        nearest: Nearest = lambda *_: "",
+    ) -> None:
+        self._read_filter = read_filter
+        self._areas, self._nearest = areas, nearest
+        self._most = {True: most, False: most_queued}  # by whether it is durable
+        self._most_bytes = most_bytes
+        self._most_remembered = most_remembered
+        self._most_remembered_in_all = most_remembered_in_all
+        self._window = window
+        self._most_owned = most_owned
+        self._most_subscriptions = most_subscriptions
+        self._lease_s = lease_s
+        self._expire_s = expire_s
+        self._by_key: dict[tuple[str, str], Inbox] = {}
+        self._by_name: dict[str, Inbox] = {}
+        self._owned: Counter[Hashable] = Counter()
+        self._items = Items()
+        self._timers: EdfQueue[Inbox] = EdfQueue()
+        self._numbers = 0
+        self.counters = {
+            "notifications_sent": 0,
+            "notifications_repeated": 0,
+            "notifications_dropped": 0,
+            "subscriptions_expired": 0,
+        }
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def waiting(self) -> int:
+        """Positions that clients have not acknowledged and that are kept."""
+        return sum(len(inbox.kept) for inbox in self._by_key.values())
+
+    def ids_of(self, client: str) -> list[str]:
+        """What a client calls its subscriptions. O(subscriptions)."""
+        return [id_ for owner, id_ in self._by_key if owner == client]
+
+    def kept_for(self, prefix: str) -> list[tuple[str, str]]:
+        """Client and id of the subscriptions of clients whose name begins so. O(subscriptions)."""
+        return [key for key in self._by_key if key[0].startswith(prefix)]
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `InboxesDue` is due; None: nothing waits for time to pass."""
+        return self._timers.peek_key() if len(self._timers) else None
+
+    def restore(self, saved: SavedInboxes, now: float) -> list[InboxInstruction]:
+        """Take in what was on disk, before any event; MsgspecError if this version cannot. Their
+        time to expire begins anew."""
+        items = {number: self._items.restore(number, k, body) for number, k, body in saved.items}
+        by_subscription = groupby(saved.positions, key=lambda row: row[0])
+        runs = {number: last_run(rows, items) for number, rows in by_subscription}
+        instructions: list[InboxInstruction] = []
+        for number, kept, acknowledged in saved.subscriptions:
+            inbox = Inbox(number, kept.client, kept.id, kept.filter, durable=True)
+            last, run = runs.get(number, (acknowledged, []))
+            inbox.restore(
+                acknowledged, max(last, acknowledged), run, self._most[True], self._most_bytes
+            )
+            for item in inbox.known:
+                item.known += 1
+            for item in inbox.kept:
+                item.kept += 1
+            inbox.become("detached")
+            self._add(inbox, now)
+            self._numbers = max(self._numbers, number)
+            instructions.append(StartSubscription(inbox.name, inbox.filter))
+        return [*self._items.tidy(), *instructions]
+
+    def handle(self, event: InboxEvent, now: float) -> list[InboxInstruction]:
+        """Take one event; what to do follows, in order."""
+        match event:
+            case ContentArrived():
+                return self._content(event)
+            case AcknowledgeArrived():
+                return self._acknowledged(event, now)
+            case SubscribeArrived():
+                return self._subscribed(event, now)
+            case UnsubscribeArrived():
+                return self._unsubscribed(event)
+            case InboxesDue():
+                return self._due(now)
+
+    # --- from the broker -----------------------------------------------------------------------
+
+    def _content(self, event: ContentArrived) -> list[InboxInstruction]:
+        item = self._items.find(event.content)
+        at_once: list[list[SendPush]] = []
+        stored: list[InboxInstruction] = []
+        to_send: list[list[SendPush]] = []
+        for name in event.names:
+            inbox = self._by_name.get(name)
+            if inbox is None:
+                continue  # it ended while this was under way
+            if inbox.knows(item):
+                self.counters["notifications_repeated"] += 1
+            else:
+                stored += self._put(inbox, item, event.content)
+                (to_send if inbox.durable else at_once).append(self._send(inbox))
+        self._items.drop_unheld(item)
+        # What needs no disk does not wait for it.
+        return [*together(at_once), *stored, *together(to_send)]
+
+    def _put(self, inbox: Inbox, item: Item, content: Content) -> list[InboxChange]:
+        changes = self._items.hold(item, content, durable=inbox.durable)
+        inbox.put(item)
+        if inbox.durable:
+            changes.append(StorePosition(inbox.number, inbox.last, item.number))
+        dropped = inbox.overflow(self._most[inbox.durable], self._most_bytes)
+        self.counters["notifications_dropped"] += len(dropped)
+        changes += self._give_up(dropped)
+        share = self._most_remembered_in_all // len(self._by_key)
+        position, forgotten = inbox.forget(min(self._most_remembered, share))
+        if forgotten:
+            changes += [change for each in forgotten for change in self._items.forget(each)]
+            if inbox.durable:
+                changes.append(ForgetPositions(inbox.number, position))
+        return changes
+
+    def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:
+        return [change for item in items for change in self._items.give_up(item)]
+
+    def _send(self, inbox: Inbox) -> list[SendPush]:
+        if inbox.state != "attached":
+            return []
+        sent = [
+            SendPush(inbox.peer, message, inbox.durable) for message in inbox.messages(self._window)
+        ]
+        self.counters["notifications_sent"] += len(sent)
+        return sent
+
+    # --- from clients --------------------------------------------------------------------------
+
+    def _subscribed(self, event: SubscribeArrived, now: float) -> list[InboxInstruction]:
+        message = event.message
+        try:
+            # What is large takes long to read.
+            check_size(message.filter)
+            wanted = self._read_filter(message.filter)
+            check_size(wanted)
+        except ValueError as error:
+            return refusal(event.peer, message, f"filter: {error}")
+        inbox = self._by_key.get((event.client, message.id))
+        problem = (
+            self._why_not_new(event.client or event.peer, message)
+            if inbox is None
+            else why_not_again(inbox, message)
+        )
+        if problem:
+            return refusal(event.peer, message, problem)
+        instructions: list[InboxInstruction] = []
+        if inbox is None:
+            self._numbers += 1
+            inbox = Inbox(self._numbers, event.client, message.id, wanted, durable=message.durable)
+            inbox.owner = event.client or event.peer
+            self._add(inbox, now)
+            instructions = self._start(inbox)
+        elif inbox.filter != wanted:
+            inbox.filter = wanted
+            instructions = self._start(inbox)
+        self._give(inbox, event.client or event.peer)
+        inbox.become("attached")
+        self._timers.rekey(inbox.timer, now + self._lease_s)
+        inbox.peer = event.peer
+        after = inbox.acknowledged if message.after is None else message.after
+        instructions += self._had(inbox, after, now)
+        inbox.send_again(after)
+        doubts = doubt(wanted, self._areas(), self._nearest)
+        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubts)
+        instructions.append(SendPush(event.peer, reply, inbox.durable))
+        return instructions + self._send(inbox)
+
+    def _start(self, inbox: Inbox) -> list[InboxInstruction]:
+        starting = StartSubscription(inbox.name, inbox.filter)
+        if not inbox.durable:
+            return [starting]
+        saved = SavedSubscription(inbox.client, inbox.id, inbox.filter)
+        return [SaveSubscription(inbox.number, saved), starting]
+
+    def _why_not_new(self, owner: Hashable, message: Subscribe) -> str:
+        if message.after is not None:
+            return (
+                f"no subscription {message.id!r} is kept here: it was ended, its master lost it, "
+                "or nothing was heard of its client for too long; subscribe anew without 'after'"
+            )
+        if self._owned[owner] >= self._most_owned:
+            return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
+        if len(self._by_key) >= self._most_subscriptions:
+            return f"{self._most_subscriptions} subscriptions are open here; try another master"
+        return ""
+
+    def _acknowledged(self, event: AcknowledgeArrived, now: float) -> list[InboxInstruction]:
+        message = event.message
+        changes: list[InboxChange] = []
+        runs: list[list[SendPush]] = []
+        for id_, position in {message.id: message.position, **dict(message.also)}.items():
+            inbox = self._by_key.get((event.client, id_))
+            if inbox is None or inbox.state != "attached" or inbox.peer != event.peer:
+                runs.append([SendPush(event.peer, Subscribed(id_, "unknown"), waits=False)])
+            else:
+                changes += self._had(inbox, min(position, inbox.sent), now)
+                runs.append(self._send(inbox))
+        return [*changes, *together(runs)]
+
+    def _had(self, inbox: Inbox, position: int, now: float) -> list[InboxChange]:
+        """Its client is there, and has all up to `position`."""
+        inbox.seen_s = now
+        if position <= inbox.acknowledged:
+            return []
+        released = inbox.acknowledge(position)
+        changes = self._give_up(released)
+        if inbox.durable:
+            changes.append(SaveCursor(inbox.number, position))
+        return changes
+
+    def _unsubscribed(self, event: UnsubscribeArrived) -> list[InboxInstruction]:
+        reply = Subscribed(event.message.id, "cancelled")
+        inbox = self._by_key.get((event.client, event.message.id))
+        if inbox is None:
+            # Perhaps the reply to an earlier one was lost.
+            return [SendPush(event.peer, reply, waits=True)]
+        return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
+
+    # --- begin and end -------------------------------------------------------------------------
+
+    def _add(self, inbox: Inbox, now: float) -> None:
+        self._by_key[inbox.client, inbox.id] = inbox
+        self._by_name[inbox.name] = inbox
+        self._owned[inbox.owner] += 1
+        inbox.seen_s = now
+        inbox.timer = self._timers.push(now + self._patience_s(inbox), inbox)
+
+    def _give(self, inbox: Inbox, owner: Hashable) -> None:
+        """It counts among this one's from now on."""
+        if owner != inbox.owner:
+            self._disown(inbox)
+            inbox.owner = owner
+            self._owned[owner] += 1
+
+    def _disown(self, inbox: Inbox) -> None:
+        self._owned[inbox.owner] -= 1
+        if not self._owned[inbox.owner]:
+            del self._owned[inbox.owner]
+
+    def _patience_s(self, inbox: Inbox) -> float:
+        """So long its client may say nothing."""
+        return self._expire_s if inbox.state == "detached" else self._lease_s
+
+    def _due(self, now: float) -> list[InboxInstruction]:
+        instructions: list[InboxInstruction] = []
+        while len(self._timers) and self._timers.peek_key() <= now:
+            inbox = self._timers.pop()
+            inbox.timer = -1
+            if inbox.seen_s + self._patience_s(inbox) <= now:
+                if not inbox.durable or inbox.state == "detached":
+                    self.counters["subscriptions_expired"] += 1
+                    instructions += self._end(inbox, "expired")
+                    continue
+                inbox.become("detached")
+                inbox.peer = None
+            # A client that is heard of moves no timer: it is set again when it runs out.
+            due_s = inbox.seen_s + self._patience_s(inbox)
+            inbox.timer = self._timers.push(due_s, inbox)
+        return instructions
+
+    def _end(self, inbox: Inbox, state: str) -> list[InboxInstruction]:
+        inbox.become(state)
+        del self._by_key[inbox.client, inbox.id]
+        del self._by_name[inbox.name]
+        self._disown(inbox)
+        if inbox.timer >= 0:
+            self._timers.remove(inbox.timer)
+            inbox.timer = -1
+        changes = self._give_up(inbox.kept)
+        for item in inbox.known:
+            changes += self._items.forget(item)
+        ending: list[InboxInstruction] = [EndSubscription(inbox.name), *changes]
+        return [*ending, ForgetSubscription(inbox.number)] if inbox.durable else ending
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        inboxes = list(self._by_key.values())
+        assert {inbox.name for inbox in inboxes} == self._by_name.keys()
+        assert len(self._timers) == len(inboxes) == sum(self._owned.values())
+        kept, known = Counter[Item](), Counter[Item]()
+        for inbox in inboxes:
+            most = self._most[inbox.durable]
+            inbox.check_invariants(most, self._most_bytes, self._window)
+            assert inbox.state == "attached" or (inbox.durable and inbox.state == "detached")
+            assert all(item.whole for item in inbox.kept if inbox.durable)
+            kept.update(inbox.kept)
+            known.update(inbox.known)
+        self._items.check_invariants()
+        assert len(known) == len(self._items)
+        assert all(item.kept == kept[item] and item.known == known[item] for item in known)

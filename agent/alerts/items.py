@@ -1,0 +1,162 @@
+"""What came for subscriptions of this master: each thing once, however many want it."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from agent.alerts.inbox_events import (
+    Content,
+    ForgetBody,
+    ForgetItem,
+    InboxChange,
+    StoreItem,
+)
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import Lost
+
+Key = Origin | Lost
+
+
+class _Key(Struct, frozen=True, array_like=True):
+    """An origin (`count` 0), or what was lost."""
+
+    publisher: str
+    history: str
+    first: int
+    last: int = 0
+    count: int = 0
+
+
+class Item:
+    """A notification, or a range of lost ones. `kept` inboxes have yet to give it to their clients,
+    `known` inboxes remember that it came; `stored` says that the disk knows it, `whole` that it
+    has the content, too. Without inboxes that keep it, it has no content here."""
+
+    __slots__ = ("bytes", "content", "kept", "key", "known", "number", "stored", "whole")
+
+    def __init__(self, number: int, key: Key) -> None:
+        self.number = number
+        self.key = key
+        self.content: Content | None = None
+        self.bytes = 0
+        self.kept = 0
+        self.known = 0
+        self.stored = False
+        self.whole = False
+
+    def __repr__(self) -> str:
+        return f"<item {self.number} {self.key} kept {self.kept} known {self.known}>"
+
+
+class Items:
+    """Items by what they are, with how many inboxes hold them. All O(1)."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Item] = {}
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def find(self, content: Content) -> Item:
+        """The item of this content, made if it is new."""
+        key = content.origin if isinstance(content, Notification) else content
+        item = self._by_key.get(key)
+        if item is None:
+            self._numbers += 1
+            item = self._by_key[key] = Item(self._numbers, key)
+        return item
+
+    def hold(self, item: Item, content: Content, *, durable: bool) -> list[InboxChange]:
+        """One more inbox keeps it, and remembers it."""
+        item.kept += 1
+        item.known += 1
+        stored = item.whole or not durable
+        if item.content is not None and stored:
+            return []
+        body = msgspec.msgpack.encode(content)
+        item.content = content
+        item.bytes = len(body)
+        if stored:
+            return []
+        item.stored = item.whole = True
+        return [StoreItem(item.number, _written(item.key), body)]
+
+    def give_up(self, item: Item) -> list[InboxChange]:
+        """One inbox less keeps it."""
+        item.kept -= 1
+        if item.kept:
+            return []
+        item.content = None
+        if not item.whole:
+            return []
+        item.whole = False
+        return [ForgetBody(item.number)]
+
+    def forget(self, item: Item) -> list[InboxChange]:
+        """One inbox less remembers it."""
+        item.known -= 1
+        if item.known:
+            return []
+        del self._by_key[item.key]
+        return [ForgetItem(item.number)] if item.stored else []
+
+    def drop_unheld(self, item: Item) -> None:
+        """Forget an item that nobody took."""
+        if not item.known:
+            self._by_key.pop(item.key, None)
+
+    def restore(self, number: int, key: bytes, body: bytes | None) -> Item:
+        """An item that the disk kept; MsgspecError if this version cannot read it."""
+        found = _read(key)
+        item = Item(number, found)
+        item.stored = True
+        if body is not None:
+            item.content = (
+                found
+                if isinstance(found, Lost)
+                else msgspec.msgpack.decode(body, type=Notification)
+            )
+            item.bytes = len(body)
+            item.whole = True
+        self._by_key[found] = item
+        self._numbers = max(self._numbers, number)
+        return item
+
+    def tidy(self) -> list[InboxChange]:
+        """After a restart: forget what was held by inboxes that are no more."""
+        changes: list[InboxChange] = []
+        for item in list(self._by_key.values()):
+            if not item.known:
+                del self._by_key[item.key]
+                changes.append(ForgetItem(item.number))
+            elif not item.kept:
+                item.content = None
+                if item.whole:
+                    item.whole = False
+                    changes.append(ForgetBody(item.number))
+        return changes
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        for key, item in self._by_key.items():
+            assert item.key == key
+            assert 0 <= item.kept <= item.known
+            assert item.known, "nobody holds it"
+            assert (item.content is not None) == (item.kept > 0)
+
+
+def _written(key: Key) -> bytes:
+    if isinstance(key, Lost):
+        written = _Key(key.publisher, key.history, key.first, key.last, key.count)
+    else:
+        written = _Key(key.publisher, key.history, key.sequence)
+    return msgspec.msgpack.encode(written)
+
+
+def _read(key: bytes) -> Key:
+    read = msgspec.msgpack.decode(key, type=_Key)
+    if read.count:
+        return Lost(read.publisher, read.history, read.first, read.last, read.count)
+    return Origin(read.publisher, read.history, read.first)

@@ -1,0 +1,99 @@
+"""Which triggers of the nodes are raised, from the events that tell of them in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
+from agent.wire.operator import NodeAlert
+from agent.wire.records import NodeEventRecord
+
+# Of one node, the cleared ones included that a late event may still be about.
+MAX_TRIGGERS: Final = 256
+KINDS: Final = (TRIGGER_RAISED, TRIGGER_CLEARED)
+
+
+class TriggerChange(Struct, array_like=True):
+    """The last change of a trigger: the sequence of its event, and what that says."""
+
+    trigger: str
+    sequence: int
+    raised: bool
+    since_ms: int
+    synchronised: bool
+    areas: tuple[str, ...]
+    text: str
+
+
+class NodeTriggers(Struct, array_like=True):
+    """Of one node: the last changes of its triggers in `history`."""
+
+    history: str
+    changes: list[TriggerChange]
+
+    def take(self, event: NodeEventRecord) -> None:
+        """What happened, each event once. O(triggers)."""
+        if event.history != self.history:
+            # Its triggers begin anew, too: what holds is raised again.
+            self.history, self.changes = event.history, []
+        before = next((c for c in self.changes if c.trigger == event.trigger), None)
+        if before is not None:
+            if event.sequence < before.sequence:
+                return
+            self.changes.remove(before)
+        elif len(self.changes) >= MAX_TRIGGERS:
+            self.changes.remove(min(self.changes, key=lambda c: (c.raised, c.sequence)))
+        self.changes.append(
+            TriggerChange(
+                event.trigger,
+                event.sequence,
+                event.kind == TRIGGER_RAISED,
+                event.time_ms,
+                event.synchronised,
+                event.areas,
+                event.text,
+            )
+        )
+
+
+class RaisedTriggers:
+    """The triggers of all nodes; in memory, for whoever keeps them on disk. A trigger stays raised
+    while its node's agent is started again."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeTriggers] = {}
+
+    def take(self, events: Iterable[NodeEventRecord]) -> set[str]:
+        """What happened, each event once; the nodes of which something else is known now."""
+        changed = set()
+        for event in events:
+            if event.kind in KINDS:
+                found = self._nodes.get(event.node)
+                if found is None:
+                    found = self._nodes[event.node] = NodeTriggers(event.history, [])
+                found.take(event)
+                changed.add(event.node)
+        return changed
+
+    def open(self, node: str) -> tuple[NodeAlert, ...]:
+        """The raised triggers of a node, the oldest first."""
+        found = self._nodes.get(node)
+        if found is None:
+            return ()
+        alerts = [
+            NodeAlert(each.trigger, each.areas, each.since_ms, each.synchronised, each.text)
+            for each in found.changes
+            if each.raised
+        ]
+        return tuple(sorted(alerts, key=lambda alert: (alert.since_ms, alert.trigger)))
+
+    def of(self, node: str) -> NodeTriggers:
+        """What is known of a node, to be kept for `restore`."""
+        return self._nodes[node]
+
+    def restore(self, node: str, triggers: NodeTriggers) -> None:
+        """What `of` gave before a restart."""
+        self._nodes[node] = triggers

@@ -1,0 +1,262 @@
+"""The spool of a publisher's home master: notifications that not everybody has yet.
+
+A notification is kept from before its node may forget it until the overlay says that everybody who
+wants it has it. Until then it is published again: after a restart, when the overlay says that
+somebody may not have it, and when it says nothing for long. The overlay and the masters of the
+subscribers drop what comes twice, by its origin.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from _core.queue.edf import EdfQueue
+from agent.alerts.dedup_window import DedupWindow
+from agent.alerts.lifecycle import SPOOLED_TRANSITIONS, InvalidTransition
+from agent.alerts.losses import Losses
+from agent.alerts.spool_events import (
+    Accepted,
+    Brought,
+    ForgetSpooled,
+    ForgetTaken,
+    LostTold,
+    PublishSpooled,
+    SavedSpool,
+    SaveTaken,
+    Settled,
+    SpoolDue,
+    SpoolEvent,
+    SpoolInstruction,
+    StoreSpooled,
+    Undeliverable,
+)
+from agent.wire.overlay import Notification, Origin
+
+MOST = 10_000
+MAX_BYTES = 16 << 20
+# What was published once goes again at this rate: what is new overtakes it.
+BACKLOG_PER_S = 100.0
+BURST = 20
+# Published, and no word of it: the broker keeps what it could not pass on for longer than that.
+AGAIN_S = 300.0
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+# Of all nodes; theirs from before a card was flashed anew are among them.
+MAX_HISTORIES = 4_096
+
+
+class _Spooled:
+    __slots__ = ("bytes", "handle", "notification", "number", "refusals", "state")
+
+    def __init__(self, number: int, notification: Notification, size: int) -> None:
+        self.number = number
+        self.notification = notification
+        self.bytes = size
+        self.state = "new"
+        self.refusals = 0
+        self.handle = -1
+
+    def __repr__(self) -> str:
+        return f"<spooled {self.number} {self.notification.origin} {self.state}>"
+
+    def become(self, state: str) -> None:
+        if (self.state, state) not in SPOOLED_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+
+class Spool:
+    """Keeps at most `most` notifications with `most_bytes` in all, as MessagePack; with more, the
+    oldest are given up, counted, and told to subscribers as ranges. `now` is monotonic seconds.
+    Every event is O(log spooled) a notification, and what is remembered of its history."""
+
+    def __init__(
+        self,
+        *,
+        most: int = MOST,
+        most_bytes: int = MAX_BYTES,
+        backlog_per_s: float = BACKLOG_PER_S,
+        again_s: float = AGAIN_S,
+        most_histories: int = MAX_HISTORIES,
+    ) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._spacing_s = 1.0 / backlog_per_s
+        self._again_s = again_s
+        self._ledger: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)  # (node, history)
+        self._spooled: dict[Origin, _Spooled] = {}  # the oldest first
+        self._due: EdfQueue[_Spooled] = EdfQueue()
+        self._bytes = 0
+        self._numbers = 0
+        # The rate is kept when what was published again, evenly spaced, would end here.
+        self._paced_until_s = -math.inf
+        self._losses = Losses(again_s)
+        self.counters = {
+            "spooled": 0,
+            "spooled_repeated": 0,
+            "spooled_published_again": 0,
+            "spooled_settled": 0,
+            "spooled_undeliverable": 0,
+            "spooled_given_up": 0,
+        }
+
+    def __len__(self) -> int:
+        return len(self._spooled)
+
+    @property
+    def bytes(self) -> int:
+        """Of what is spooled, as MessagePack."""
+        return self._bytes
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `SpoolDue` is due; None: nothing waits for time to pass."""
+        due_s = self._losses.due_s
+        if len(self._due):
+            due_s = min(due_s, max(self._due.peek_key(), self._next_turn_s))
+        return None if due_s == math.inf else due_s
+
+    def restore(self, saved: SavedSpool, now: float) -> None:
+        """Take in what was on disk, before any event; MsgspecError if this version cannot."""
+        decode = msgspec.msgpack.Decoder(Notification).decode
+        for number, body in saved.spooled:
+            entry = _Spooled(number, decode(body), len(body))
+            self._keep(entry)
+            self._wait(entry, now)
+            self._numbers = max(self._numbers, number)
+        for node, history, taken in saved.taken:
+            self._ledger.restore((node, history), taken)
+        for lost in saved.lost:
+            self._losses.restore(lost, now)
+
+    def handle(self, event: SpoolEvent, now: float) -> list[SpoolInstruction]:
+        """Take one event; what to do follows, in order."""
+        match event:
+            case Brought():
+                return self._brought(event, now)
+            case Settled(origin):
+                return self._settled(origin)
+            case Undeliverable(origin):
+                return self._undeliverable(origin, now)
+            case LostTold(lost):
+                return self._losses.told(lost)
+            case SpoolDue():
+                return self._turns(now)
+
+    # --- in ------------------------------------------------------------------------------------
+
+    def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
+        # By sequence: one message may hold an event twice.
+        history = (event.node, event.history)
+        taken: dict[int, None] = {}
+        new: dict[Origin, Notification] = {}
+        for each in event.events:
+            if each.sequence in taken or self._ledger.knows(history, each.sequence):
+                self.counters["spooled_repeated"] += len(each.notifications)
+                continue
+            taken[each.sequence] = None
+            for notification in each.notifications:
+                # What the ledger forgot may still be here.
+                if notification.origin in self._spooled:
+                    self.counters["spooled_repeated"] += 1
+                else:
+                    new[notification.origin] = notification
+        forgotten = self._ledger.take(history, taken, event.oldest)
+        if not taken:
+            return [Accepted(event.token)]
+        instructions: list[SpoolInstruction] = []
+        for notification in new.values():
+            instructions += self._add(notification, now)
+        instructions += self._drop(now)
+        instructions.append(SaveTaken(*history, self._ledger.of(history)))
+        instructions += [ForgetTaken(*each) for each in forgotten]
+        instructions.append(Accepted(event.token))
+        return instructions
+
+    def _add(self, notification: Notification, now: float) -> list[SpoolInstruction]:
+        body = msgspec.msgpack.encode(notification)
+        self._numbers += 1
+        entry = _Spooled(self._numbers, notification, len(body))
+        self._keep(entry)
+        self.counters["spooled"] += 1
+        self._publish(entry, now)
+        return [StoreSpooled(entry.number, body), PublishSpooled(notification)]
+
+    def _keep(self, entry: _Spooled) -> None:
+        self._spooled[entry.notification.origin] = entry
+        self._bytes += entry.bytes
+
+    def _drop(self, now: float) -> list[SpoolInstruction]:
+        """The oldest go; the newest stays, however large it is."""
+        instructions: list[SpoolInstruction] = []
+        given_up = []
+        while len(self._spooled) > self._most or (
+            self._bytes > self._most_bytes and len(self._spooled) > 1
+        ):
+            oldest = next(iter(self._spooled.values()))
+            instructions.append(self._take_out(oldest, "given_up"))
+            self.counters["spooled_given_up"] += 1
+            given_up.append(oldest.notification.origin)
+        return [*instructions, *self._losses.add(given_up, now)]
+
+    # --- out -----------------------------------------------------------------------------------
+
+    @property
+    def _next_turn_s(self) -> float:
+        return self._paced_until_s - (BURST - 1) * self._spacing_s
+
+    def _turns(self, now: float) -> list[SpoolInstruction]:
+        """Publish again what is due, as fast as the pace allows, and tell what is lost."""
+        instructions: list[SpoolInstruction] = []
+        while len(self._due) and self._due.peek_key() <= now and self._next_turn_s <= now:
+            entry = self._due.pop()
+            self._paced_until_s = max(self._paced_until_s, now) + self._spacing_s
+            self._publish(entry, now)
+            self.counters["spooled_published_again"] += 1
+            instructions.append(PublishSpooled(entry.notification))
+        return [*instructions, *self._losses.tell(now)]
+
+    def _publish(self, entry: _Spooled, now: float) -> None:
+        entry.become("published")
+        entry.handle = self._due.push(now + self._again_s, entry)
+
+    def _wait(self, entry: _Spooled, due_s: float) -> None:
+        entry.become("waiting")
+        entry.handle = self._due.push(due_s, entry)
+
+    def _settled(self, origin: Origin) -> list[SpoolInstruction]:
+        entry = self._spooled.get(origin)
+        if entry is None:
+            return []  # said twice, or given up
+        self.counters["spooled_settled"] += 1
+        return [self._take_out(entry, "settled")]
+
+    def _undeliverable(self, origin: Origin, now: float) -> list[SpoolInstruction]:
+        entry = self._spooled.get(origin)
+        if entry is None or entry.state == "waiting":
+            return []
+        self.counters["spooled_undeliverable"] += 1
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(entry.refusals, 20))
+        entry.refusals += 1
+        self._due.remove(entry.handle)
+        self._wait(entry, now + pause_s)
+        return []
+
+    def _take_out(self, entry: _Spooled, state: str) -> ForgetSpooled:
+        entry.become(state)
+        del self._spooled[entry.notification.origin]
+        self._bytes -= entry.bytes
+        self._due.remove(entry.handle)
+        return ForgetSpooled(entry.number)
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        assert len(self._due) == len(self._spooled) <= self._most
+        assert self._bytes == sum(entry.bytes for entry in self._spooled.values())
+        assert self._bytes <= self._most_bytes or len(self._spooled) == 1
+        self._losses.check_invariants()
+        numbers = [entry.number for entry in self._spooled.values()]
+        assert numbers == sorted(numbers)
+        assert {entry.state for entry in self._spooled.values()} <= {"waiting", "published"}

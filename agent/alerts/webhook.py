@@ -1,0 +1,236 @@
+"""A webhook: a durable subscription whose notifications are posted one after the other.
+
+What is posted is acknowledged when the receiver says that it has it, and not before; so a kill of
+either side costs a repetition at most. There is one attempt at a time, for what is first in line:
+that keeps the order, and a receiver that is down costs one connection a pause.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+from agent.alerts.webhook_events import (
+    Answered,
+    AskInbox,
+    InboxSaid,
+    Post,
+    TellOperator,
+    WebhookDue,
+    WebhookEvent,
+    WebhookInstruction,
+    WebhookStarted,
+)
+from agent.wire.predicates import Filter
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    Gap,
+    Notified,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+
+FIRST_PAUSE_S: Final = 1.0  # after a failure; doubles
+# What a receiver asks for in Retry-After is heeded up to here.
+MAX_RETRY_AFTER_S: Final = 3_600.0
+SUBSCRIBE_AGAIN_S: Final = 10.0
+# Of the lease: so often the inboxes are told that somebody is there.
+RENEW: Final = 1.0 / 3.0
+GONE: Final = 410
+# Too slow, too early, too much: said of now, not of what was posted.
+NOT_NOW: Final = frozenset({408, 425, 429})
+
+
+class Webhook:
+    """Events in, instructions out; `now` is monotonic seconds.
+
+    `own_id` is the subscription's, of this life of it: with the position it tells what is posted
+    from all else that ever is. `jitter` gives random numbers in [0, 1). What the receiver refuses
+    with 4xx is given up after `give_up_s`, or it would stop what comes behind it for good; 410 ends
+    the webhook, and its subscription. All O(1), but for O(window) when it is subscribed again.
+    """
+
+    def __init__(
+        self,
+        own_id: str,
+        wanted: Filter,
+        *,
+        jitter: Callable[[], float],
+        longest_pause_s: float = 300.0,
+        give_up_s: float = 86_400.0,
+    ) -> None:
+        self._id = own_id
+        self._wanted = wanted
+        self._jitter = jitter
+        self._longest_pause_s = longest_pause_s
+        self._give_up_s = give_up_s
+        self.state = "new"  # then subscribing, open, subscribing, …, gone
+        self._line: deque[Notified | Gap] = deque()  # to be posted, in order
+        self._under_way: Notified | Gap | None = None
+        self._had = 0  # the receiver has, or will never get, all up to here
+        self._period_s = SUBSCRIBE_AGAIN_S
+        self._renew_s = 0.0
+        self._again_s = 0.0  # not before, after a failure
+        self._failures = 0  # in a row
+        self._refused_since_s: float | None = None  # for the first in line
+        self._why_not = ""
+        self._doubt = ""
+        self.counters = {"webhook_delivered": 0, "webhook_failed": 0, "webhook_given_up": 0}
+
+    def __repr__(self) -> str:
+        return f"<webhook {self._id} {self.state}: {self._had} had, {len(self._line)} in line>"
+
+    @property
+    def up(self) -> bool:
+        """Whether the last attempt, if there was one, went well."""
+        return self.state != "gone" and not self._failures
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `WebhookDue` is due."""
+        if self.state in ("new", "gone"):
+            return None
+        if self._line and self._under_way is None:
+            return min(self._renew_s, self._again_s)
+        return self._renew_s
+
+    def handle(self, event: WebhookEvent, now: float) -> list[WebhookInstruction]:
+        """Take one event; what to do follows, in order."""
+        if self.state == "gone":
+            return []
+        match event:
+            case WebhookStarted():
+                return self._subscribe(now)
+            case InboxSaid(message):
+                if isinstance(message, Subscribed):
+                    return self._subscribed(message, now)
+                return self._came(message, now)
+            case Answered():
+                return self._answered(event, now)
+            case WebhookDue():
+                return [*self._renew(now), *self._post(now)]
+
+    # --- the inbox -----------------------------------------------------------------------------
+
+    def _subscribe(self, now: float) -> list[WebhookInstruction]:
+        self.state = "subscribing"
+        self._line.clear()  # it comes again
+        self._period_s = SUBSCRIBE_AGAIN_S
+        self._renew_s = now + self._period_s
+        return [AskInbox(Subscribe(self._id, self._wanted, durable=True))]
+
+    def _subscribed(self, message: Subscribed, now: float) -> list[WebhookInstruction]:
+        match message.state:
+            case "open":
+                self.state, self._why_not = "open", ""
+                self._line.clear()
+                self._period_s = message.renew_ms / 1e3 * RENEW
+                self._had = max(self._had, message.position)
+                said: list[WebhookInstruction] = []
+                if message.message != self._doubt:
+                    self._doubt = message.message
+                    said = [TellOperator(message.message)] if message.message else []
+                return [*said, *self._acknowledge(now)]
+            case "unknown":
+                return self._subscribe(now)
+            case "refused" if message.message != self._why_not:
+                self._why_not = message.message
+                return [TellOperator(f"no subscription yet: {message.message}")]
+        return []
+
+    def _came(self, message: Notified | Gap, now: float) -> list[WebhookInstruction]:
+        if self.state == "open" and _last(message) > self._had:
+            self._line.append(message)
+        return self._post(now)
+
+    def _acknowledge(self, now: float) -> list[WebhookInstruction]:
+        self._renew_s = now + self._period_s
+        return [AskInbox(AcknowledgeNotifications(self._id, self._had))]
+
+    def _renew(self, now: float) -> list[WebhookInstruction]:
+        if now < self._renew_s:
+            return []
+        return self._acknowledge(now) if self.state == "open" else self._subscribe(now)
+
+    # --- the receiver --------------------------------------------------------------------------
+
+    def _post(self, now: float) -> list[WebhookInstruction]:
+        if self._under_way is not None or not self._line or now < self._again_s:
+            return []
+        first = self._under_way = self._line[0]
+        return [Post(self._name(first), first)]
+
+    def _answered(self, event: Answered, now: float) -> list[WebhookInstruction]:
+        done, self._under_way = self._under_way, None
+        assert done is not None
+        if 200 <= event.status < 300:
+            said: list[WebhookInstruction] = []
+            if self._failures:
+                said.append(TellOperator("delivers again"))
+            self._failures = 0
+            self.counters["webhook_delivered"] += 1
+            return [*said, *self._done(done, now)]
+        self.counters["webhook_failed"] += 1
+        if event.status == GONE:
+            return self._gone(event)
+        return self._failed(done, event, now)
+
+    def _failed(
+        self, done: Notified | Gap, event: Answered, now: float
+    ) -> list[WebhookInstruction]:
+        if not 400 <= event.status < 500 or event.status in NOT_NOW:
+            # Not said of what was posted: its time does not run.
+            self._refused_since_s = None
+        elif self._refused_since_s is None:
+            self._refused_since_s = now
+        elif now - self._refused_since_s >= self._give_up_s:
+            self.counters["webhook_given_up"] += 1
+            line = f"gave up position {_last(done)}, refused for too long: {event.line}"
+            return [TellOperator(line), *self._done(done, now)]
+        self._failures += 1
+        pause_s = min(self._longest_pause_s, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 16))
+        pause_s *= 0.5 + 0.5 * self._jitter()
+        self._again_s = now + max(pause_s, min(event.retry_after_s, MAX_RETRY_AFTER_S))
+        if self._failures > 1:
+            return []
+        return [TellOperator(f"does not deliver, and will try again: {event.line}")]
+
+    def _done(self, done: Notified | Gap, now: float) -> list[WebhookInstruction]:
+        self._refused_since_s = None
+        self._again_s = now
+        self._had = max(self._had, _last(done))
+        while self._line and _last(self._line[0]) <= self._had:
+            self._line.popleft()
+        if self.state != "open":
+            return []
+        return [*self._acknowledge(now), *self._post(now)]
+
+    def _gone(self, event: Answered) -> list[WebhookInstruction]:
+        self.state = "gone"
+        self._line.clear()
+        why = f"ended, with what waited for it, until the master is started again: {event.line}"
+        return [AskInbox(Unsubscribe(self._id)), TellOperator(why)]
+
+    def _name(self, message: Notified | Gap) -> str:
+        """A gap that grew is another one."""
+        if isinstance(message, Gap):
+            return f"{self._id}_{message.first}_{message.last}"
+        return f"{self._id}_{message.position}"
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        places = [(_first(message), _last(message)) for message in self._line]
+        assert all(a[1] + 1 == b[0] for a, b in pairwise(places))
+        assert all(last > self._had for _, last in places)
+        assert self.state == "open" or not self._line
+
+
+def _first(message: Notified | Gap) -> int:
+    return message.first if isinstance(message, Gap) else message.position
+
+
+def _last(message: Notified | Gap) -> int:
+    return message.last if isinstance(message, Gap) else message.position

@@ -1,0 +1,17 @@
+"""Clients of a master: sensing queries, watches, subscriptions; state and policy for operators."""
+
+from agent.client.client import Client, Operator
+from agent.client.connection import NoReplyError
+from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
+from agent.client.watches import Rounds, WatchError
+
+__all__ = [
+    "Client",
+    "NoReplyError",
+    "Notifications",
+    "Operator",
+    "Rounds",
+    "SubscriptionError",
+    "UnknownLoss",
+    "WatchError",
+]

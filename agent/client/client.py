@@ -1,0 +1,356 @@
+"""Clients of a master: sensing queries for anyone, state and policy for the IAD's operator.
+
+>>> with Client("tcp://127.0.0.1:5700") as client:          # doctest: +SKIP
+...     answer = client.query(["b1/f4"], last_s=600, latency_ms=500, channels=["temperature"])
+...     for result in answer.results:
+...         print(result.area, result.series.measured("temperature")[-1])
+...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
+...         for each in rounds:
+...             print(each.number, each.answer.coverage)
+...     with client.subscribe('metric = "temperature" and value > 30') as notifications:
+...         for each in notifications:
+...             print(each)
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from agent.client.connection import Connection, ConnectionCutError, NoReplyError
+from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
+from agent.client.watches import Rounds, WatchError
+from agent.net.keys import KeyFiles
+from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
+from agent.wire.market import Service
+from agent.wire.messages import Answer, Query, Slo, Window
+from agent.wire.operator import (
+    IadStatus,
+    ListServices,
+    OperatorError,
+    ServiceReport,
+    ServiceRequest,
+    SetPolicy,
+    StatusRequest,
+)
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicate_logic import check
+from agent.wire.predicates import Filter
+from agent.wire.push import Gap, Notified, Subscribe, Subscribed
+from agent.wire.unions import ClientReply, OperatorReply
+from agent.wire.watches import Style, Watch
+
+__all__ = [
+    "Client",
+    "NoReplyError",
+    "Notifications",
+    "Operator",
+    "Rounds",
+    "SubscriptionError",
+    "UnknownLoss",
+    "WatchError",
+]
+
+# What a query may cost beyond its own answer timeout before the master counts as silent.
+GRACE_MS = 1_000.0
+# Answers that are kept for `receive`, and queries that they may belong to; a master has no more
+# open. Beyond that the oldest are forgotten.
+MAX_KEPT = 10_000
+
+
+class Client(Connection[ClientReply]):
+    """Sends sensing queries to a master's public socket; a context manager.
+
+    `query` waits for its answer. `send` and `receive` let many queries be under way at once;
+    answers come in any order, each with its query's `id`; those that come while something else is
+    waited for are kept for `receive`. `watch` opens a standing query,
+    `subscribe` asks for notifications; any number of all three may be under way together.
+    """
+
+    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
+        super().__init__(address, ClientReply, keys)
+        self._asked = 0
+        self._answers: deque[Answer] = deque(maxlen=MAX_KEPT)
+        self._own: deque[Answer] = deque()
+        self._asking = ""
+        # How many answers are due by id, of queries that were sent by `send`.
+        self._due: dict[str, int] = {}
+        self._watches: dict[str, Rounds] = {}
+        self._subscriptions: dict[str, Notifications] = {}
+
+    def query(
+        self,
+        areas: Sequence[str],
+        *,
+        last_s: float | None = None,
+        window: Window | None = None,
+        percentile: float = 99.0,
+        latency_ms: float = 500.0,
+        channels: Sequence[str] = (),
+        form: Form = "series",
+        timeout_ms: float | None = None,
+        service: str = "default",
+        label: str = "",
+    ) -> Answer:
+        """Ask `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
+
+        `channels` are those wanted, () for all. Only readings of sensors that have one of them
+        come: asked for one channel, every reading has a value of it, or a flag that says why not.
+        If the connection is cut, as by a master that restarts, it is asked once more. Raises
+        `NoReplyError` when the master stays silent; every other failure is an `Answer`.
+        """
+        if window is None:
+            window = Window(last_s=last_s)
+        if timeout_ms is None:
+            timeout_ms = min(latency_ms * TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
+        query = Query(
+            id=self._new_id(),
+            areas=tuple(areas),
+            window=window,
+            slo=Slo(percentile, latency_ms),
+            channels=tuple(channels),
+            form=form,
+            timeout_ms=timeout_ms,
+            service=service,
+            label=label,
+            takes_too_large=True,
+        )
+        try:
+            return self._ask(query, timeout_ms, until_cut=True)
+        except ConnectionCutError:
+            return self._ask(query, timeout_ms)
+
+    def _new_id(self) -> str:
+        while True:
+            self._asked += 1
+            if (new := f"q{self._asked}") not in self._due:
+                return new
+
+    def _was_asked(self, query_id: str) -> bool:
+        """Whether `query` has used this id."""
+        number = query_id.removeprefix("q")
+        return number != query_id and number.isdecimal() and int(number) <= self._asked
+
+    def _ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+        self._own.clear()
+        self._asking = query.id
+        try:
+            self.send_message(query)
+            self._take_until(self._own, timeout_ms + GRACE_MS, until_cut)
+        finally:
+            # What comes of it later is passed over.
+            self._asking = ""
+        return self._own.popleft()
+
+    def send(self, query: Query) -> None:
+        """Send a query; its answer comes with the same `id`."""
+        self.send_message(query)
+        if len(self._due) >= MAX_KEPT:
+            del self._due[next(iter(self._due))]
+        self._due[query.id] = self._due.get(query.id, 0) + 1
+
+    def receive(self, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+        """The next answer to what was sent by `send`; `NoReplyError` after `timeout_ms`. With
+        `until_cut` also, as `ConnectionCutError`, when the connection is cut: answers still due
+        will not come."""
+        self._take_until(self._answers, timeout_ms, until_cut)
+        return self._answers.popleft()
+
+    def _take_until(self, wanted: deque[Answer], timeout_ms: float, until_cut: bool) -> None:
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while not wanted:
+            self.take(max(0.0, (give_up - time.monotonic()) * 1e3), until_cut=until_cut)
+
+    def watch(
+        self,
+        areas: Sequence[str],
+        *,
+        interval_s: float,
+        style: Style = "periodic",
+        window_s: float | None = None,
+        lasting_s: float | None = None,
+        trigger: str = "",
+        on: str = "",
+        percentile: float = 99.0,
+        latency_ms: float = 500.0,
+        channels: Sequence[str] = (),
+        form: Form = "series",
+        timeout_ms: float | None = None,
+        service: str = "default",
+        label: str = "",
+        resume: tuple[str, int] | None = None,
+        detach: bool = False,
+        patience_s: float = 3_600.0,
+    ) -> Rounds:
+        """Ask the same again every `interval_s` seconds, or with `on` whenever alerts come for
+        which that filter holds; the rounds are a context manager and an iterator. The fields are
+        those of `Watch`.
+
+        `resume` goes on with a watch that was left open: its id, and the last round taken of it.
+        With `detach` the end of the block leaves it open. After `patience_s` without a word from
+        the master the iterator raises `NoReplyError`; so does this after a few seconds. Raises
+        `WatchError` if the master refuses the watch.
+        """
+        watch_id, after = resume or (secrets.token_hex(8), None)
+        watch = Watch(
+            id=watch_id,
+            areas=tuple(areas),
+            slo=Slo(percentile, latency_ms),
+            style=style,
+            interval_s=interval_s,
+            window_s=window_s,
+            lasting_s=lasting_s,
+            trigger=trigger,
+            on=on,
+            channels=tuple(channels),
+            form=form,
+            timeout_ms=timeout_ms,
+            service=service,
+            label=label,
+            after=after,
+            takes_too_large=True,
+        )
+        rounds = self._watches[watch_id] = Rounds(self, watch, detach, patience_s)
+        try:
+            rounds.open()
+        except BaseException:
+            self.forget(watch_id)
+            raise
+        return rounds
+
+    def subscribe(
+        self,
+        wanted: str | Filter,
+        *,
+        id: str | None = None,  # noqa: A002  # as in the message
+        durable: bool = False,
+        after: int | None = None,
+        patience_s: float = 3_600.0,
+    ) -> Notifications:
+        """Ask for every notification for which the filter `wanted`, a text or its parts, holds; the
+        notifications are a context manager and an iterator of `Notified`, `Gap` and `UnknownLoss`.
+
+        With `durable` they are kept for the subscription `id` while its client is away: the next
+        `subscribe` with the same `id` goes on where this one was, or after position `after`, the
+        last one taken. After `patience_s` without a word from the master the iterator raises
+        `NoReplyError`; so does this after a few seconds. Raises `FilterError` if `wanted` is none,
+        `SubscriptionError` if the master refuses.
+        """
+        if isinstance(wanted, str):
+            wanted = read_filter(wanted)
+        else:
+            check(wanted)
+        subscription_id = id or secrets.token_hex(8)
+        if subscription_id in self._subscriptions:
+            raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
+        subscribe = Subscribe(subscription_id, wanted, durable, after)
+        notifications = Notifications(self, subscribe, patience_s)
+        self._subscriptions[subscription_id] = notifications
+        try:
+            notifications.open()
+        except BaseException:
+            self.forget_subscription(subscription_id)
+            raise
+        return notifications
+
+    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> None:
+        """End a durable subscription that was left, and what is kept for it; also if there is
+        none. `NoReplyError` when the master stays silent."""
+        left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
+        self._subscriptions[subscription_id] = left
+        left.end(timeout_ms)
+
+    def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
+        """Receive one message and hand it to whom it is for. Raises as `receive` does."""
+        give_up_s = time.monotonic() + timeout_ms / 1e3
+        while True:
+            left_ms = max(0.0, (give_up_s - time.monotonic()) * 1e3)
+            try:
+                # Subscriptions are told of a cut: without it they might wait for nothing.
+                wants_cut = until_cut or bool(self._subscriptions)
+                message = self.receive_message(left_ms, until_cut=wants_cut)
+                break
+            except ConnectionCutError:
+                for subscription in self._subscriptions.values():
+                    subscription.cut()
+                if until_cut:
+                    raise
+        self._hand_over(message)
+
+    def _hand_over(self, message: ClientReply) -> None:
+        if isinstance(message, Notified):
+            for each in message.apart():
+                if each.id in self._subscriptions:
+                    self._subscriptions[each.id].take(each)
+        elif isinstance(message, Gap | Subscribed):
+            if message.id in self._subscriptions:
+                self._subscriptions[message.id].take(message)
+        elif message.id in self._watches:
+            self._watches[message.id].take(message)
+        elif isinstance(message, Answer):
+            # The master could not read a message of a subscription; no query is named like one.
+            subscription = self._subscriptions.get(message.id)
+            if subscription is not None and message.reason == "malformed":
+                subscription.take(message)
+            else:
+                self._answered(message)
+
+    def _answered(self, answer: Answer) -> None:
+        # An answer without an id refuses a frame that the master could not read.
+        if self._asking and answer.id in (self._asking, ""):
+            self._own.append(answer)
+        elif due := self._due.pop(answer.id, 0):
+            if due > 1:
+                self._due[answer.id] = due - 1
+            self._answers.append(answer)
+        elif not self._was_asked(answer.id):
+            self._answers.append(answer)
+
+    def forget(self, watch_id: str) -> None:
+        """Pass over what still comes of a watch."""
+        self._watches.pop(watch_id, None)
+
+    def forget_subscription(self, subscription_id: str) -> None:
+        """Pass over what still comes of a subscription."""
+        self._subscriptions.pop(subscription_id, None)
+
+
+class Operator(Connection[OperatorReply]):
+    """Talks to a master's operator socket; a context manager."""
+
+    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
+        super().__init__(address, OperatorReply, keys)
+
+    def status(self, timeout_ms: float = 2_000.0) -> IadStatus:
+        """The state of the IAD; `NoReplyError` when the master stays silent."""
+        return self._ask(StatusRequest(), timeout_ms)
+
+    def set_policy(self, policy: Policy, timeout_ms: float = 2_000.0) -> IadStatus:
+        """Order the queues by `policy` from now on."""
+        return self._ask(SetPolicy(policy), timeout_ms)
+
+    def services(self, timeout_ms: float = 2_000.0) -> tuple[Service, ...]:
+        """The services that the master is a member or the owner of."""
+        return self.ask_service(ListServices("list"), timeout_ms).services
+
+    def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
+        """Have a service set up, changed or dropped; what came of it is in the report."""
+        self.send_message(request)
+        give_up = time.monotonic() + timeout_ms / 1e3
+        while True:
+            reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
+            if isinstance(reply, OperatorError):
+                raise ValueError(reply.message)
+            # The report of an earlier request may come late.
+            if isinstance(reply, ServiceReport) and reply.id == request.id:
+                return reply
+
+    def _ask(self, request: StatusRequest | SetPolicy, timeout_ms: float) -> IadStatus:
+        self.send_message(request)
+        reply = self.receive_message(timeout_ms)
+        if isinstance(reply, OperatorError):
+            raise ValueError(reply.message)
+        assert isinstance(reply, IadStatus)
+        return reply

@@ -1,0 +1,396 @@
+"""What comes for a subscription, as a client takes it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec.structs import replace
+
+from agent.client.connection import ConnectionCutError, NoReplyError
+from agent.wire.base import Count, Identifier, Message, Text
+from agent.wire.messages import Answer
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    Gap,
+    Notified,
+    PushReply,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+
+# A subscription that was asked for is asked for again after the first of these without an answer;
+# then it is twice as long each time, up to the second.
+ANSWER_S = 5.0
+LONGEST_ANSWER_S = 60.0
+# Of a master that does not say how long a client may be silent.
+RENEW_S = 60.0
+CANCEL_MS = 1_000.0
+# Positions of one that is not durable are acknowledged so many at a time, a quarter of the window.
+MAX_OWED = 16
+# Told `unknown` so often within the time to renew, over one connection: another client with the
+# same id takes the subscription over each time, and one of the two has to give in.
+MAX_TAKEN_OVER = 3
+# Asked for anew and refused as before, so often: by then it is no word on what was asked before.
+MAX_IN_VAIN = 3
+
+
+class SubscriptionError(ValueError):
+    """The master refuses a subscription, or has ended it; one line says why."""
+
+
+class UnknownLoss(Message, frozen=True, tag="unknown_loss"):
+    """The master keeps nothing of the subscription any more, as after its restart, `message` says
+    why. It was made anew: what was published since position `after` and before may be lost, or come
+    again. Positions go on after `position`. Never on the wire."""
+
+    id: Identifier
+    after: Count
+    position: Count
+    message: Text
+
+
+Received = Notified | Gap | UnknownLoss
+
+
+class Taker(Protocol):
+    """The client under its subscriptions."""
+
+    def send_message(self, message: Message) -> None:
+        """Send to the master."""
+
+    def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
+        """Receive one message and hand it to whom it is for; `NoReplyError` after `timeout_ms`."""
+
+    def forget_subscription(self, subscription_id: str) -> None:
+        """Pass over what still comes of a subscription."""
+
+
+def _ignore(_word: str) -> None:
+    """Who shows words to nobody."""
+
+
+class Notifications:
+    """The notifications of one subscription, each position once and in order, whatever becomes of
+    the connection or of the master in between; made by `Client.subscribe`.
+
+    What the loop was given counts as taken when it asks for more; `after` is the last such
+    position. Only then is it acknowledged: what was not taken comes again to who subscribes again.
+    A client that says nothing for `renew_s` has left, to its master. The loop renews the
+    subscription while it waits, so its body should take less: else the newest are kept for it only
+    if the subscription is durable, and an `UnknownLoss` comes if it is not. The end of a ``with``
+    block ends the subscription, unless it is durable.
+    """
+
+    def __init__(self, client: Taker, subscribe: Subscribe, patience_s: float) -> None:
+        self.subscribe = subscribe
+        self.after = subscribe.after or 0
+        self.renew_s = RENEW_S
+        # Why no alert will ever come, where the master knows that.
+        self.doubt = ""
+        # Called with each word on why nothing comes, while the loop waits.
+        self.on_word: Callable[[str], None] = _ignore
+        self._client = client
+        self._patience_s = patience_s
+        self._state = "new"
+        self._message = ""
+        self._received: deque[Received] = deque()
+        self._in_loop: Received | None = None
+        self._last = self.after  # the last position that came
+        self._acknowledged = self.after
+        self._losses = 0  # unknown ones that are not taken yet: `after` is beyond them
+        # What it is asked for with: `after`, unless nothing is known of it, or kept for it.
+        self._knows_after = subscribe.after is not None
+        self._kept_nothing: str | None = None  # why, by the master
+        self._to_ask = False
+        self._refused_again = False  # in the same words
+        self._in_vain = 0  # how often it was asked for anew, and that was the last word
+        self._wait_s = ANSWER_S
+        now = time.monotonic()
+        self._asked_s = self._asked_first_s = self._said_s = self._heard_s = now
+        self._unknown_s: deque[float] = deque(maxlen=MAX_TAKEN_OVER)
+
+    @property
+    def id(self) -> str:
+        """Who knows it can go on with a durable subscription; without keys it is all that protects
+        it."""
+        return self.subscribe.id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on, as far as is known."""
+        return self._state in ("new", "asked", "open")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.acknowledge()
+        if self.subscribe.durable:
+            self._client.forget_subscription(self.id)
+        else:
+            self.cancel()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Received:
+        found = self.wait(math.inf)
+        assert found is not None
+        return found
+
+    def wait(self, timeout_s: float) -> Received | None:
+        """The next one, or None if none comes for `timeout_s`, with keys some seconds more while
+        there is no connection. `NoReplyError` after the subscription's patience without a word from
+        the master; `SubscriptionError` once it has ended."""
+        if self._took() and self._owes:
+            self._say_open()
+        give_up_s = time.monotonic() + timeout_s
+        while not self._received:
+            self._check()
+            try:
+                due_s = min(self._keep_up(), give_up_s)
+                self._client.take(max(0.0, (due_s - time.monotonic()) * 1e3), until_cut=True)
+            except ConnectionCutError:
+                pass  # the client has told all its subscriptions
+            except NoReplyError:
+                if self._state == "asked" and self._silent_s() > self._patience_s:
+                    raise
+                if time.monotonic() >= give_up_s:
+                    return None
+        self._in_loop = self._received.popleft()
+        return self._in_loop
+
+    def open(self, timeout_ms: float = 2_000.0) -> None:
+        """Subscribe and wait for the master's word on it; part of `Client.subscribe`."""
+        self._ask()
+        try:
+            self._leave("asked", self._ask, timeout_ms)
+        except NoReplyError:
+            if not self._refused_again:
+                raise
+            self._state, self._message = "refused", self._kept_nothing or ""
+        self._check()
+
+    def cancel(self, timeout_ms: float = CANCEL_MS) -> bool:
+        """End the subscription, and what is kept for it; whether the master confirmed it in time.
+        One that did not hear of it ends it by itself when nobody renews it, a durable one after
+        days."""
+        try:
+            self.end(timeout_ms)
+        except (NoReplyError, SubscriptionError):
+            return False
+        return True
+
+    def end(self, timeout_ms: float) -> None:
+        """As `cancel`, but `NoReplyError` if the master does not confirm it in time, and
+        `SubscriptionError` if it cannot."""
+        try:
+            if self.is_open:
+                self._state = "ending"
+                self._say_end()
+                self._leave("ending", self._say_end, timeout_ms)
+                if self._state == "refused":
+                    self._check()
+        finally:
+            if self._state == "ending":
+                self._state = "lost"
+            self._received.clear()
+            self._client.forget_subscription(self.id)
+
+    def acknowledge(self) -> None:
+        """What was last given is taken; asking for the next one says so too, or by and by."""
+        if self._took() or self.after > self._acknowledged:
+            self._say_open()
+
+    def _took(self) -> bool:
+        """Whether `after` is a new one."""
+        taken, self._in_loop = self._in_loop, None
+        if taken is None:
+            return False
+        self._losses -= isinstance(taken, UnknownLoss)
+        if not self._losses:
+            self.after = taken.last if isinstance(taken, Gap) else taken.position
+        return not self._losses
+
+    @property
+    def _owes(self) -> bool:
+        """Whether the master is to know now what was taken. If the subscription is not durable, it
+        only needs to know so that it sends more."""
+        return self.subscribe.durable or self.after - self._acknowledged >= MAX_OWED
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def take(self, message: PushReply | Answer) -> None:
+        """What the client received of this subscription."""
+        self._heard_s = time.monotonic()
+        match message:
+            case Notified(position=position):
+                if self._is_next(position, position):
+                    self._last = position
+                    self._received.append(message)
+            case Gap(first=first, last=last):
+                if self._is_next(first, last):
+                    self._received.append(replace(message, first=self._last + 1))
+                    self._last = last
+            case Subscribed():
+                self._told(message)
+            case Answer():  # the master could not read what it was sent
+                self._state, self._message = "refused", message.message
+
+    def cut(self) -> None:
+        """The connection was cut: what was asked over it is not answered."""
+        self._unknown_s.clear()
+        self._to_ask = True
+
+    def _is_next(self, first: int, last: int) -> bool:
+        """Whether these positions go on where the last one was; one before them that was lost on
+        the way is asked for again."""
+        if not self._has_place:
+            return False  # nobody said yet where it begins
+        if first > self._last + 1:
+            self._to_ask |= self._state == "open"
+        return first <= self._last + 1 <= last
+
+    @property
+    def _has_place(self) -> bool:
+        """Whether positions go on after `after`, as far as is known."""
+        return self._knows_after and self._kept_nothing is None
+
+    def _told(self, message: Subscribed) -> None:
+        if self._state == "ending":
+            self._state = "cancelled" if message.state == "cancelled" else "ending"
+            return
+        match message.state:
+            case "open":
+                self._opened(message)
+            case "cancelled":
+                self._state = "cancelled"
+            case "unknown":
+                # While it is asked for, or will be, this is on something before.
+                if self._state == "open" and not self._to_ask:
+                    self._told_unknown()
+            case "refused":
+                if self._state == "asked":
+                    self._refused(message.message)
+
+    def _opened(self, message: Subscribed) -> None:
+        self._state, self._in_vain = "open", 0
+        self.doubt = message.message
+        if message.renew_ms:
+            self.renew_s = message.renew_ms / 1e3
+        if self._kept_nothing is not None:
+            loss = UnknownLoss(self.id, self._last, message.position, self._kept_nothing)
+            self._kept_nothing = None
+            self._received.append(loss)
+            self._losses += 1
+            self._knows_after = False
+        if not self._knows_after:
+            self._knows_after = True
+            self.after = self._last = self._acknowledged = message.position
+
+    def _told_unknown(self) -> None:
+        self._unknown_s.append(self._heard_s)
+        if (
+            len(self._unknown_s) == MAX_TAKEN_OVER
+            and self._heard_s - self._unknown_s[0] < self.renew_s
+        ):
+            self._state = "refused"
+            self._message = f"another client took subscription {self.id!r} over; take another id"
+        else:
+            self._to_ask = True
+
+    def _refused(self, why: str) -> None:
+        if self._has_place:
+            self._kept_nothing, self._to_ask = why, True
+        elif why == self._kept_nothing:
+            # Perhaps a word on what was asked before that; it counts if no other follows.
+            self._refused_again = True
+        else:
+            self._state, self._message = "refused", why
+
+    # --- what is said -------------------------------------------------------------------------
+
+    def _keep_up(self) -> float:
+        """Say what is due; when the next is."""
+        now = time.monotonic()
+        if self._state == "asked" and now >= self._asked_s + self._wait_s:
+            self._not_answered()
+        # A master that said nothing for so long may be gone, though nothing was cut.
+        elif self._to_ask or (self._state == "open" and now >= self._heard_s + self.renew_s):
+            self._ask()
+        elif self._state == "open" and (
+            (self.after > self._acknowledged and self._owes)
+            or now >= self._said_s + self.renew_s / 3
+        ):
+            self._say()
+        if self._state == "asked":
+            return self._asked_s + self._wait_s
+        if not self.is_open:
+            return now
+        return min(self._said_s + self.renew_s / 3, self._heard_s + self.renew_s)
+
+    def _not_answered(self) -> None:
+        self._in_vain += self._refused_again
+        if self._in_vain == MAX_IN_VAIN:
+            self._state, self._message = "refused", self._kept_nothing or ""
+            return
+        self._wait_s = min(2 * self._wait_s, LONGEST_ANSWER_S)
+        self.on_word(f"no word from the master for {self._silent_s():.0f} s; asking again")
+        self._ask()
+
+    def _silent_s(self) -> float:
+        """How long there was no word on what is asked."""
+        return time.monotonic() - max(self._heard_s, self._asked_first_s)
+
+    def _ask(self) -> None:
+        self._asked_s = self._said_s = time.monotonic()
+        if self._state != "asked":
+            self._state, self._wait_s, self._asked_first_s = "asked", ANSWER_S, self._asked_s
+        self._to_ask = self._refused_again = False
+        after = self.after if self._has_place else None
+        self._client.send_message(replace(self.subscribe, after=after))
+        self._acknowledged = self.after
+
+    def _say_open(self) -> None:
+        if self._state == "open" and not self._to_ask:
+            self._say()
+
+    def _say(self) -> None:
+        """The client is there, and has all up to `after`."""
+        self._said_s = time.monotonic()
+        try:
+            self._client.send_message(AcknowledgeNotifications(self.id, self.after))
+        except NoReplyError:
+            self._to_ask = True  # the connection is gone
+        else:
+            self._acknowledged = self.after
+
+    def _say_end(self) -> None:
+        self._to_ask = False
+        self._client.send_message(Unsubscribe(self.id))
+
+    def _leave(self, state: str, say_again: Callable[[], None], timeout_ms: float) -> None:
+        """Wait until the state is another one."""
+        give_up_s = time.monotonic() + timeout_ms / 1e3
+        while self._state == state:
+            with suppress(ConnectionCutError):
+                self._client.take(max(0.0, (give_up_s - time.monotonic()) * 1e3), until_cut=True)
+            if self._to_ask:
+                say_again()
+
+    def _check(self) -> None:
+        if not self.is_open:
+            raise SubscriptionError(self._message or "the subscription was ended")

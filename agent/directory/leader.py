@@ -1,0 +1,211 @@
+"""The registration service's rules of writing: whose record, which name and key, how long.
+
+Pure: a request comes in with its sender and the time, out comes a reply and perhaps an edit. The
+shell writes the edit to disk, has it applied, and only then replies; if it cannot be written,
+nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from agent.directory.directory import Directory, Edit, Outcome, offered_areas
+from agent.directory.leases import Leases
+from agent.directory.requests import answer, denied, refusal
+from agent.wire.config import require_usable
+from agent.wire.directory import (
+    MAX_AREAS,
+    MAX_CANDIDATES,
+    Account,
+    Changes,
+    CloseAccount,
+    Denied,
+    DirectoryEntry,
+    DirectoryRequest,
+    Follow,
+    OpenAccount,
+    Register,
+    Registered,
+    Renew,
+    Withdraw,
+)
+from agent.wire.principals import Sender
+
+# All of them fit into one reply.
+MAX_PARTIES: Final = MAX_CANDIDATES
+# A deep one takes 10 kB. What is beyond, an IAD offers by a parent.
+MAX_AREAS_IN_ALL: Final = 400_000
+# A lease that has ended is tried again after this long when the disk refused to hear of it.
+AGAIN_S: Final = 1.0
+
+
+class Primary:
+    """The one directory that takes changes.
+
+    Leases are kept in memory only. After a restart each record gets a whole new one: nobody knows
+    how long the process was gone, as the wall clock is not trusted, and an IAD that is known for
+    too long costs its buyer one proposal without an answer. `holder` tells whose public key that
+    is by the operator's list, or None.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        longest_lease_s: float,
+        now: float,
+        holder: Callable[[str], Sender | None] = lambda _key: None,
+    ) -> None:
+        self.directory = directory
+        self._holder = holder
+        self._longest_lease_s = longest_lease_s
+        self._leases = Leases()
+        self._give_leases(directory, now)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next lease ends."""
+        return self._leases.next_due
+
+    def handle(self, request: DirectoryRequest, sender: Sender, now: float) -> Outcome:
+        """What to reply, and what to write and apply before. O(r · d) for a record of r areas of
+        depth d; reads as in `Directory`."""
+        if (refused := refusal(request, sender)) is not None:
+            return Outcome(refused)
+        match request:
+            case Register():
+                return self._register(request, now)
+            case Renew():
+                return self._renew(request, now)
+            case OpenAccount():
+                return self._open(request)
+            case Withdraw():
+                return self._leave(request, request.iad, "iad")
+            case CloseAccount():
+                return self._leave(request, request.name, "csp")
+            case Follow():
+                edit = self.directory.since(request.epoch, request.version)
+                return Outcome(
+                    Changes(request.id, edit.epoch, edit.version, edit.whole, edit.entries)
+                )
+            case _:
+                return Outcome(answer(self.directory, request, age_s=0.0))
+
+    def expire(self, now: float) -> Edit | None:
+        """The edit that the leases which have ended by `now` ask for. Until it is applied, they
+        end again a second later."""
+        entries = []
+        for name in list(self._leases.ended(now)):
+            self._leases.give(name, now + AGAIN_S)
+            entry = self.directory.get(name)
+            assert entry is not None, name
+            # The account stays: its keys may be newer than those that anybody else knows.
+            entries.append(DirectoryEntry(0, entry.account))
+        return self._edit(entries) if entries else None
+
+    def applied(self, edit: Edit, now: float) -> None:
+        """The edit is on disk: it counts from now on."""
+        self.directory.apply(edit)
+        self._give_leases(edit.entries, now)
+
+    def _give_leases(self, entries: Iterable[DirectoryEntry], now: float) -> None:
+        for entry in entries:
+            if entry.address:
+                self._leases.give(entry.account.name, now + self._lease_s(entry.lease_s))
+            else:
+                self._leases.end(entry.account.name)
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _register(self, request: Register, now: float) -> Outcome:
+        if (problem := _problem(request)) is not None:
+            return Outcome(denied(request, "malformed", problem))
+        account = Account(request.iad, "iad", request.keys)
+        if (taken := self._taken(request, account)) is not None:
+            return Outcome(taken)
+        lease_s = self._lease_s(request.lease_s)
+        before = self.directory.get(request.iad)
+        more = offered_areas(request.offerings)
+        more -= offered_areas(before.offerings) if before else 0
+        if more > 0 and self.directory.areas + more > MAX_AREAS_IN_ALL:
+            text = f"the directory is full: it holds {MAX_AREAS_IN_ALL} areas; offer parents"
+            return Outcome(denied(request, "overloaded", text))
+        entry = DirectoryEntry(
+            before.version if before else 0, account, request.address, request.offerings, lease_s
+        )
+        reply = Registered(request.id, lease_s)
+        if entry == before:
+            self._leases.give(request.iad, now + lease_s)
+            return Outcome(reply)
+        return Outcome(reply, self._edit([entry]))
+
+    def _renew(self, request: Renew, now: float) -> Outcome:
+        entry = self.directory.get(request.iad)
+        if entry is None or not entry.address:
+            text = f"no IAD {request.iad} is registered; register again"
+            return Outcome(denied(request, "unknown", text))
+        lease_s = self._lease_s(entry.lease_s)
+        self._leases.give(request.iad, now + lease_s)
+        return Outcome(Registered(request.id, lease_s))
+
+    def _open(self, request: OpenAccount) -> Outcome:
+        account = Account(request.name, "csp", request.keys)
+        if (taken := self._taken(request, account)) is not None:
+            return Outcome(taken)
+        reply = Registered(request.id, 0.0)
+        before = self.directory.get(request.name)
+        if before is not None and before.account == account:
+            return Outcome(reply)
+        return Outcome(reply, self._edit([DirectoryEntry(0, account)]))
+
+    def _leave(self, request: Withdraw | CloseAccount, name: str, kind: str) -> Outcome:
+        entry = self.directory.get(name)
+        if entry is None or entry.account.kind != kind:
+            text = f"there is no {kind.upper()} {name}"
+            return Outcome(denied(request, "unknown", text))
+        left = DirectoryEntry(0, entry.account, gone=True)
+        return Outcome(Registered(request.id, 0.0), self._edit([left]))
+
+    # --- rules ---------------------------------------------------------------------------------
+
+    def _taken(self, request: Register | OpenAccount, account: Account) -> Denied | None:
+        """Why that account cannot be, if so: a name and a key each belong to one party."""
+        before = self.directory.get(account.name)
+        if before is None and len(self.directory) >= MAX_PARTIES:
+            text = f"the directory is full: it holds {MAX_PARTIES} parties"
+            return denied(request, "overloaded", text)
+        if before is not None and before.account.kind != account.kind:
+            text = f"{account.name} is the name of a {before.account.kind.upper()} already"
+            return denied(request, "not_authorised", text)
+        for key in account.keys:
+            holder = self._holder(key)
+            anothers = holder is not None and (holder.role, holder.name) != (
+                account.kind,
+                account.name,
+            )
+            if anothers or self.directory.owner(key) not in (None, account.name):
+                return denied(request, "not_authorised", f"{key} is another party's key")
+        return None
+
+    def _lease_s(self, asked_s: float) -> float:
+        return min(asked_s, self._longest_lease_s)
+
+    def _edit(self, entries: Sequence[DirectoryEntry]) -> Edit:
+        version = self.directory.version
+        numbered = [replace(entry, version=version + n) for n, entry in enumerate(entries, start=1)]
+        return Edit(self.directory.epoch, version + len(entries), tuple(numbered))
+
+
+def _problem(request: Register) -> str | None:
+    """What is wrong with a record, if anything, in one line."""
+    areas = offered_areas(request.offerings)
+    if areas > MAX_AREAS:
+        return f"{areas} areas are offered; at most {MAX_AREAS} can be: offer a parent of some"
+    try:
+        require_usable(request.address, "address", keyed=True)
+    except ValueError as error:
+        return str(error)
+    return None

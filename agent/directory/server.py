@@ -1,0 +1,184 @@
+"""The registration service: sockets and disk around the directory; decides nothing itself."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+
+from agent.directory.directory import Edit
+from agent.directory.leader import Primary
+from agent.directory.leader_link import PrimaryLink
+from agent.directory.metrics import DrsMetrics
+from agent.directory.replica import Mirror
+from agent.directory.requests import denied, tag
+from agent.directory.store import Store
+from agent.net.allow_list import Party
+from agent.net.router import REVOKED
+from agent.net.secure_sockets import Guard
+from agent.runtime.console import listening, voice
+from agent.runtime.reactor import Reactor
+from agent.runtime.signals import StopSignal
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
+from agent.wire.config import ConfigError
+from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
+from agent.wire.drs_config import DrsConfig
+from agent.wire.principals import Sender
+
+
+class Server:
+    """A primary, or a mirror if its configuration names a primary.
+
+    OSError if a socket or the file cannot be used, ConfigError for a file of keys.
+    """
+
+    def __init__(
+        self, config: DrsConfig, folder: Path, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = voice("sanderling-drs")
+        self._address = config.sockets.public
+        self._reactor = Reactor(clock)
+        self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest)
+        self.counters: Counter[str] = Counter()
+        self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
+        if self._store.said:
+            self._say(f"{self._store.said}\n")
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
+            self._connect(config, clock())
+        except (OSError, ConfigError):
+            self._release()
+            raise
+
+    def _connect(self, config: DrsConfig, now: float) -> None:
+        directory, mirror = self._store.load(), config.mirror
+        self._guard.attend(self._reactor)
+        self._router = self._guard.router("drs", config.sockets.public)
+        self._router.refuse = self._refuse
+        self._reactor.listen(self._router.socket, self._turn)
+        self._rules: Primary | Mirror
+        if mirror.primary:
+            self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
+            socket = self._guard.dealer(mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys)
+            PrimaryLink(self._reactor, socket, self._rules, self._keep, self.counters)
+        else:
+            self._rules = Primary(
+                directory,
+                longest_lease_s=config.directory.longest_lease_s,
+                now=now,
+                holder=self._guard.holder,
+            )
+            self._reactor.add_timer(_Expiry(self._rules, self._keep, self.counters))
+        self._admit_accounts()
+        self._metrics = DrsMetrics(
+            self._reactor,
+            config.metrics,
+            self._rules,
+            self.counters,
+            lambda: self._router.dropped,
+            lambda: self._guard.key_expiry_s,
+            every_s=mirror.every_s,
+        )
+
+    def serve(self, stop: StopSignal) -> None:
+        """Serve until told to stop."""
+        self._say(listening({"public": self._address}))
+        self._reactor.serve(stop)
+
+    def close(self) -> None:
+        """Close the sockets and the file."""
+        self._metrics.close()
+        self._release()
+
+    def _release(self) -> None:
+        if (guard := getattr(self, "_guard", None)) is not None:
+            guard.close()
+        self._context.destroy()
+        self._store.close()
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The parties and their keys."""
+        return self._rules.directory.accounts
+
+    def _turn(self) -> None:
+        # One request a turn: polling again costs no more than finding the socket empty.
+        received = self._router.receive()
+        if received is None:
+            return
+        identity, frame = received
+        try:
+            request, codec = self._decoder.decode(frame)
+        except WireError as error:
+            self.counters["malformed_frames"] += 1
+            self._reply(identity, Denied(error.sender_id, "malformed", str(error)), error.codec)
+            return
+        self.counters[tag(request)] += 1
+        now = self._reactor.clock()
+        outcome = self._rules.handle(request, self._router.sender(identity), now)
+        reply = outcome.reply
+        if outcome.edit is not None and not self._keep(outcome.edit, now):
+            reply = denied(request, "not_ready", "the directory's disk takes nothing now")
+        self._reply(identity, reply, codec)
+        outcome_name = reply.reason if isinstance(reply, Denied) else "ok"
+        self._metrics.observe(tag(request), outcome_name, self._reactor.clock() - now)
+
+    def _reply(self, identity: bytes, reply: DirectoryReply, codec: bytes) -> None:
+        if isinstance(reply, Denied):
+            self.counters[f"denied_{reply.reason}"] += 1
+        self._router.send(identity, encode(reply, codec))
+
+    def _refuse(self, identity: bytes, frame: Frame) -> None:
+        """Tell the sender on a connection whose key is not allowed any more."""
+        try:
+            request, codec = self._decoder.decode(frame)
+            sender_id = request.id
+        except WireError as error:
+            sender_id, codec = error.sender_id, error.codec
+        self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
+
+    def _keep(self, edit: Edit, now: float) -> bool:
+        """Write and apply; False if the disk does not take it, and nothing has changed."""
+        try:
+            self._store.write(edit)
+        except sqlite3.Error:
+            self.counters["failed_writes"] += 1
+            return False
+        self._rules.applied(edit, now)
+        self._admit_accounts()
+        return True
+
+    def _admit_accounts(self) -> None:
+        if self._guard.zap is None:
+            return
+        # The file comes first; an account's new keys need not wait for the operator.
+        self._guard.set_parties(
+            "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
+        )
+
+
+class _Expiry:
+    """Wakes the primary when a lease ends."""
+
+    def __init__(
+        self, primary: Primary, keep: Callable[[Edit, float], bool], counters: Counter[str]
+    ) -> None:
+        self._primary = primary
+        self._keep = keep
+        self._counters = counters
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next lease ends."""
+        return self._primary.next_due
+
+    def tick(self, now: float) -> None:
+        """End the leases that are due."""
+        edit = self._primary.expire(now)
+        if edit is not None and self._keep(edit, now):
+            self._counters["leases_expired"] += len(edit.entries)

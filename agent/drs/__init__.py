@@ -1,1 +1,0 @@
-"""The registration service (DRS): a process around the directory."""

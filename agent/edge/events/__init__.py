@@ -1,0 +1,1 @@
+"""Events of a node: triggers and faults, and their way to the master."""

@@ -1,0 +1,149 @@
+"""The shell around the outbox: its store, and the message that goes to the master.
+
+The store is a file, and a worn card may take half a minute for a sync. So all of it is done by the
+disk writer, and the loop goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from agent.edge.events import outbox as o
+from agent.edge.history.file import HistoryError
+from agent.runtime.disk_writer import DiskWriter
+from agent.wire.messages import NodeEvent, NodeEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Protocol
+
+    class Store(Protocol):
+        """What is asked of the history's events."""
+
+        @property
+        def count(self) -> int: ...
+        @property
+        def dropped(self) -> int: ...
+        @property
+        def oldest(self) -> int | None: ...
+        def waiting(self, after: int, most: int) -> list[NodeEvent]: ...
+        def remove(self, sequences: Iterable[int]) -> None: ...
+
+
+T = TypeVar("T")
+REMOVE_AGAIN_S: Final = 10.0  # after the store refused
+
+
+class Forwarding:
+    """Carries out what an outbox decides about the events of one history.
+
+    One thread, beside that of `disk`. A store that fails costs a line to `complain`: what could not
+    be read or removed is tried again later. At most one read and one removal are under way; what is
+    to be removed meanwhile gathers, at most what the store holds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        history: Callable[[], str],
+        incarnation: str,
+        *,
+        backlog_per_s: float,
+        send: Callable[[NodeEvents], object],
+        complain: Callable[[str], object],
+        disk: DiskWriter,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` is that of `handle`'s `now`."""
+        self._outbox = o.Outbox(backlog_per_s)
+        self._store = store
+        self._history = history
+        self._incarnation = incarnation
+        self._send = send
+        self._complain = complain
+        self._disk = disk
+        self._clock = clock
+        self._reading: o.Read | None = None
+        self._links = 0  # joined or cut so far: what was read for another one is of no use
+        self._taken: set[int] = set()
+        self._removing = False
+        self._remove_again_at = float("inf")
+
+    @property
+    def wake_at(self) -> float:
+        """When to hand in a `Tick`, in seconds of the monotonic clock."""
+        return min(self._outbox.wake_at, self._remove_again_at)
+
+    def handle(self, event: o.Event, now: float) -> None:
+        """Do what follows from `event` at monotonic time `now`."""
+        if isinstance(event, o.Joined | o.Cut):
+            self._links += 1
+        if now >= self._remove_again_at:
+            self._remove()
+        for instruction in self._outbox.handle(event, now):
+            match instruction:
+                case o.SendEvents(events):
+                    self._send(self._message(events))
+                case o.Read():
+                    self._read(instruction)
+                case o.Remove(sequences):
+                    self._taken.update(sequences)
+                    self._remove()
+
+    def _read(self, read: o.Read) -> None:
+        if self._reading is not None:
+            return  # it is asked again with the next batch
+        self._reading, link = read, self._links
+
+        def then(found: list[NodeEvent] | HistoryError) -> None:
+            self._reading = None
+            if isinstance(found, HistoryError):
+                self._complain(str(found))
+            elif link == self._links:
+                self.handle(o.Page(tuple(found), read), self._clock())
+
+        self._disk.submit(_tried(lambda: self._store.waiting(read.after, read.most)), then)
+
+    def _remove(self) -> None:
+        if self._removing or not self._taken:
+            return
+        self._removing, self._remove_again_at = True, float("inf")
+        taken, self._taken = self._taken, set()
+
+        def then(failed: HistoryError | None) -> None:
+            self._removing = False
+            if failed is not None:
+                self._complain(str(failed))
+                self._taken |= taken
+                self._remove_again_at = self._clock() + REMOVE_AGAIN_S
+            else:
+                self._remove()
+
+        self._disk.submit(_tried(lambda: self._store.remove(taken)), then)
+
+    def _message(self, events: tuple[NodeEvent, ...]) -> NodeEvents:
+        # What is raised from now on has a higher sequence than any that waits.
+        oldest = [event.sequence for event in events]
+        if (first := self._store.oldest) is not None:
+            oldest.append(first)
+        return NodeEvents(
+            self._incarnation,
+            self._history(),
+            events,
+            backlog=max(0, self._store.count - len(events)),
+            dropped=self._store.dropped,
+            oldest=min(oldest),
+        )
+
+
+def _tried(job: Callable[[], T]) -> Callable[[], T | HistoryError]:
+    """A job whose failure is its result."""
+
+    def run() -> T | HistoryError:
+        try:
+            return job()
+        except HistoryError as error:
+            return error
+
+    return run

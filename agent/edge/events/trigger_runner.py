@@ -1,0 +1,209 @@
+"""The node's triggers: the events that their changes become, and what a restart finds of them.
+
+That a trigger is raised is stored with the event that says so, in one transaction; that it is
+cleared, too. A change that cannot be stored does not count, and is tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from agent.edge.events.faults import Faults, Happening
+from agent.edge.events.trigger_config import read_triggers
+from agent.edge.history.file import HistoryError
+from agent.triggers.state import Change, SensorTriggers
+from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
+
+if TYPE_CHECKING:
+    from agent.edge.history.event_store import Raised
+    from agent.edge.history.memtable import Sample
+    from agent.edge.node_time import Moment
+    from agent.edge.sampling.sensor import Sensor
+    from agent.wire.edge_config import EdgeConfig, EdgeTrigger
+
+RETRY_S: Final = 10.0  # after an event could not be stored
+
+Raise = Callable[[Happening], bool]
+
+
+class SensorAlerts:
+    """The faults of one sensor and its triggers, which follow its readings; any thread."""
+
+    def __init__(
+        self,
+        faults: Faults,
+        triggers: SensorTriggers,
+        store: Callable[[Moment, Change], bool],
+    ) -> None:
+        """`store` says whether it could."""
+        self._faults = faults
+        self._triggers = triggers
+        self._store = store
+        self._lock = threading.Lock()
+        # Before it is known what was raised before, nothing is told.
+        self._told_from_s = float("inf")
+
+    def restore(self, raised: Iterable[str]) -> None:
+        """These were raised before the start."""
+        with self._lock:
+            self._triggers.restore(raised)
+            self._told_from_s = -float("inf")
+
+    def follow(self, moment: Moment, sample: Sample, why: str) -> None:
+        """Take in the next reading, which was stored."""
+        self._faults.follow(moment, sample, why)
+        with self._lock:
+            now = moment.monotonic_ms / 1000
+            self._tell(moment, now, self._triggers.take(now, sample.values, sample.quality))
+
+    def restarted(self, moment: Moment, text: str) -> None:
+        """The driver's helper process was started again."""
+        self._faults.restarted(moment, text)
+
+    def tick(self, moment: Moment) -> None:
+        """Time has passed, and the sensor may be silent."""
+        # Nobody waits for a slow disk twice: a reading is at it, so the sensor is not silent.
+        if self._lock.acquire(blocking=False):
+            try:
+                now = moment.monotonic_ms / 1000
+                self._tell(moment, now, self._triggers.tick(now))
+            finally:
+                self._lock.release()
+
+    def _tell(self, moment: Moment, now: float, changes: list[Change]) -> None:
+        if now < self._told_from_s:
+            return
+        for change in changes:
+            if not self._store(moment, change):
+                self._told_from_s = now + RETRY_S
+                return
+            self._triggers.took(change, now)
+
+
+class Alerts:
+    """All triggers of a node. `raised` stores an event and says whether it could; `stored` gives
+    the triggers that were raised before the start, or HistoryError if that cannot be read now."""
+
+    def __init__(
+        self,
+        settings: EdgeConfig,
+        sensors: Sequence[Sensor],
+        faults: Sequence[Faults],
+        raised: Raise,
+        stored: Callable[[], Iterable[Raised]],
+        now: float,
+    ) -> None:
+        """ConfigError as by `read_triggers`."""
+        self._settings = {trigger.name: trigger for trigger in settings.trigger}
+        self._areas = settings.node.areas
+        self._units = {c.name: c.unit for sensor in sensors for c in sensor.channels}
+        self._raise = raised
+        self._stored = stored
+        self._restored = False
+        self.counts = dict.fromkeys(self._settings, 0)  # raised since the start
+        self._names: list[tuple[SensorAlerts, set[str]]] = []
+        # What follows the readings of each sensor.
+        self.followers: list[SensorAlerts | Faults] = []
+        of_sensors = read_triggers(settings.trigger, sensors)
+        for sensor, its_faults, triggers in zip(sensors, faults, of_sensors, strict=True):
+            if not triggers:
+                self.followers.append(its_faults)
+                continue
+            channels = [channel.name for channel in sensor.channels]
+            alerts = SensorAlerts(
+                its_faults,
+                SensorTriggers(triggers, channels, sensor.interval_s, now),
+                partial(self._store, sensor.name),
+            )
+            self.followers.append(alerts)
+            self._names.append((alerts, {trigger.name for trigger in triggers}))
+
+    def turn(self, moment: Moment) -> None:
+        """Before the first reading, and now and then: take over what was raised before the start,
+        and clear what nobody knows about any more."""
+        if not self._restored:
+            self._restore(moment)
+        for alerts, _ in self._names:
+            alerts.tick(moment)
+
+    def _restore(self, moment: Moment) -> None:
+        try:
+            found = self._stored()
+        except HistoryError:
+            return  # nor can an event be stored
+        known = set()
+        for each in found:
+            if (why := self._outdated(each)) is None:
+                known.add(each.trigger)
+            elif not self._raise(_ended(each, moment, why)):
+                return
+        for alerts, names in self._names:
+            alerts.restore(names & known)
+        self._restored = True
+
+    def _outdated(self, raised: Raised) -> str | None:
+        """Why a trigger that was raised is another by now; None if it is not."""
+        setting = self._settings.get(raised.trigger)
+        if setting is None:
+            return "it is not in the configuration any more"
+        same = (_definition(setting), self._areas_of(setting)) == (raised.definition, raised.areas)
+        return None if same else "it was changed in the configuration"
+
+    def _areas_of(self, setting: EdgeTrigger) -> tuple[str, ...]:
+        return setting.areas or self._areas
+
+    def _store(self, sensor: str, moment: Moment, change: Change) -> bool:
+        setting = self._settings[change.trigger]
+        happening = Happening(
+            TRIGGER_RAISED if change.raised else TRIGGER_CLEARED,
+            moment,
+            moment.time_ms,
+            sensor,
+            change.channel,
+            self._text(setting, change),
+            change.trigger,
+            change.value,
+            self._areas_of(setting),
+            _definition(setting),
+        )
+        stored = self._raise(happening)
+        if stored and change.raised:
+            self.counts[change.trigger] += 1
+        return stored
+
+    def _text(self, setting: EdgeTrigger, change: Change) -> str:
+        """``temperature > 30: temperature 31.2 celsius, for 10 s``."""
+        if change.verdict == "unknown":
+            return f"not known what {change.channel} is for {setting.unknown_s:g} s"
+        text = setting.condition
+        if not change.raised:
+            text = setting.clear or f"no longer {setting.condition}"
+        text += f": {change.channel} {change.value:g} {self._units[change.channel]}"
+        if change.rate is not None:
+            text += f", {60 * change.rate:g} a minute"
+        if change.after_s is not None and (setting.for_s or not change.raised):
+            text += f", {'for' if change.raised else 'after'} {change.after_s:.0f} s"
+        return text
+
+
+def _definition(setting: EdgeTrigger) -> str:
+    """What has to be the same for a trigger that was raised to be the same after a restart."""
+    clear = f", clear {setting.clear}" if setting.clear else ""
+    return f"{setting.condition}{clear}"
+
+
+def _ended(raised: Raised, moment: Moment, why: str) -> Happening:
+    return Happening(
+        TRIGGER_CLEARED,
+        moment,
+        moment.time_ms,
+        raised.sensor,
+        raised.channel,
+        why,
+        raised.trigger,
+        None,
+        raised.areas,
+    )

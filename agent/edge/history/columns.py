@@ -1,0 +1,276 @@
+"""Pieces: readings of one sensor as packed columns, in memory, in the file and on their way out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from agent.edge.history.row_groups import columns_of
+from agent.wire.base import RAW
+from agent.wire.messages import ChannelAggregate, Series
+from agent.wire.packed import Float32Column, Int64Column, PackedColumn, UInt8Column, UInt32Column
+from sensors.quality.flags import BAD, SUSPECT
+
+NAN: Final = float("nan")
+NAN32: Final = Float32Column.of([NAN]).data
+ZERO32: Final = bytes(4)
+
+
+class Piece(Struct, frozen=True):
+    """Readings in time order, in the byte order of the wire; never empty. `raw`, `quality` and
+    `age_ms` have only the columns that say something."""
+
+    first_ms: int
+    last_ms: int
+    time_ms: bytes
+    source_time_ms: bytes | None
+    values: dict[str, bytes]
+    raw: dict[str, bytes]
+    quality: dict[str, bytes]
+    age_ms: bytes | None
+
+    def cut(self, start_ms: int, end_ms: int) -> Piece | None:
+        """The readings of [start_ms, end_ms); None if there are none. A piece that lies inside is
+        passed on as it is: no number is looked at."""
+        if self.first_ms >= start_ms and self.last_ms < end_ms:
+            return self
+        times = Int64Column(self.time_ms).numbers()
+        start, end = bisect_left(times, start_ms), bisect_left(times, end_ms)
+        if start >= end:
+            return None
+        source, age_ms = self.source_time_ms, self.age_ms
+        return Piece(
+            times[start],
+            times[end - 1],
+            self.time_ms[8 * start : 8 * end],
+            source[8 * start : 8 * end] if source is not None else None,
+            {name: data[4 * start : 4 * end] for name, data in self.values.items()},
+            {name: data[4 * start : 4 * end] for name, data in self.raw.items()},
+            {name: data[start:end] for name, data in self.quality.items()},
+            age_ms[4 * start : 4 * end] if age_ms is not None else None,
+        )
+
+    def column(self, name: str) -> bytes | None:
+        """The values of a channel; of `<channel>_raw` those before calibration."""
+        if (data := self.values.get(name)) is not None:
+            return data
+        channel = name.removesuffix(RAW)
+        if channel == name:
+            return None
+        return self.raw.get(channel) or self.values.get(channel)
+
+    def flags(self, name: str) -> bytes | None:
+        """The flags of a channel, or of the channel that `<channel>_raw` belongs to."""
+        return self.quality.get(name if name in self.values else name.removesuffix(RAW))
+
+    def __len__(self) -> int:
+        return len(self.time_ms) // 8
+
+
+class Statistics(NamedTuple):
+    """One channel's readings. `n` are not bad: `low`, `high` and `total` are of these; `low` and
+    `high` are NaN where there is none. `suspect` is how many of the n are that."""
+
+    n: int
+    low: float
+    high: float
+    total: float
+    bad: int = 0
+    suspect: int = 0
+
+    def join(self, other: Statistics) -> Statistics:
+        """The statistics of both together."""
+        bad, suspect = self.bad + other.bad, self.suspect + other.suspect
+        if not self.n or not other.n:
+            some = self if self.n else other
+            return Statistics(some.n, some.low, some.high, some.total, bad, suspect)
+        return Statistics(
+            self.n + other.n,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.total + other.total,
+            bad,
+            suspect,
+        )
+
+    def aggregate(self) -> ChannelAggregate:
+        """As it goes on the wire."""
+        if not self.n:
+            return ChannelAggregate(0, bad=self.bad)
+        return ChannelAggregate(
+            self.n, self.low, self.total / self.n, self.high, self.bad, self.suspect
+        )
+
+
+_BAD: Final = bytes([bool(flags & BAD) for flags in range(256)])
+_SUSPECT: Final = bytes([bool(flags & SUSPECT and not flags & BAD) for flags in range(256)])
+
+
+def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
+    """Statistics of a packed column with its flags, None for all good; O(n)."""
+    numbers: Iterable[float] = Float32Column(column).numbers()
+    n = len(column) // 4
+    suspect = 0
+    if flags is not None:
+        is_bad = flags.translate(_BAD)
+        numbers = [x for x, bad in zip(numbers, is_bad, strict=True) if not bad]
+        suspect = sum(
+            [
+                x == x
+                for x, is_suspect in zip(
+                    Float32Column(column).numbers(), flags.translate(_SUSPECT), strict=True
+                )
+                if is_suspect
+            ]
+        )
+    # Only NaN differs from itself.
+    there = [x for x in numbers if x == x]
+    if not there:
+        return Statistics(0, NAN, NAN, 0.0, n)
+    return Statistics(len(there), min(there), max(there), sum(there), n - len(there), suspect)
+
+
+def layout_of(piece: Piece) -> str:
+    """The columns of a piece, as `agent.edge.history.row_groups` names them."""
+    names = ["t8"]
+    if piece.source_time_ms is not None:
+        names.append("s8")
+    for kind, found in (("v4", piece.values), ("r4", piece.raw), ("q1", piece.quality)):
+        names += [f"{kind}:{channel}" for channel in found]
+    if piece.age_ms is not None:
+        names.append("a4")
+    return " ".join(names)
+
+
+def encode(piece: Piece) -> tuple[str, bytes]:
+    """A piece as it is kept: (layout, data), as `agent.edge.history.row_groups` has them."""
+    columns = [piece.time_ms]
+    if piece.source_time_ms is not None:
+        columns.append(piece.source_time_ms)
+    for found in (piece.values, piece.raw, piece.quality):
+        columns += found.values()
+    if piece.age_ms is not None:
+        columns.append(piece.age_ms)
+    return layout_of(piece), b"".join(columns)
+
+
+def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
+    """The reverse of `encode`, `shift_ms` later; ValueError if the data does not fit the layout."""
+    columns = columns_of(layout)
+    n, rest = divmod(len(data), sum([width for _, width, _ in columns]))
+    if rest or not n:
+        raise ValueError(f"{len(data)} bytes do not fit the layout {layout[:80]!r}")
+    found: dict[str, dict[str, bytes]] = {kind: {} for kind in "tsvrqa"}
+    at = 0
+    for kind, width, channel in columns:
+        end = at + n * width
+        if kind in found:
+            found[kind][channel] = data[at:end]
+        at = end
+    time_ms = found["t"][""]
+    if shift_ms:
+        time_ms = Int64Column.of([t + shift_ms for t in Int64Column(time_ms).numbers()]).data
+    first, last = Int64Column(time_ms[:8] + time_ms[-8:]).numbers()
+    return Piece(
+        first,
+        last,
+        time_ms,
+        found["s"].get(""),
+        found["v"],
+        found["r"],
+        found["q"],
+        found["a"].get(""),
+    )
+
+
+def join(pieces: list[Piece], names: list[str] | None = None) -> Piece:
+    """All readings of `pieces` one after another, which need not be the order of time.
+
+    `names` are the channels wanted, as values, by default all, each with its raw values beside it.
+    What a piece lacks is NaN, good, of age 0, and first recorded when it was taken.
+    """
+    raw: dict[str, bytes] = {}
+    if names is None:
+        names = list(dict.fromkeys([name for piece in pieces for name in piece.values]))
+        for name in dict.fromkeys([name for piece in pieces for name in piece.raw]):
+            raw[name] = _filled(pieces, [piece.column(name + RAW) for piece in pieces], NAN32)
+    source = age_ms = None
+    if any(piece.source_time_ms is not None for piece in pieces):
+        # A reading that was no replay was first recorded when it was taken.
+        source = b"".join([piece.source_time_ms or piece.time_ms for piece in pieces])
+    if any(piece.age_ms is not None for piece in pieces):
+        age_ms = _filled(pieces, [piece.age_ms for piece in pieces], ZERO32)
+    quality: dict[str, bytes] = {}
+    if any(piece.quality for piece in pieces):
+        for name in names:
+            flags = [piece.flags(name) for piece in pieces]
+            if any(column is not None for column in flags):
+                quality[name] = _filled(pieces, flags, b"\0")
+    return Piece(
+        pieces[0].first_ms,
+        pieces[-1].last_ms,
+        b"".join([piece.time_ms for piece in pieces]),
+        source,
+        {name: _column(pieces, name) for name in names},
+        raw,
+        quality,
+        age_ms,
+    )
+
+
+def _column(pieces: list[Piece], name: str) -> bytes:
+    columns = [piece.values.get(name) for piece in pieces]
+    if None in columns:
+        columns = [piece.column(name) for piece in pieces]
+    return _filled(pieces, columns, NAN32)
+
+
+def _filled(pieces: list[Piece], columns: list[bytes | None], filler: bytes) -> bytes:
+    if None in columns:
+        columns = [
+            column or filler * len(piece) for piece, column in zip(pieces, columns, strict=True)
+        ]
+    return b"".join(columns)  # type: ignore[arg-type]  # none is missing any more
+
+
+def in_time_order(piece: Piece) -> Piece:
+    """The same readings in time order, equal times as they were; O(n log n)."""
+    times = Int64Column(piece.time_ms).numbers()
+    order = sorted(range(len(times)), key=times.__getitem__)
+    if len(order) < 2:
+        return piece
+    pick = itemgetter(*order)
+
+    def ordered(kind: type[PackedColumn], data: bytes) -> bytes:
+        return kind.of(pick(kind(data).numbers())).data
+
+    def all_ordered(kind: type[PackedColumn], columns: dict[str, bytes]) -> dict[str, bytes]:
+        return {name: ordered(kind, data) for name, data in columns.items()}
+
+    source, age_ms = piece.source_time_ms, piece.age_ms
+    return Piece(
+        times[order[0]],
+        times[order[-1]],
+        ordered(Int64Column, piece.time_ms),
+        ordered(Int64Column, source) if source is not None else None,
+        all_ordered(Float32Column, piece.values),
+        all_ordered(Float32Column, piece.raw),
+        all_ordered(UInt8Column, piece.quality),
+        ordered(UInt32Column, age_ms) if age_ms is not None else None,
+    )
+
+
+def series_of(piece: Piece) -> Series:
+    """A piece as it goes on the wire; columns that say nothing are left out."""
+    source, age_ms = piece.source_time_ms, piece.age_ms
+    return Series(
+        Int64Column(piece.time_ms),
+        {name: Float32Column(data) for name, data in piece.values.items()},
+        Int64Column(source) if source is not None else None,
+        {name: UInt8Column(data) for name, data in piece.quality.items() if any(data)},
+        UInt32Column(age_ms) if age_ms is not None and any(age_ms) else None,
+    )

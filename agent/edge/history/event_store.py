@@ -1,0 +1,257 @@
+"""Events that wait until the master has taken them over, in the history's file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from agent.edge.history.file import (
+    ADDED_TO_EVENTS,
+    HistoryError,
+    connect_to_read,
+    transaction,
+)
+from agent.runtime import sqlite
+from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
+from agent.wire.messages import NodeEvent
+
+if TYPE_CHECKING:
+    from agent.edge.timebase import Correction
+
+Found = TypeVar("Found")
+FIELDS: Final = (
+    "sequence, kind, time_ms, synchronised, sensor, channel, text, trigger, value, areas"
+)
+FIRST_COLUMNS: Final = (
+    "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text"
+)
+COUNTS: Final = "SELECT count(*), min(sequence) FROM events"
+RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
+
+
+def salvage_events(db: sqlite3.Connection, aside: str) -> None:
+    """Copy the events that can still be read out of a broken file, and which triggers are raised,
+    in the open transaction."""
+    found = False
+    for table, columns in (
+        ("events", f"{FIRST_COLUMNS}, {', '.join(ADDED_TO_EVENTS)}"),
+        ("events", FIRST_COLUMNS),  # of a file that was not opened since those were added
+        ("raised", RAISED_COLUMNS),
+    ):
+        if not (found and table == "events"):
+            found = _salvage(db, aside, table, columns)
+
+
+def _salvage(db: sqlite3.Connection, aside: str, table: str, columns: str) -> bool:
+    """Whether there was something to copy."""
+    found = False
+    places = ",".join("?" * len(columns.split(",")))
+    try:
+        old = connect_to_read(aside)
+        try:
+            for row in old.execute(f"SELECT {columns} FROM {table} ORDER BY 1"):  # noqa: S608 - constants
+                found = True
+                db.execute(
+                    f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({places})",  # noqa: S608 - constants
+                    row,
+                )
+        finally:
+            old.close()
+    except sqlite.DAMAGE:
+        pass
+    return found
+
+
+class Raised(NamedTuple):
+    """A trigger that was raised and not cleared since: its name, what it was when it was raised,
+    and what the event said."""
+
+    trigger: str
+    definition: str
+    sensor: str
+    channel: str
+    areas: tuple[str, ...]
+
+
+class EventStore:
+    """Store and forward. A change is on stable storage when the call returns; HistoryError says
+    that it was not made. Any thread may call.
+
+    Of more than `most` events the oldest go, and are counted.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        boot: str,
+        most: int,
+        writer: threading.Lock,
+        opened: Callable[[], sqlite3.Connection],
+    ) -> None:
+        """`writer` is held while `opened()`, which raises HistoryError, is used."""
+        self._path = path
+        self._boot = boot
+        self._most = most
+        self._writer = writer
+        self._database = opened
+        self._counted = False  # or the file could not be opened yet
+        self.count = 0  # that wait
+        # The first of them, or one that was before it: nothing below waits, nor ever will.
+        self.oldest: int | None = None
+        self.dropped = 0  # given up for want of room since the history began
+        self.has_raised = False  # triggers were raised when the file was opened
+
+    def opened(self, db: sqlite3.Connection) -> None:
+        """Take the counts from a file that was opened."""
+        self._counted = True
+        self.count, self.oldest = db.execute(COUNTS).fetchone()
+        (self.dropped,) = db.execute(
+            "SELECT coalesce(max(value), 0) FROM meta WHERE key = 'events_dropped'"
+        ).fetchone()
+        self.has_raised = db.execute("SELECT 1 FROM raised").fetchone() is not None
+
+    def add(
+        self,
+        *,
+        monotonic_ms: int,
+        kind: str,
+        time_ms: int,
+        synchronised: bool,
+        sensor: str = "",
+        channel: str = "",
+        text: str = "",
+        trigger: str = "",
+        value: float | None = None,
+        areas: tuple[str, ...] = (),
+        definition: str = "",
+    ) -> NodeEvent:
+        """Store an event; it gets the next sequence, which no other one ever has. With that of a
+        `trigger` it is stored, as one, that this is raised, as which `definition`, or cleared."""
+
+        def change(db: sqlite3.Connection) -> tuple[int, int]:
+            row = (kind, time_ms, self._boot, monotonic_ms, synchronised, sensor, channel, text)
+            more = (trigger, value, " ".join(areas))
+            sequence = db.execute(
+                "INSERT INTO events"
+                " (kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text,"
+                " trigger, value, areas) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                row + more,
+            ).lastrowid
+            assert sequence is not None
+            if kind == TRIGGER_RAISED:
+                _keep(db, Raised(trigger, definition, sensor, channel, areas))
+            elif kind == TRIGGER_CLEARED:
+                db.execute("DELETE FROM raised WHERE trigger = ?", (trigger,))
+            excess = max(0, self.count + 1 - self._most)
+            if excess:
+                db.execute(
+                    "DELETE FROM events WHERE sequence IN"
+                    " (SELECT sequence FROM events ORDER BY sequence LIMIT ?)",
+                    (excess,),
+                )
+                db.execute(
+                    "UPDATE meta SET value = ? WHERE key = 'events_dropped'",
+                    (self.dropped + excess,),
+                )
+            return sequence, excess
+
+        with self._writer:
+            sequence, excess = self._change(change)
+            self.count += 1 - excess
+            self.dropped += excess
+            if self.oldest is None:
+                self.oldest = sequence
+        return NodeEvent(
+            sequence, kind, time_ms, synchronised, sensor, channel, text, trigger, value, areas
+        )
+
+    def raised(self) -> list[Raised]:
+        """The triggers that are raised."""
+        with self._writer:
+            try:
+                rows = self._database().execute(f"SELECT {RAISED_COLUMNS} FROM raised")  # noqa: S608 - a constant
+                return [Raised(row[0], row[1], row[2], row[3], _areas(row[4])) for row in rows]
+            except sqlite3.Error as error:
+                raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    def waiting(self, after: int, most: int) -> list[NodeEvent]:
+        """The first `most` events with a sequence above `after`, ascending."""
+        if self._counted and not self.count:
+            return []
+        with self._writer:
+            try:
+                rows = self._database().execute(
+                    f"SELECT {FIELDS} FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608 - a constant
+                    (after, most),
+                )
+                return [_event(row) for row in rows]
+            except sqlite3.Error as error:
+                raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    def remove(self, sequences: Iterable[int]) -> None:
+        """Forget events that the master has; unknown ones are none."""
+        found = [(sequence,) for sequence in sequences]
+
+        def change(db: sqlite3.Connection) -> tuple[int, int | None]:
+            db.executemany("DELETE FROM events WHERE sequence = ?", found)
+            counts: tuple[int, int | None] = db.execute(COUNTS).fetchone()
+            return counts
+
+        with self._writer:
+            self.count, self.oldest = self._change(change)
+
+    def move(self, db: sqlite3.Connection, correction: Correction) -> None:
+        """Move the wall times of this boot's events, in the open transaction."""
+        rows = db.execute(
+            "SELECT sequence, monotonic_ms FROM events WHERE boot = ? AND monotonic_ms >= ?"
+            " AND monotonic_ms < ? AND (? OR NOT synchronised)",
+            (
+                self._boot,
+                correction.since_monotonic_ms,
+                correction.until_monotonic_ms,
+                correction.every,
+            ),
+        ).fetchall()
+        db.executemany(
+            "UPDATE events SET time_ms = ?, synchronised = ? WHERE sequence = ?",
+            [
+                (monotonic_ms + correction.offset_ms(monotonic_ms), correction.synchronised, number)
+                for number, monotonic_ms in rows
+            ],
+        )
+
+    def _change(self, change: Callable[[sqlite3.Connection], Found]) -> Found:
+        try:
+            db = self._database()
+            with transaction(db):
+                return change(db)
+        except sqlite3.Error as error:
+            raise HistoryError(f"history {self._path}: events: not written: {error}") from None
+
+
+def _keep(db: sqlite3.Connection, raised: Raised) -> None:
+    db.execute(
+        f"INSERT OR REPLACE INTO raised ({RAISED_COLUMNS}) VALUES (?,?,?,?,?)",  # noqa: S608 - a constant
+        (*raised[:-1], " ".join(raised.areas)),
+    )
+
+
+def _event(row: tuple[Any, ...]) -> NodeEvent:
+    return NodeEvent(
+        row[0],
+        row[1],
+        row[2],
+        bool(row[3]),
+        row[4],
+        row[5],
+        row[6],
+        row[7],
+        row[8],
+        _areas(row[9]),
+    )
+
+
+def _areas(stored: str) -> tuple[str, ...]:
+    return tuple(stored.split())

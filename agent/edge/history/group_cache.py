@@ -1,0 +1,57 @@
+"""Groups that were read lately, shared by the pods of a node."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from agent.edge.history.columns import Piece
+
+# Three hours at 1 Hz of two channels with source times are 253 KiB.
+MAX_BYTES: Final = 300 << 10
+
+
+class GroupCache:
+    """Unpacked groups by (sequence, shift), at most so many bytes: a group that grows no more never
+    changes. Those looked at longest ago go first. Any thread may call; O(1) a group."""
+
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._pieces: dict[tuple[int, int], Piece] = {}  # the one looked at last is the last
+        self._lock = threading.Lock()
+
+    def take(self, keys: list[tuple[int, int]]) -> list[Piece | None]:
+        """What is there of `keys`, in their order."""
+        with self._lock:
+            pop = self._pieces.pop
+            found = [pop(key, None) for key in keys]
+            self._pieces.update(
+                [pair for pair in zip(keys, found, strict=True) if pair[1] is not None]  # type: ignore[misc]
+            )
+        return found
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._pieces.clear()
+            self._bytes = 0
+
+    def put(self, key: tuple[int, int], piece: Piece) -> None:
+        """Keep a group, if it is not too large."""
+        size = _bytes(piece)
+        if size > self._most_bytes:
+            return
+        with self._lock:
+            if key not in self._pieces:
+                self._pieces[key] = piece
+                self._bytes += size
+            while self._bytes > self._most_bytes:
+                oldest = next(iter(self._pieces))
+                self._bytes -= _bytes(self._pieces.pop(oldest))
+
+
+def _bytes(piece: Piece) -> int:
+    columns = [*piece.values.values(), *piece.raw.values(), *piece.quality.values()]
+    columns += [piece.time_ms, piece.source_time_ms or b"", piece.age_ms or b""]
+    return sum(map(len, columns))

@@ -1,0 +1,482 @@
+"""The local history: what the sensors of a node read, in a SQLite file of row groups.
+
+Each sensor is a stream with groups of its own. A group that is still growing is in memory as a
+whole, and readers take it from there, so that they see a reading at once. On stable storage it is
+in the tail (`agent.edge.history.wal`) until it is complete; then it becomes a row of the file. A
+power cut loses at most `commit_s` seconds of readings.
+
+A reading is known by (history id, sequence). A group takes a block of sequences when it begins. The
+first one of a process is the number of times that the file was opened, times 2³²: a number that was
+lost with a power cut is never given again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from agent.edge.history import group_table, wal
+from agent.edge.history.columns import encode
+from agent.edge.history.event_store import EventStore
+from agent.edge.history.file import HistoryError, connect_to_read, hold, transaction
+from agent.edge.history.group_cache import GroupCache
+from agent.edge.history.group_table import Complete
+from agent.edge.history.memtable import RowGroup, Sample
+from agent.edge.history.recovery import PASSING, open_history, quarantined, write_log_again
+from agent.edge.history.snapshot import Recent
+from agent.edge.history.stream import Stream
+from agent.runtime import sqlite
+
+if TYPE_CHECKING:
+    from agent.edge.timebase import Correction
+
+# Complete groups kept in memory while the file cannot be written; older ones are given up.
+MAX_UNWRITTEN: Final = 16
+# Sequences while the file cannot be opened: beyond all that a file has.
+UNNUMBERED: Final = 1 << 56
+
+
+class History:
+    """The history's one writer. Streams append each in a thread of its own; everything else may be
+    called by any thread. Readers wait for no write.
+
+    `report` is a line about a file that was put aside, damaged groups, or one that cannot be
+    written; `notices()` are those that came later. A file that cannot be written for want of room
+    or rights keeps no agent from starting: readings stay in memory, and each commit tries again.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        boot: str,
+        *,
+        group_readings: int,
+        commit_s: float,
+        retention_s: float,
+        retention_bytes: int = 0,
+        most_events: int = 10_000,
+    ) -> None:
+        """HistoryError if another agent has the file, or there is no such folder."""
+        self.path = os.fspath(path)
+        self.id = os.urandom(16).hex()
+        self.given_up = 0  # readings lost because the file could not be written
+        self.acknowledged = 0  # readings on stable storage since the opening
+        self.damaged = False  # the file turned out to be: a new start puts it right
+        self.cache = GroupCache()
+        self._boot = boot
+        self._group_readings = group_readings
+        self._commit_ms = round(commit_s * 1000)
+        self._retention_ms = round(retention_s * 1000)
+        self._retention_bytes = retention_bytes
+        self._streams: list[Stream] = []
+        self._writer = threading.Lock()  # taken before _lock; held while files are written
+        self._lock = threading.Lock()  # holds what readers see: the groups, and what is in them
+        self._sequence = UNNUMBERED
+        self._filed_until_ms: int | None = None  # latest time in the file
+        self._waiting_since_ms: int | None = None  # monotonic time of the first uncommitted reading
+        self._retry_at_ms: int | None = None  # after a failure
+        self._correction: Correction | None = None  # the latest
+        self._notices: list[str] = []
+        self._doubtful: dict[int, str] = {}  # groups that readers found damaged
+        self._db: sqlite3.Connection | None = None
+        self._holder: int | None = None
+        self._immutable = False
+        self._tail: wal.Tail | None = None
+        self.events = EventStore(self.path, boot, most_events, self._writer, self._opened)
+        try:
+            self._open()
+        except (sqlite3.Error, OSError) as error:
+            self._release()
+            if isinstance(error, OSError) and error.errno not in PASSING:
+                raise HistoryError(f"history {path}: {_text(error)}") from None
+            self._do_without(error)
+        except HistoryError:
+            self._release()
+            raise
+        self.report = "; ".join(self.notices())
+
+    def stream(self, sensor: str, channels: tuple[str, ...], *, keeps_raw: bool = False) -> Stream:
+        """A sensor's readings, to be appended; channel names are unique among streams."""
+        stream = Stream(self, sensor, channels, keeps_raw=keeps_raw)
+        with self._lock:
+            self._streams.append(stream)
+        return stream
+
+    def append(self, stream: Stream, sample: Sample) -> None:
+        """As `Stream.append`."""
+        with self._lock:
+            if self._correction is not None:
+                sample = _as_corrected(sample, self._correction)
+            stream.add(sample, self._block, self._group_readings)
+            if self._waiting_since_ms is None:
+                self._waiting_since_ms = sample.monotonic_ms
+            due = self._due(sample.monotonic_ms)
+        if due:
+            self.commit()
+
+    def load(self, stream: Stream, samples: Iterable[Sample]) -> None:
+        """As `Stream.load`."""
+        with self._writer:
+            db = self._opened()
+            filler = Stream(self, stream.name, stream.channels, keeps_raw=stream.keeps_raw)
+            readings = 0
+            try:
+                with transaction(db):
+                    for sample in samples:
+                        with self._lock:
+                            filler.add(sample, self._block, self._group_readings)
+                        readings += 1
+                        if len(filler.groups) > 1:
+                            group_table.insert(db, self._complete(filler.groups.pop(0)))
+                    for group in filler.groups:
+                        group_table.insert(db, self._complete(group))
+                    latest_ms = group_table.latest_ms(db)
+            except sqlite3.Error as error:
+                raise HistoryError(f"history {self.path}: not loaded: {_text(error)}") from None
+            self._filed([], latest_ms)
+            self.acknowledged += readings
+
+    def lacks(self, sensor: str) -> bool:
+        """As `Owner.lacks`; what format 1 has is of no sensor by name, and counts for all."""
+        with self._writer:
+            if self._db is None:
+                return self._filed_until_ms is None
+            found = self._db.execute(
+                "SELECT 1 FROM groups WHERE sensor IN (?, '') LIMIT 1", (sensor,)
+            )
+            return found.fetchone() is None
+
+    def commit(self) -> None:
+        """Put every reading on stable storage and, when a group is complete, drop what is too old;
+        HistoryError if it fails: the readings stay in memory, as far as there is room."""
+        with self._writer:
+            waiting_since_ms = self._waiting_since_ms
+            try:
+                self._commit()
+            except (sqlite3.Error, OSError, HistoryError) as error:
+                with self._lock:
+                    self._waiting_since_ms = waiting_since_ms
+                    self._give_up()
+                    self._pause()
+                self.damaged = self.damaged or sqlite.damaged(error)
+                lost = f"; {self.given_up} readings given up so far" if self.given_up else ""
+                raise HistoryError(
+                    f"history {self.path}: not written: {_text(error)}{lost}"
+                ) from None
+            self._retry_at_ms = None
+
+    def correct(self, correction: Correction) -> int:
+        """Move the wall times of this boot's groups and events; the farthest that readings moved,
+        in ms. HistoryError leaves everything as it was: try again.
+
+        A reader that looks meanwhile sees each group once, before or after the move.
+        """
+        with self._writer:
+            if self._db is None:
+                try:
+                    self._open()
+                except (sqlite3.Error, OSError) as error:
+                    raise HistoryError(
+                        f"history {self.path}: times not corrected: {_text(error)}"
+                    ) from None
+            db = self._opened()
+            with self._lock:
+                self._correction = correction
+                groups = self._groups()
+                growing = [group for group in groups if not group.closed]
+                for group in growing:
+                    group.closed = True
+            try:
+                with transaction(db):
+                    for group in groups:
+                        group_table.insert(db, self._complete(group))
+                    farthest_ms = group_table.move(db, self._boot, correction)
+                    self.events.move(db, correction)
+                    latest_ms = group_table.latest_ms(db)  # nothing may fail after the commit
+            except sqlite3.Error as error:
+                with self._lock:
+                    for group in growing:
+                        # Unless another one has begun after it.
+                        group.closed = all(s.groups[-1:] != [group] for s in self._streams)
+                raise HistoryError(
+                    f"history {self.path}: times not corrected: {_text(error)}"
+                ) from None
+            self._filed(groups, latest_ms)
+        return farthest_ms
+
+    def close(self) -> None:
+        """Put everything into the file and close it; HistoryError if that fails, the file is
+        closed all the same."""
+        with self._lock:
+            for group in self._groups():
+                group.closed = True
+        try:
+            self.commit()
+            if self._db is not None:
+                with suppress(OSError):  # it has nothing that the file has not
+                    os.unlink(self.path + wal.SUFFIX)  # noqa: PTH108 - see history_file
+        finally:
+            self._release()
+
+    def notices(self) -> list[str]:
+        """Lines for the operator since the last call."""
+        with self._lock:
+            found, self._notices = self._notices, []
+        return found
+
+    def doubt(self, sequence: int, reason: str) -> None:
+        """A reader found a group in the file damaged: it goes into quarantine with a commit."""
+        with self._lock:
+            self._doubtful[sequence] = reason
+
+    @property
+    def writable(self) -> bool:
+        """Whether the file is open; else readings wait in memory until it can be opened."""
+        return self._db is not None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no reading."""
+        with self._lock:
+            return self._filed_until_ms is None and not self._groups()
+
+    def holds(self, start_ms: int, most: int) -> bool:
+        """Whether memory has all readings since `start_ms`, and no more than `most` in all."""
+        with self._lock:
+            filed_until_ms = self._filed_until_ms
+            readings = sum([len(group) for group in self._groups()])
+        return (filed_until_ms is None or filed_until_ms < start_ms) and readings <= most
+
+    def recent(self, start_ms: int, end_ms: int) -> Recent:
+        """For readers: what memory has of [start_ms, end_ms), and what of the file is wanted."""
+        with self._lock:
+            groups = self._groups()
+            before = self._sequence
+            filed_until_ms = self._filed_until_ms
+            pieces = [(group.sequence, group.cut(start_ms, end_ms)) for group in groups]
+        in_file = filed_until_ms is not None and filed_until_ms >= start_ms
+        return Recent(
+            [(sequence, piece) for sequence, piece in pieces if piece is not None],
+            tuple([group.sequence for group in groups]),
+            before if in_file else None,
+            self._immutable,
+        )
+
+    def reference(self) -> tuple[int, int] | None:
+        """(monotonic ms, wall minus monotonic ms) of the latest group of this boot that is
+        synchronised; None if there is none."""
+        with self._writer:
+            if self._db is None:
+                return None
+            found: tuple[int, int] | None = self._db.execute(
+                "SELECT last_monotonic_ms, first_ms - first_monotonic_ms FROM groups"
+                " WHERE boot = ? AND synchronised ORDER BY last_monotonic_ms DESC LIMIT 1",
+                (self._boot,),
+            ).fetchone()
+        return found
+
+    def _due(self, now_ms: int) -> bool:
+        """Whether to commit now: the next reading, of whatever stream, may come too late."""
+        if self._retry_at_ms is not None:
+            return now_ms >= self._retry_at_ms
+        assert self._waiting_since_ms is not None
+        until_ms = self._waiting_since_ms + self._commit_ms
+        coming = [stream.next_ms for stream in self._streams if stream.next_ms > now_ms]
+        if now_ms >= until_ms or (coming and min(coming) > until_ms):
+            return True
+        return any(group.closed for group in self._groups())
+
+    def _groups(self) -> list[RowGroup]:
+        return [group for stream in self._streams for group in stream.groups]
+
+    def _block(self) -> int:
+        """Sequences for a group that begins."""
+        sequence = self._sequence
+        self._sequence += self._group_readings
+        return sequence
+
+    def _commit(self) -> None:
+        with self._lock:
+            self._waiting_since_ms = None
+            closed = [group for group in self._groups() if group.closed]
+            doubtful = dict(self._doubtful)
+        if self._db is None:
+            self._open()
+        if closed or doubtful:
+            self._file(closed, doubtful)
+        with self._lock:
+            new = [(group, len(group)) for group in self._groups() if group.written < len(group)]
+            chunks = [self._chunk(group, group.written, n) for group, n in new]
+        if chunks:
+            self._write_tail(new, chunks)
+
+    def _file(self, closed: list[RowGroup], doubtful: dict[int, str]) -> None:
+        """Give complete groups a row each, and drop what is too old."""
+        db = self._opened()
+        with transaction(db):
+            for group in closed:
+                group_table.insert(db, self._complete(group))
+            group_table.quarantine(db, doubtful.items())
+            if closed:
+                last = max(closed, key=attrgetter("last_monotonic_ms"))
+                now_ms = last.time_ms[-1] if last.first.synchronised else None
+                group_table.drop_old(db, self._boot, now_ms, self._retention_ms)
+            if closed and self._retention_bytes:
+                group_table.drop_beyond(db, self._retention_bytes)
+            latest_ms = group_table.latest_ms(db)  # nothing may fail after the commit
+        self._filed(closed, latest_ms)
+        with self._lock:
+            for sequence, reason in doubtful.items():
+                del self._doubtful[sequence]
+                self._notices.append(quarantined(self.path, sequence, reason))
+
+    def _filed(self, closed: list[RowGroup], latest_ms: int | None) -> None:
+        """Let go of groups that are in the file."""
+        done = {group.sequence for group in closed}
+        with self._lock:
+            self._filed_until_ms = latest_ms
+            for group in closed:
+                self.acknowledged += len(group) - group.written
+            for stream in self._streams:
+                stream.groups[:] = [g for g in stream.groups if g.sequence not in done]
+
+    def _write_tail(self, new: list[tuple[RowGroup, int]], chunks: list[wal.Chunk]) -> None:
+        in_use, self._tail = self._tail, None
+        try:
+            if in_use is not None and in_use.takes(chunks):
+                in_use.append(chunks)
+                self._tail = in_use
+            else:
+                with self._lock:
+                    new = [(group, len(group)) for group in self._groups()]
+                    chunks = [self._chunk(group, 0, n) for group, n in new]
+                head = wal.Head(wal.VERSION, self.id, self._boot)
+                self._tail = wal.Tail(self.path + wal.SUFFIX, head, chunks)
+        finally:
+            # After an error it is not known what a file has, nor which one has the name.
+            if in_use is not None and in_use is not self._tail:
+                in_use.close()
+        with self._lock:
+            for group, n in new:
+                self.acknowledged += n - group.written
+                group.written = n
+
+    def _chunk(self, group: RowGroup, start: int, end: int) -> wal.Chunk:
+        layout, data = encode(group.slice(start, end))
+        first = group.first
+        return wal.Chunk(
+            group.sequence,
+            start,
+            group.sensor,
+            first.monotonic_ms,
+            group.last_monotonic_ms,
+            first.synchronised,
+            layout,
+            data,
+        )
+
+    def _complete(self, group: RowGroup) -> Complete:
+        return Complete(
+            group.sequence,
+            group.sensor,
+            self._boot,
+            group.first.monotonic_ms,
+            group.last_monotonic_ms,
+            group.first.synchronised,
+            group.slice(0, len(group)),
+        )
+
+    def _give_up(self) -> None:
+        """Bound what waits in memory, the oldest first. What is on stable storage stays: the tail
+        has it, and a group of it is still to come into the file."""
+        waiting = sorted(self._groups(), key=attrgetter("sequence"))
+        room = MAX_UNWRITTEN * self._group_readings
+        excess = sum(map(len, waiting)) - room
+        for group in waiting:
+            if excess <= 0 or not group.closed:
+                continue
+            if group.written < len(group):
+                excess -= len(group) - group.written
+                if group.written:
+                    self.given_up += group.cut_to_written()
+                else:
+                    self.given_up += len(group)
+                    for stream in self._streams:
+                        stream.groups[:] = [g for g in stream.groups if g is not group]
+
+    def _pause(self) -> None:
+        last = max([group.last_monotonic_ms for group in self._groups()], default=None)
+        self._retry_at_ms = last + self._commit_ms if last is not None else None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise HistoryError(f"history {self.path}: it cannot be written now")
+        return self._db
+
+    def _open(self) -> None:
+        """Open the file, for the first time or once more; readings that are in memory get their
+        sequences. sqlite3.Error and OSError: it cannot be reached now."""
+        if self._holder is None:
+            self._holder = hold(self.path)
+        write_log_again(self.path)
+        db, history, sequence, notices = open_history(self.path, self.id, self._retention_ms)
+        self.events.opened(db)
+        latest_ms = group_table.latest_ms(db)
+        with self._lock:
+            for group in self._groups():
+                group.sequence += sequence - UNNUMBERED
+            self._sequence += sequence - UNNUMBERED
+            self.id = history
+            self._db, self._immutable, self._filed_until_ms = db, False, latest_ms
+            self._notices += notices
+
+    def _do_without(self, error: Exception) -> None:
+        """Go on without a file that can be written; what it has is read if it can be, without what
+        is in its log only: that may not be on the card, and nobody may write it there yet."""
+        self._notices.append(
+            f"history {self.path}: it cannot be written now ({_text(error)});"
+            " readings stay in memory until it can be"
+        )
+        self._immutable = True
+        try:
+            db = connect_to_read(self.path, immutable=True)
+        except sqlite.DAMAGE:
+            return
+        try:
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            self._filed_until_ms = group_table.latest_ms(db)
+            self.id = str(meta["history"])
+        except (*sqlite.DAMAGE, KeyError):
+            pass
+        finally:
+            db.close()
+
+    def _release(self) -> None:
+        for opened in (self._db, self._tail):
+            if opened is not None:
+                opened.close()
+        if self._holder is not None:
+            os.close(self._holder)
+        self._db = self._tail = self._holder = None
+
+
+def _as_corrected(sample: Sample, correction: Correction) -> Sample:
+    """A reading that was stamped before a correction and comes after it, because its sensor took
+    its time: at the time that the others were moved to."""
+    monotonic_ms = sample.monotonic_ms
+    if not correction.since_monotonic_ms <= monotonic_ms < correction.until_monotonic_ms or (
+        sample.synchronised and not correction.every
+    ):
+        return sample
+    time_ms = monotonic_ms + correction.offset_ms(monotonic_ms)
+    return sample._replace(time_ms=time_ms, synchronised=correction.synchronised)
+
+
+def _text(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split())

@@ -1,0 +1,171 @@
+"""Row groups: readings that one sensor took one after another in one boot, column by column.
+
+Within a group times grow strictly and the wall clock keeps its distance to the monotonic one, so a
+group can be searched by bisection and, if its clock turns out to have been wrong, be moved as one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from agent.edge.history.columns import NAN, ZERO32, Piece
+from agent.wire.packed import Float32Column, Int64Column, UInt32Column
+
+# A larger change of wall time against monotonic time is a step of the clock, not its slewing.
+CLOCK_STEP_MS: Final = 500
+
+
+class Sample(NamedTuple):
+    """One reading with its clocks: wall and monotonic time in ms, and whether the wall clock was
+    synchronised. A value that is NaN is missing.
+
+    `age_ms` is how long before its time it was measured; `quality` has the flags of each value
+    (`sensors.quality.flags`), () if all are good; `raw` has the values before calibration, where
+    that changed them.
+    """
+
+    time_ms: int
+    monotonic_ms: int
+    synchronised: bool
+    values: tuple[float, ...]
+    source_time_ms: int | None = None
+    age_ms: int = 0
+    quality: tuple[int, ...] = ()
+    raw: tuple[float, ...] | None = None
+
+
+class RowGroup:
+    """A group in memory, growing at its end. `sequence` is the number of its first reading;
+    `written` readings are on stable storage; `closed` says that it grows no more."""
+
+    __slots__ = (
+        "age_ms",
+        "channels",
+        "closed",
+        "first",
+        "last_monotonic_ms",
+        "quality",
+        "raw",
+        "sensor",
+        "sequence",
+        "source_time_ms",
+        "time_ms",
+        "values",
+        "written",
+    )
+
+    def __init__(
+        self,
+        sequence: int,
+        sensor: str,
+        channels: tuple[str, ...],
+        first: Sample,
+        *,
+        keeps_raw: bool = False,
+    ) -> None:
+        self.sequence = sequence
+        self.sensor = sensor
+        self.channels = channels
+        self.first = first
+        self.last_monotonic_ms = first.monotonic_ms
+        self.time_ms = array("q")
+        self.source_time_ms = array("q") if first.source_time_ms is not None else None
+        self.age_ms = array("I")
+        self.values = tuple([array("f") for _ in channels])
+        self.raw = tuple([array("f") for _ in channels]) if keeps_raw else None
+        self.quality = tuple([bytearray() for _ in channels])
+        self.written = 0
+        self.closed = False
+        self.add(first)
+
+    def __len__(self) -> int:
+        return len(self.time_ms)
+
+    def continues(self, sample: Sample) -> bool:
+        """Whether `sample` belongs to this group: no step of the clock, the same columns."""
+        first = self.first
+        drift = (sample.time_ms - first.time_ms) - (sample.monotonic_ms - first.monotonic_ms)
+        return (
+            sample.time_ms > self.time_ms[-1]
+            and abs(drift) <= CLOCK_STEP_MS
+            and sample.synchronised == first.synchronised
+            and (sample.source_time_ms is None) == (first.source_time_ms is None)
+        )
+
+    def add(self, sample: Sample) -> None:
+        """Append a reading, or raise and change nothing; O(channels)."""
+        values, raw = _numbers(sample.values), _numbers(sample.raw or sample.values)
+        flags = bytes(sample.quality) or bytes(len(values))
+        if not len(values) == len(raw) == len(flags) == len(self.channels):
+            raise ValueError(f"{len(values)} values for {len(self.channels)} channels")
+        times, ages = array("q", [sample.time_ms]), array("I", [sample.age_ms])
+        if self.source_time_ms is not None:
+            assert sample.source_time_ms is not None
+            self.source_time_ms += array("q", [sample.source_time_ms])
+        # Nothing fails from here on, so that all columns stay equally long.
+        self.time_ms += times
+        self.age_ms += ages
+        for i in range(len(values)):
+            self.values[i].append(values[i])
+            self.quality[i].append(flags[i])
+            if self.raw is not None:
+                self.raw[i].append(raw[i])
+        self.last_monotonic_ms = sample.monotonic_ms
+
+    def cut(self, start_ms: int, end_ms: int) -> Piece | None:
+        """The readings of [start_ms, end_ms), copied; None if there are none."""
+        start, end = bisect_left(self.time_ms, start_ms), bisect_left(self.time_ms, end_ms)
+        return self.slice(start, end) if start < end else None
+
+    def slice(self, start: int, end: int) -> Piece:
+        """Readings `start` … `end` - 1, copied; there must be one. Columns that say nothing (no
+        flag is set, no age, raw as stored) are left out."""
+        source = self.source_time_ms
+        values = [Float32Column.of(column[start:end]).data for column in self.values]
+        raw: dict[str, bytes] = {}
+        if self.raw is not None:
+            before = [Float32Column.of(column[start:end]).data for column in self.raw]
+            raw = {
+                name: column
+                for name, column, value in zip(self.channels, before, values, strict=True)
+                if column != value
+            }
+        flags = [bytes(column[start:end]) for column in self.quality]
+        age_ms = UInt32Column.of(self.age_ms[start:end]).data
+        return Piece(
+            self.time_ms[start],
+            self.time_ms[end - 1],
+            Int64Column.of(self.time_ms[start:end]).data,
+            Int64Column.of(source[start:end]).data if source is not None else None,
+            dict(zip(self.channels, values, strict=True)),
+            raw,
+            {
+                name: column
+                for name, column in zip(self.channels, flags, strict=True)
+                if any(column)
+            },
+            age_ms if age_ms != ZERO32 * (end - start) else None,
+        )
+
+    def cut_to_written(self) -> int:
+        """Give up the readings that are not on stable storage: how many."""
+        given_up = len(self) - self.written
+        keep = self.written
+        # Within a group the two clocks go together.
+        self.last_monotonic_ms -= self.time_ms[-1] - self.time_ms[keep - 1]
+        del self.time_ms[keep:], self.age_ms[keep:]
+        if self.source_time_ms is not None:
+            del self.source_time_ms[keep:]
+        for column in [*self.values, *(self.raw or ())]:
+            del column[keep:]
+        for flags in self.quality:
+            del flags[keep:]
+        return given_up
+
+
+def _numbers(values: Iterable[float]) -> list[float]:
+    # What a 32-bit float cannot hold was no reading.
+    return [value if -3.4e38 < value < 3.4e38 else NAN for value in values]

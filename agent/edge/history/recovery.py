@@ -1,0 +1,242 @@
+"""The start of a history: a file that is whole, with what the tail has, and an opening counted."""
+
+# ruff: noqa: PTH104, PTH108, PTH110 - pathlib takes 0.6 MiB; see history_file
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from agent.edge.history import group_table, wal
+from agent.edge.history.columns import decode, join
+from agent.edge.history.event_store import salvage_events
+from agent.edge.history.file import (
+    Broken,
+    HistoryError,
+    Newer,
+    open_checked,
+    put_aside,
+    transaction,
+)
+from agent.edge.history.group_table import Complete
+from agent.edge.history.row_groups import OPENING
+from agent.runtime import sqlite
+
+# A file system without room, rights or health: it may have them later. Others are mistakes of the
+# configuration, such as a folder that is missing.
+PASSING: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+PAGE: Final = 4096
+
+
+class Opened(NamedTuple):
+    """A history that can be written: its database and id, the first sequence of this process, and
+    lines for the operator."""
+
+    db: sqlite3.Connection
+    history: str
+    sequence: int
+    notices: list[str]
+
+
+def open_history(path: str, history: str, retention_ms: int) -> Opened:
+    """Open the file at `path`; one that is made anew gets the id `history`.
+
+    HistoryError for a mistake of the configuration; sqlite3.Error and OSError: it cannot be written
+    now. A file that cannot be used is put aside, and what it still has is taken over.
+    """
+    notices: list[str] = []
+    reject(path)
+    db, rebuilt = _whole(path, history, notices)
+    try:
+        found = _tail(path, None if rebuilt else _meta(db, "history"), notices)
+        damaged = group_table.problems(db)
+        with transaction(db):
+            group_table.quarantine(db, damaged)
+            for group in _groups(found) if found is not None else ():
+                group_table.insert_new(db, group)
+            # A log that was damaged may have lost a count that the tail's groups know of.
+            db.execute(
+                "UPDATE meta SET value = 1 + max(value,"
+                " (SELECT coalesce(max(sequence), 0) / ? FROM groups)) WHERE key = 'openings'",
+                (OPENING,),
+            )
+            # The tail may have what the file had already dropped.
+            group_table.drop_old(db, "", None, retention_ms)
+        if found is not None:
+            os.unlink(path + wal.SUFFIX)
+        notices += [quarantined(path, sequence, reason) for sequence, reason in damaged]
+        sequence = int(_meta(db, "openings")) * OPENING
+        return Opened(db, str(_meta(db, "history")), sequence, notices)
+    except BaseException:
+        db.close()
+        raise
+
+
+def quarantined(path: str, sequence: int, reason: str) -> str:
+    """The line about a damaged group."""
+    return f"history {path}: group {sequence} is damaged ({reason}) and left out; kept apart"
+
+
+def reject(path: str) -> None:
+    """HistoryError if no history can be there: a mistake of the configuration."""
+    folder = os.path.dirname(path) or "."  # noqa: PTH120 - as above
+    if not os.path.isdir(folder):  # noqa: PTH112 - as above
+        raise HistoryError(f"history {path}: there is no folder {folder}")
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        raise HistoryError(f"history {path}: it is a folder")
+
+
+def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connection, bool]:
+    """A checked database, and whether it is another one than was there."""
+    new = path + "-new"
+    if not os.path.exists(path) and os.path.exists(new):
+        os.rename(new, path)  # a power cut came between the two names of a rebuilt file
+    existed = os.path.exists(path)
+    try:
+        db = open_checked(path, history)
+        if not existed:
+            wal.sync_folder(path)
+        return db, False
+    except Newer as error:
+        aside = put_aside(path, "newer")
+        notices.append(f"history {path} was written by a later version ({error}); {aside}, ")
+        notices[-1] += "started anew"
+    except Broken as error:
+        readings = _rebuild(path, new, history)
+        aside = put_aside(path, "broken")
+        if os.path.exists(new):
+            os.rename(new, path)
+        notices.append(f"history {path} was broken ({error}); {aside}, started anew")
+        if readings:
+            notices[-1] += f" with {readings} readings of it"
+    db = open_checked(path, history)
+    wal.sync_folder(path)
+    return db, True
+
+
+def write_log_again(path: str) -> None:
+    """Put all of SQLite's log on stable storage, in a new file that takes the place of the old one.
+
+    After a sync that failed in an earlier process, some of it may be in the kernel's memory only,
+    and no later sync says so: what follows it would be lost with it. Only while no connection is
+    open; OSError leaves the log as it was.
+    """
+    log = path + "-wal"
+    if not os.path.exists(log):
+        return
+    new = log + "-new"
+    source = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    target = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        at = 0
+        while page := os.pread(source, PAGE, at):
+            at += os.pwrite(target, page, at)
+        os.fsync(target)
+        os.rename(new, log)
+    except OSError:
+        os.unlink(new)  # its room is needed
+        raise
+    finally:
+        os.close(source)
+        os.close(target)
+    wal.sync_folder(log)
+
+
+def _rebuild(path: str, new: str, history: str) -> int:
+    """Make a file of what can still be read of a broken one; the number of readings."""
+    for suffix in sqlite.LOGS:
+        if os.path.exists(new + suffix):
+            os.unlink(new + suffix)
+    try:
+        db = open_checked(new, history)
+        try:
+            with transaction(db):
+                readings = group_table.salvage(db, path)
+                salvage_events(db, path)
+                db.execute(
+                    "UPDATE meta SET value ="
+                    " (SELECT coalesce(max(sequence), 0) / ? FROM groups) WHERE key = 'openings'",
+                    (OPENING,),
+                )
+        finally:
+            db.close()
+    except (sqlite3.Error, Broken):
+        # No room for both: a start matters more than what the broken file has.
+        if os.path.exists(new):
+            os.unlink(new)
+        return 0
+    return readings
+
+
+def _tail(path: str, history: str | None, notices: list[str]) -> wal.Found | None:
+    """What the tail has for the history of that id, or of any; one of no use is put aside."""
+    try:
+        found = wal.read(path + wal.SUFFIX)
+        if found is not None and history is not None and found.head.history != history:
+            raise wal.TailError("it belongs to another history")
+    except wal.TailError as error:
+        notices.append(
+            f"history {path}: the tail was broken ({error}); "
+            + put_aside(path + wal.SUFFIX, "broken")
+        )
+        return None
+    if found is not None and found.damaged:
+        notices.append(f"history {path}: {found.damaged} damaged records of the tail left out")
+    return found
+
+
+def _groups(found: wal.Found) -> Iterator[Complete]:
+    """The groups that the chunks of a tail make; after a hole another one begins."""
+    chunks = sorted(found.chunks, key=attrgetter("sequence", "start"))
+    for _, of_group in groupby(chunks, attrgetter("sequence")):
+        open_: Complete | None = None
+        for chunk in of_group:
+            try:
+                piece = decode(chunk.layout, chunk.data)
+            except (ValueError, KeyError):
+                continue
+            at = chunk.sequence + chunk.start
+            group = Complete(
+                at,
+                chunk.sensor,
+                found.head.boot,
+                chunk.first_monotonic_ms,
+                chunk.last_monotonic_ms,
+                chunk.synchronised,
+                piece,
+            )
+            if open_ is None:
+                open_ = group
+            elif at == open_.sequence + len(open_.piece):
+                open_ = replace(
+                    open_,
+                    piece=join([open_.piece, piece]),
+                    last_monotonic_ms=chunk.last_monotonic_ms,
+                )
+            elif at > open_.sequence + len(open_.piece):
+                yield open_
+                open_ = group
+        if open_ is not None:
+            yield open_
+
+
+def _meta(db: sqlite3.Connection, key: str) -> Any:
+    return db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0]

@@ -1,0 +1,1 @@
+"""Pods: workers that serve subtasks, in threads or containers."""

@@ -1,0 +1,102 @@
+"""`sanderling-pod`: one pod, in a container beside the edge agent whose history it serves from.
+
+SANDERLING_DIRECTORY names the folder with the agent's history and socket; it may be read-only.
+Whenever the agent goes away, the container waits for it to come back.
+"""
+
+# ruff: noqa: PTH118 - pathlib takes 0.6 MiB; see history_file
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from typing import Final
+
+import msgspec
+
+from agent.edge.history.group_cache import GroupCache
+from agent.edge.history.reader import Reader
+from agent.edge.history.snapshot import Recent
+from agent.edge.pods.containers import SOCKET, Request, receive, send
+from agent.edge.pods.pods import ReceivedSubtask, execute
+from agent.runtime.command_line import UNUSABLE, fail
+from agent.runtime.signals import StopSignal
+
+RETRY_MS: Final = 1_000
+
+
+class Excerpt:
+    """A history as the agent described it with a subtask: its file, and what memory has."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.known = Recent([], (), None, immutable=False)
+        self.cache = GroupCache()
+
+    def recent(self, _start_ms: int, _end_ms: int) -> Recent:
+        """As `History.recent`, of the subtask's own window."""
+        return self.known
+
+    def doubt(self, sequence: int, reason: str) -> None:
+        """Say that a group is damaged; the agent finds out when it reads it or starts anew."""
+        sys.stderr.write(f"group {sequence} is damaged ({reason}) and left out\n")
+
+
+def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:
+    """Answer the agent's requests until it closes the connection or the process shall stop."""
+    excerpt = Excerpt()
+    reader = Reader(excerpt)
+    decode = msgspec.msgpack.Decoder(Request).decode
+    stopping = threading.Event()
+    try:
+        while _readable(connection.fileno(), stop):
+            request = decode(receive(connection))
+            excerpt.path = os.path.join(folder, request.history)
+            excerpt.known = request.recent
+            at = time.monotonic() - request.waited_s
+            received = ReceivedSubtask(request.subtask, at, request.wall_ms)
+            send(connection, execute(reader, received, request.emulated_s, stopping))
+    except ConnectionError:
+        pass
+    finally:
+        reader.close()
+
+
+def run(folder: str, stop: StopSignal) -> None:
+    """Be a pod of the agent in `folder`, whenever there is one, until told to stop."""
+    while not stop.requested:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(os.path.join(folder, SOCKET))
+            except (FileNotFoundError, ConnectionRefusedError):
+                _readable(-1, stop, RETRY_MS)
+                continue
+            serve(connection, folder, stop)
+
+
+def _readable(fileno: int, stop: StopSignal, timeout_ms: int | None = None) -> bool:
+    """Wait for the descriptor; False if the process shall stop."""
+    poll = select.poll()
+    for source in [*stop.filenos, *([fileno] if fileno >= 0 else [])]:
+        poll.register(source, select.POLLIN)
+    for source, _ in poll.poll(timeout_ms):
+        if source in stop.filenos:
+            stop.woken(source)
+    return not stop.requested
+
+
+def main() -> None:
+    """Run the command."""
+    folder = os.environ.get("SANDERLING_DIRECTORY", "")
+    if not folder:
+        fail("SANDERLING_DIRECTORY is not set: the folder of the edge agent's history", UNUSABLE)
+    with StopSignal(on_stdin_eof=False) as stop:
+        run(folder, stop)
+
+
+if __name__ == "__main__":
+    main()

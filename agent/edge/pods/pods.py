@@ -1,0 +1,226 @@
+"""Pods: worker threads that serve one subtask each at a time.
+
+The work runs mostly without the GIL: SQLite reads, bytes are joined and copied. Where hardware is
+emulated, its service time is waited for on top of the real retrieval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from _queue import SimpleQueue  # all of queue takes 0.1 MiB
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from agent.edge.history.history import History
+from agent.edge.history.reader import Reader
+from agent.edge.history.window_size import TooLargeError
+from agent.wire import codec
+from agent.wire.base import LONGEST_TEXT
+from agent.wire.messages import Subtask, SubtaskResult
+from agent.wire.too_large import bytes_of, in_words, too_large
+
+SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
+
+
+class ReceivedSubtask(Struct, frozen=True):
+    """A subtask on its way to a pod; `at` is monotonic, `wall_ms` the time of its window's end if
+    that is relative."""
+
+    subtask: Subtask
+    at: float
+    wall_ms: int
+
+
+class Done(Struct, frozen=True):
+    """The encoded result of a subtask."""
+
+    subtask: int
+    frame: bytes
+
+
+class Pods:
+    """`count` pods over one history, until `resize`. `wake` is called, from a pod, when `take` has
+    something new.
+
+    `service_time_s` gives the seconds to emulate for a subtask's seed and the length (s) of its
+    window; None emulates nothing.
+    Without `threads_follow` the threads stay `count`: the pods that are added work elsewhere.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        count: int,
+        wake: Callable[[], object],
+        service_time_s: Callable[[int | None, float], float] | None = None,
+        *,
+        threads_follow: bool = True,
+    ) -> None:
+        self._history = history
+        self._wake = wake
+        self._service_time_s = service_time_s
+        self._handed: SimpleQueue[ReceivedSubtask | None] = SimpleQueue()
+        self._done: SimpleQueue[Done] = SimpleQueue()
+        self._reader = Reader(history)  # of the thread that submits
+        self._stopping = threading.Event()
+        self._threads_follow = threads_follow
+        self._elsewhere = 0  # pods whose work is done elsewhere
+        self._elsewhere_changes = threading.Lock()
+        self._count = 0
+        self._threads: list[threading.Thread] = []
+        self.resize(count)
+
+    @property
+    def history(self) -> History:
+        """What the pods serve from."""
+        return self._history
+
+    def emulated_s(self, subtask: Subtask) -> float:
+        """Seconds to wait on top of the real work; 0 where nothing is emulated."""
+        if self._service_time_s is None:
+            return 0.0
+        return self._service_time_s(subtask.emulation_seed, subtask.window.length_s)
+
+    def resize(self, count: int) -> None:
+        """Have `count` pods from now on; by the thread that submits.
+
+        Of fewer, idle ones end now and the others when they have finished. A subtask that is handed
+        over while no more than `count` run finds an idle pod at once all the same: those that are
+        to end are counted by as many `None` before it in the queue.
+        """
+        if self._threads and not self._threads_follow:
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for _ in range(self._count, count):
+            thread = threading.Thread(target=self._serve, name="pod", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for _ in range(count, self._count):
+            self._handed.put(None)
+        self._count = count
+
+    def submit(self, received: ReceivedSubtask) -> bool:
+        """Hand a subtask to an idle pod; the caller knows that there is one.
+
+        A short window that lies in memory is served here and now, in the idle pod's stead: handing
+        it over would take longer than the work. True if so: `take` has the result.
+        """
+        start_ms, _ = received.subtask.window.bounds_ms(received.wall_ms)
+        if self._service_time_s is None and self._history.holds(start_ms, SHORT_READINGS):
+            self._done.put(Done(received.subtask.id, self._execute(self._reader, received)))
+            return True
+        self._handed.put(received)
+        return False
+
+    def take(self) -> list[Done]:
+        """What was finished since the last call."""
+        return [self._done.get_nowait() for _ in range(self._done.qsize())]
+
+    def serve_elsewhere(self, worker: Callable[[ReceivedSubtask], bytes]) -> None:
+        """Be one more pod, in the calling thread, whose work `worker` does; until the pods stop or
+        `worker` raises OSError: its subtask goes to another pod then."""
+        with self._elsewhere_changes:
+            self._elsewhere += 1
+        try:
+            while (received := self._handed.get()) is not None and not self._stopping.is_set():
+                try:
+                    frame = worker(received)
+                except OSError:
+                    self._handed.put(received)
+                    return
+                self._done.put(Done(received.subtask.id, frame))
+                self._wake()
+        finally:
+            with self._elsewhere_changes:
+                self._elsewhere -= 1
+
+    def stop(self) -> None:
+        """End all pods; what they are working on is abandoned."""
+        self._stopping.set()
+        with self._elsewhere_changes:
+            elsewhere = self._elsewhere
+        for _ in range(len(self._threads) + elsewhere):
+            self._handed.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._reader.close()
+
+    def _serve(self) -> None:
+        reader = Reader(self._history)
+        while (received := self._handed.get()) is not None and not self._stopping.is_set():
+            self._done.put(Done(received.subtask.id, self._execute(reader, received)))
+            self._wake()
+        reader.close()
+
+    def _execute(self, reader: Reader, received: ReceivedSubtask) -> bytes:
+        return execute(reader, received, self.emulated_s(received.subtask), self._stopping)
+
+
+def execute(
+    reader: Reader, received: ReceivedSubtask, emulated_s: float, stopping: threading.Event
+) -> bytes:
+    """Serve a subtask and encode its result; whatever goes wrong becomes one, too.
+
+    `emulated_s` is waited for on top of the work, unless `stopping` is set before.
+    """
+    started = time.monotonic()
+    wait_ms = (started - received.at) * 1000
+    try:
+        result = _retrieve(reader, received, wait_ms, started, emulated_s, stopping)
+        if result.series is not None:
+            # Groups at the ends of the window may have had more than their share in it.
+            size = bytes_of(result.series)
+            if size > reader.most_bytes:
+                length_s = received.subtask.window.length_s
+                raise TooLargeError(too_large(size, reader.most_bytes, length_s))
+        return codec.encode(result)
+    except TooLargeError as error:
+        elapsed_ms = (time.monotonic() - started) * 1000
+        text = in_words(error.found, reader.most_bytes)
+        return codec.encode(
+            SubtaskResult(
+                received.subtask.id,
+                "error",
+                wait_ms,
+                elapsed_ms,
+                message=text,
+                too_large=error.found,
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
+        reader.close()  # a connection that failed once is not trusted again
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_TEXT]
+        failed_ms = (time.monotonic() - started) * 1000
+        return codec.encode(
+            SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)
+        )
+
+
+def _retrieve(
+    reader: Reader,
+    received: ReceivedSubtask,
+    wait_ms: float,
+    started: float,
+    emulated_s: float,
+    stopping: threading.Event,
+) -> SubtaskResult:
+    subtask = received.subtask
+    start_ms, end_ms = subtask.window.bounds_ms(received.wall_ms)
+    series = aggregate = None
+    if subtask.form == "series":
+        series = reader.series(start_ms, end_ms, subtask.channels)
+    else:
+        aggregate = reader.aggregate(start_ms, end_ms, subtask.channels)
+    if emulated_s:
+        stopping.wait(emulated_s)
+    return SubtaskResult(
+        subtask.id,
+        "no_data" if series is None and aggregate is None else "ok",
+        wait_ms,
+        (time.monotonic() - started) * 1000,
+        series,
+        aggregate,
+    )

@@ -1,0 +1,1 @@
+"""Sampling: sensors, when they are read, what becomes of a reading."""

@@ -1,0 +1,290 @@
+"""Sampling: when to read a sensor, what becomes of a reading, and the thread that does it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import index
+from typing import Final, Protocol
+
+from agent.edge.history.columns import NAN
+from agent.edge.history.file import HistoryError
+from agent.edge.history.memtable import Sample
+from agent.edge.node_time import Moment, NodeTime
+from agent.edge.rate_limited_log import Reporter
+from agent.edge.sampling.counters import SensorCounters
+from agent.edge.sampling.sensor import Sensor, close_sensors
+from sensors.base import Reading, SensorError
+from sensors.quality.channel import SensorQuality
+from sensors.quality.episodes import READINGS
+from sensors.quality.flags import NO_RESPONSE
+
+SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
+OLDEST_MS: Final = (1 << 32) - 1
+
+
+class Schedule:
+    """Ticks at start, start + interval, start + 2·interval …: late ticks do not move later ones,
+    and ticks that were missed are left out instead of made up for."""
+
+    def __init__(self, start: float, interval_s: float) -> None:
+        self._start = start
+        self._interval_s = interval_s
+        self._tick = 0
+        self.missed = 0
+
+    @property
+    def next_at(self) -> float:
+        """When the next tick is due, on the clock of `start`, in seconds."""
+        return self._start + self._tick * self._interval_s
+
+    def take(self, now: float) -> bool:
+        """Whether a tick is due at `now`; if so, it counts as done."""
+        if now < self.next_at:
+            return False
+        tick = max(self._tick, math.floor((now - self._start) / self._interval_s))
+        if self._start + (tick + 1) * self._interval_s <= now:  # the quotient was rounded down
+            tick += 1
+        self.missed += tick - self._tick
+        self._tick = tick + 1
+        return True
+
+
+class Sink(Protocol):
+    """Where readings go: a stream of the history, or what stands in for it."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it wants what the driver has preloaded."""
+
+    def append(self, sample: Sample) -> None:
+        """Take in a reading; HistoryError if it may be lost."""
+
+    def load(self, samples: Iterable[Sample]) -> None:
+        """Take in what was preloaded; HistoryError, or what `samples` raises, and none of it."""
+
+
+class Follower(Protocol):
+    """What is told of each reading when that has been stored: the faults, or what stands in."""
+
+    def follow(self, moment: Moment, sample: Sample, why: str) -> None:
+        """A reading; `why` is the driver's sentence if it gave none, else ""."""
+
+    def restarted(self, moment: Moment, text: str) -> None:
+        """The driver's helper process was started again."""
+
+
+class Sampler:
+    """Reads one sensor on schedule and appends to its stream, until it is stopped.
+
+    A reading that fails, or is none, is stored as missing values with the flags that say why: a
+    hole that can be seen, not a repeat of the last value. No error ends the sampling. READINGS on
+    end that fail are reported, rate-limited; fewer are everyday life. `colocated` adds the flags
+    that other channels of the node give reason for.
+    """
+
+    def __init__(
+        self,
+        sensor: Sensor,
+        stream: Sink,
+        time: NodeTime,
+        reporter: Reporter,
+        colocated: Callable[[str, float, float, int], int],
+        faults: Follower,
+    ) -> None:
+        self._sensor = sensor
+        self._driver = sensor.driver
+        self._stream = stream
+        self._time = time
+        self._reporter = reporter
+        self._colocated = colocated
+        self._faults = faults
+        self._calibrated = sensor.calibrated
+        self._names = tuple([channel.name for channel in sensor.channels])
+        limits = [channel.limits for channel in sensor.channels]
+        self._quality = SensorQuality(sensor.driver.channels, limits)
+        self._missing = (NAN,) * len(self._names)
+        self._why = ""  # there was no reading, the last time that there was none
+        self._failures = 0  # on end
+        self._restarts = 0  # of the driver's helper process
+        self._restart_told = False  # since the last reading
+        self.counters = SensorCounters(
+            sensor.name, self._names, sensor.interval_s, time.monotonic()
+        )
+
+    def preload(self) -> None:
+        """Give an empty stream the readings that the driver has for it, as if they had been taken
+        at the interval up to now. A driver that fails, or a history that cannot be written now,
+        leaves it empty.
+        """
+        if not self._stream.empty:
+            return
+        try:
+            # First: the clocks may have something to put right in the history, which is then held.
+            self._stream.load(self._past(self._time.moment()))
+        except (HistoryError, SensorError) as error:
+            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {error}")
+        except Exception as error:  # noqa: BLE001 - a driver's mistake must not keep the agent down
+            why = f"{type(error).__name__}: {error}"
+            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {why}")
+
+    def run(self, stop: threading.Event) -> None:
+        """Sample until `stop` is set; the first reading is taken at once."""
+        schedule = Schedule(self._time.monotonic(), self._sensor.interval_s)
+        while not stop.wait(max(0.0, schedule.next_at - self._time.monotonic())):
+            if schedule.take(self._time.monotonic()):
+                if schedule.missed > self.counters.missed:
+                    missed = schedule.missed - self.counters.missed
+                    self.counters.missed = schedule.missed
+                    self._complain(
+                        "late",
+                        f"readings left out: {missed}, for the sensor or the processor was too "
+                        f"slow; {schedule.missed} since the start",
+                    )
+                self.sample()
+
+    def sample(self) -> None:
+        """Take one reading and store it."""
+        moment = self._time.moment()
+        self.counters.begins(moment.monotonic_ms / 1000)
+        reading, flag = self._read(moment)
+        sample = self._sample(moment.time_ms, moment.monotonic_ms, moment.synchronised, reading)
+        if flag:
+            sample = sample._replace(quality=(flag,) * len(self._names))
+        try:
+            self._stream.append(sample)
+        except HistoryError as error:
+            self._reporter.complain("history", str(error))
+        except Exception as error:  # noqa: BLE001 - this agent's mistake must not end it either
+            self._reporter.complain("history", f"not stored: {type(error).__name__}: {error}")
+        self._faults.follow(moment, sample, self._why if flag else "")
+        self.counters.ends(sample.quality, sample.age_ms, self._time.monotonic())
+
+    def _sample(
+        self, time_ms: int, monotonic_ms: int, synchronised: bool, reading: Reading
+    ) -> Sample:
+        raw = reading.values
+        values = self._sensor.calibrate(raw) if self._calibrated else raw
+        at_s = monotonic_ms / 1000
+        found = self._quality.check(at_s, raw, values)
+        flags = tuple(
+            [
+                flag | self._colocated(name, at_s, value, flag)
+                for name, value, flag in zip(self._names, values, found, strict=True)
+            ]
+        )
+        return Sample(
+            time_ms,
+            monotonic_ms,
+            synchronised,
+            values,
+            reading.source_time_ms,
+            reading.age_ms,
+            flags if any(flags) else (),
+            raw if self._calibrated else None,
+        )
+
+    def _read(self, moment: Moment) -> tuple[Reading, int]:
+        """A reading and 0, or missing values and the flag that says why."""
+        try:
+            self._follow_helper(moment)
+            reading = self._checked(self._driver.read())
+        except SensorError as error:
+            self._failed(str(error))
+            return Reading(self._missing), error.flag
+        except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
+            self._failed(f"{type(error).__name__}: {error}")
+            return Reading(self._missing), NO_RESPONSE
+        self._restart_told = False
+        self._failures = 0
+        name = self._sensor.name
+        self._reporter.recovered("sensor", f"{name}: reads again", sensor=name)
+        return reading, 0
+
+    def _follow_helper(self, moment: Moment) -> None:
+        """Tell that the driver's helper process was started again since the read before.
+
+        One that never gets as far as a reading is an event once, and not at every attempt.
+        """
+        # Only drivers with a helper process count its restarts.
+        restarts = getattr(self._driver, "restarts", 0)
+        if restarts == self._restarts:
+            return
+        self._restarts = restarts
+        text = f"its helper process was started again, restart {restarts} since the agent's start"
+        if self._why:
+            text += f": {self._why}"
+        self._complain("restart", text)
+        if not self._restart_told:
+            self._restart_told = True
+            self._faults.restarted(moment, text)
+
+    def _failed(self, why: str) -> None:
+        self._why = why
+        self._failures += 1
+        if self._failures >= READINGS:
+            self._complain("sensor", f"no reading: {why}", why)
+
+    def _complain(self, kind: str, line: str, cause: str = "") -> None:
+        name = self._sensor.name
+        self._reporter.complain(kind, f"{name}: {line}", sensor=name, cause=cause)
+
+    def _checked(self, reading: object) -> Reading:
+        """`reading` with numbers of the kinds that the history stores; an error if it has none."""
+        if not isinstance(reading, Reading):
+            raise SensorError(f"the driver gave {type(reading).__name__} in place of a reading")
+        values = tuple([float(value) for value in reading.values])
+        if len(values) != len(self._missing):
+            raise SensorError(f"{len(values)} values for {len(self._missing)} channels")
+        source_ms = reading.source_time_ms
+        if source_ms is not None and not 0 <= (source_ms := index(source_ms)) < 2**53:
+            raise SensorError(f"{source_ms} is no time at which a reading was recorded")
+        if not 0 <= (age_ms := index(reading.age_ms)) <= OLDEST_MS:
+            raise SensorError(f"{age_ms} is no age of a reading")
+        return Reading(values, source_ms, age_ms)
+
+    def _past(self, moment: Moment) -> Iterator[Sample]:
+        for intervals, reading in self._driver.preload():
+            ago_ms = round(intervals * self._sensor.interval_s * 1000)
+            yield self._sample(
+                moment.time_ms - ago_ms,
+                moment.monotonic_ms - ago_ms,
+                moment.synchronised,
+                self._checked(reading),
+            )
+
+
+class Threads:
+    """The threads of a node's samplers, one each."""
+
+    def __init__(self, sensors: Sequence[Sensor], samplers: Sequence[Sampler]) -> None:
+        self._ends = threading.Event()
+        self._threads = [
+            (
+                sensor,
+                threading.Thread(target=s.run, args=(self._ends,), name="sampler", daemon=True),
+            )
+            for sensor, s in zip(sensors, samplers, strict=True)
+        ]
+
+    def start(self) -> None:
+        """Begin to sample."""
+        for _, thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Take no further reading."""
+        self._ends.set()
+
+    def close(self, stuck: Callable[[str], object]) -> None:
+        """After `end`: close the sensors whose threads return in SAMPLERS_PATIENCE_S. The others
+        stay open; first of all `stuck` is told their names."""
+        until_s = time.monotonic() + SAMPLERS_PATIENCE_S
+        for _, thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        left = [sensor for sensor, thread in self._threads if thread.is_alive()]
+        for sensor in left:
+            stuck(sensor.name)
+        close_sensors([sensor for sensor, _ in self._threads if sensor not in left])

@@ -1,0 +1,393 @@
+"""A buyer: sets services up in four steps, and changes the pools that it owns.
+
+Pure: `Buyer.handle(event, now)` returns what to do. Discover the candidates, negotiate with them
+(`negotiation`), hand the pool to everybody (`delivery`), report to people (`changes`). One change
+of a service at a time; nothing waits longer than its time, but for deliveries, which go on in the
+background.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from agent.market.buyer_events import (
+    BuyerEvent,
+    Discovered,
+    Find,
+    LookUpIads,
+    MemberReplied,
+    Offered,
+    Requested,
+)
+from agent.market.changes import Change, Changes, member_of
+from agent.market.explanations import counted
+from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
+from agent.market.pools import Instruction, Origin, Tick, common_areas
+from agent.market.rollout import Contact, Owned, Pools, numbered
+from agent.wire.areas import AreaSet
+from agent.wire.directory import Candidate
+from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
+from agent.wire.operator import (
+    AddIad,
+    CreateService,
+    DropService,
+    RemoveIad,
+    ServiceChange,
+    Step,
+)
+
+# How long people wait for the end of a change of a running pool.
+CHANGE_S = 10.0
+# For so long after this master's start others may be starting, too: who is not registered yet is
+# looked for again and again.
+STARTING_S = 15.0
+LOOK_AGAIN_S = 0.25
+
+
+class Buyer:
+    """One master's side of the market as a buyer.
+
+    `own` is this master as a member that only schedules. `taken(service_id)`: whether this master
+    serves that already. `run` differs from start to start. `wall_offset_s`: see `Pools`.
+    """
+
+    def __init__(
+        self,
+        own: Member,
+        *,
+        run: str,
+        taken: Callable[[str], bool],
+        wall_offset_s: float = 0.0,
+    ) -> None:
+        self._own = own
+        self._new_id = numbered(run)
+        self._taken = taken
+        self._pools = Pools(own.iad, self._new_id, wall_offset_s)
+        self._changes = Changes(own.iad, self._pools)
+        self._fail, self._settled = self._changes.fail, self._changes.settled
+        self._starting_until_s = -math.inf
+
+    def clock_set(self, wall_offset_s: float) -> None:
+        """Versions are made by this from now on."""
+        self._pools.wall_offset_s = wall_offset_s
+
+    # --- what the shell asks -----------------------------------------------------------------
+
+    @property
+    def owned(self) -> dict[str, Owned]:
+        """The pools that this master owns, dropped ones excepted."""
+        return self._pools.living
+
+    @property
+    def partners(self) -> set[str]:
+        """IADs that this master has something to say to."""
+        return self._pools.partners
+
+    @property
+    def next_due(self) -> float | None:
+        """When `Tick` is due next."""
+        dues = [self._pools.next_due]
+        for change in self._changes.open.values():
+            dues += [change.until_s, change.look_again_s]
+            if change.negotiation is not None:
+                dues.append(change.negotiation.next_due)
+        return min((due for due in dues if due not in (None, math.inf)), default=None)
+
+    def load(self, kept: Iterable[Owned], now: float) -> list[Instruction]:
+        """Go on where the process before left off: what waits for acknowledgement is sent again,
+        a set-up that had not ended is undone."""
+        self._starting_until_s = now + STARTING_S
+        return self._pools.load(kept, now)
+
+    def handle(self, event: BuyerEvent, now: float) -> list[Instruction]:
+        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        match event:
+            case Requested():
+                return self._requested(event.origin, event.request, now)
+            case Discovered():
+                return self._discovered(event, now)
+            case Offered():
+                return self._offered(event.iad, event.offer, now)
+            case MemberReplied():
+                return self._changes.replied(event.iad, event.joined, now)
+            case Tick():
+                return self._tick(now)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def _requested(self, origin: Origin, request: ServiceChange, now: float) -> list[Instruction]:
+        service_id = request.service
+        create = isinstance(request, CreateService)
+        wait_s = request.timeout_ms / 1e3 if isinstance(request, CreateService) else CHANGE_S
+        change = Change(origin, request, now, now + wait_s)
+        if service_id in self._changes.open:
+            return self._fail(change, f"{service_id} is being changed; try again later", now)
+        if create and (self._taken(service_id) or service_id in self._pools):
+            return self._fail(change, f"the name {service_id} is taken; choose another", now)
+        if not create and service_id not in self._pools.living:
+            text = f"{self._own.iad} does not own a service {service_id}; ask the master that does"
+            return self._fail(change, text, now)
+        self._changes.open[service_id] = change
+        match request:
+            case CreateService():
+                return self._look(change, request)
+            case AddIad():
+                return self._add(change, request, now)
+            case RemoveIad():
+                return self._remove(change, request, now)
+            case DropService():
+                change.joining = True
+                return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
+
+    def _look(self, change: Change, wanted: CreateService) -> list[Instruction]:
+        """Ask the directory who offers what is wanted, and for those whom the request names."""
+        request = change.request
+        change.found_ticket, change.look_up_ticket = self._new_id(), ""
+        done: list[Instruction] = [Find(change.found_ticket, wanted.capability, wanted.areas)]
+        others = self._looked_up(request)
+        if others:
+            change.look_up_ticket = self._new_id()
+            done.append(LookUpIads(change.look_up_ticket, others))
+        else:
+            change.schedulers = []
+        return done
+
+    def _looked_up(self, request: ServiceChange) -> tuple[str, ...]:
+        """Whose records a request needs by name."""
+        if isinstance(request, CreateService):
+            return tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
+        return (request.iad,) if isinstance(request, AddIad) else ()
+
+    def _add(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
+        owned = self._pools[request.service]
+        member = member_of(owned.service, request.iad)
+        if member is not None and member.areas:
+            return self._fail(change, f"{request.iad} is in the pool already", now)
+        if member is None and len(owned.service.members) >= MAX_MEMBERS:
+            return self._fail(change, f"a pool has at most {MAX_MEMBERS} IADs", now)
+        return self._look(change, owned.request)
+
+    def _look_again(self, change: Change, now: float) -> bool:
+        """Whether who is missing may yet come: then the directory is asked again soon."""
+        again_s = now + LOOK_AGAIN_S
+        if again_s >= min(self._starting_until_s, change.patient_until_s):
+            return False
+        change.found_ticket = change.look_up_ticket = ""
+        change.found = change.schedulers = None
+        change.look_again_s = again_s
+        return True
+
+    def _remove(self, change: Change, request: RemoveIad, now: float) -> list[Instruction]:
+        service = self._pools[request.service].service
+        member = member_of(service, request.iad)
+        if member is None:
+            return self._fail(change, f"{request.iad} is not in the pool", now)
+        if member.areas and sum(bool(m.areas) for m in service.members) == 1:
+            text = f"{request.iad} is the last that serves {service.id}; drop the service instead"
+            return self._fail(change, text, now)
+        if member.iad == self._own.iad and not member.areas:
+            text = f"{request.iad} owns {service.id} and schedules for it; drop the service instead"
+            return self._fail(change, text, now)
+        change.joining = True
+        return [
+            *self._pools.remove(service.id, [request.iad], now),
+            *self._settled(service.id, now),
+        ]
+
+    # --- discovery ---------------------------------------------------------------------------
+
+    def _discovered(self, event: Discovered, now: float) -> list[Instruction]:
+        for change in self._changes.open.values():
+            if event.ticket and event.ticket in (change.found_ticket, change.look_up_ticket):
+                break
+        else:
+            return []
+        if change.joining or change.negotiation is not None:
+            return []
+        if event.found is None and self._look_again(change, now):
+            return []
+        if event.found is None:
+            return self._fail(change, event.message or "the registration service is silent", now)
+        if event.ticket == change.found_ticket:
+            change.found = event.found
+        else:
+            # Each once, and only who was asked for, whatever the directory says.
+            known = {c.iad: c for c in event.found.candidates}
+            change.schedulers = [
+                Member(name, known[name].address, keys=known[name].keys)
+                for name in self._looked_up(change.request)
+                if name in known
+            ]
+        if change.found is None or change.schedulers is None:
+            return []
+        if isinstance(change.request, AddIad):
+            return self._negotiate_addition(change, change.request, now)
+        assert isinstance(change.request, CreateService)
+        return self._negotiate(change, change.request, now)
+
+    def _negotiate(self, change: Change, request: CreateService, now: float) -> list[Instruction]:
+        found, schedulers = change.found, change.schedulers
+        assert found is not None
+        assert schedulers is not None
+        registered = {member.iad for member in schedulers} | {self._own.iad}
+        strangers = [name for name in request.schedulers if name not in registered]
+        if strangers and self._look_again(change, now):
+            return []
+        if strangers:
+            return self._fail(change, f"no IAD {', '.join(strangers)} is registered", now)
+        sellers = [
+            seller
+            for candidate in found.candidates
+            if (not request.only or candidate.iad in request.only)
+            and candidate.iad not in request.schedulers
+            and (seller := self._seller(candidate, request.areas)).areas
+        ]
+        missing = sorted(set(request.only) - {s.iad for s in sellers})
+        if (missing or len(sellers) < request.fewest) and self._look_again(change, now):
+            return []
+        offering = f"{counted(len(sellers))} {request.capability} there"
+        change.steps.append(Step("discover", "", offering))
+        if missing:
+            change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
+        covered = AreaSet(area for seller in sellers for area in seller.areas)
+        offered = {a for c in found.candidates for a in common_areas(request.areas, c.areas)}
+        change.uncovered += found.uncovered
+        change.uncovered += [a for a in offered if not covered.covers(a)]
+        if len(sellers) < request.fewest:
+            return self._fail(change, f"{offering}, of {request.fewest} wanted", now)
+        if len(sellers) + len(schedulers) >= MAX_MEMBERS:
+            text = f"{offering}; a pool has at most {MAX_MEMBERS}: ask fewer areas, or use only"
+            return self._fail(change, text, now)
+        wanted = wanted_by(request, request.fewest)
+        return self._start(change, wanted, sellers, {}, now)
+
+    def _negotiate_addition(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
+        assert change.found is not None
+        owned = self._pools[request.service]
+        service = owned.service
+        candidate = next((c for c in change.found.candidates if c.iad == request.iad), None)
+        new = self._seller(candidate, owned.request.areas) if candidate else None
+        if new is None or not new.areas:
+            return self._add_scheduler(change, request, now)
+        present = [member for member in service.members if member.areas]
+        # With one more IAD every task's percentile is stricter: all are asked, all must accept.
+        wanted = wanted_by(owned.request, len(present) + 1)
+        if service.terms is not None:
+            wanted = replace(wanted, latency_ms=service.terms.budget_ms)
+        rates = {member.iad: member.rate_per_s for member in present}
+        change.steps.append(Step("discover", request.iad, f"offers {wanted.capability} there"))
+        return self._start(change, wanted, [*present, new], rates, now)
+
+    def _add_scheduler(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
+        owned, schedulers = self._pools[request.service], change.schedulers
+        if member_of(owned.service, request.iad) is not None:
+            text = f"{request.iad} is in the pool, and offers no {owned.request.capability} there"
+            return self._fail(change, text, now)
+        if not schedulers and self._look_again(change, now):
+            return []
+        if not schedulers:
+            return self._fail(change, f"no IAD {request.iad} is registered", now)
+        change.steps.append(Step("discover", request.iad, "offers nothing there: it schedules"))
+        change.joining = True
+        terms = owned.service.terms
+        return [
+            *self._pools.add(request.service, schedulers[0], terms, now),
+            *self._settled(request.service, now),
+        ]
+
+    def _seller(self, candidate: Candidate, asked: Iterable[str]) -> Member:
+        areas = common_areas(asked, candidate.areas)
+        if candidate.iad == self._own.iad:
+            return replace(self._own, areas=areas)
+        return Member(candidate.iad, candidate.address, areas, candidate.keys)
+
+    # --- negotiation -------------------------------------------------------------------------
+
+    def _start(
+        self,
+        change: Change,
+        wanted: Wanted,
+        sellers: list[Member],
+        rates: dict[str, float],
+        now: float,
+    ) -> list[Instruction]:
+        change.negotiation = Negotiation(
+            wanted,
+            sellers,
+            rates,
+            round_s=min(LONGEST_ROUND_S, ROUND_SHARE * (change.until_s - change.started_s)),
+            new_id=self._new_id,
+            patience_s=change.patient_until_s - now,
+        )
+        contacts = [Contact(s.iad, s.address, s.keys) for s in sellers]
+        return [*contacts, *change.negotiation.start(now)]
+
+    def _offered(self, iad: str, offer: Offer, now: float) -> list[Instruction]:
+        for change in list(self._changes.open.values()):
+            if change.negotiation is not None and not change.joining:
+                sends = change.negotiation.offered(iad, offer, now)
+                if sends is not None:
+                    return [*sends, *self._negotiated(change, now)]
+        return []
+
+    def _negotiated(self, change: Change, now: float) -> list[Instruction]:
+        """Form the pool if all agree; give up if too few are left."""
+        negotiation = change.negotiation
+        assert negotiation is not None
+        if not negotiation.enough:
+            text = f"too few IADs accept these terms; {negotiation.advice}"
+            if isinstance(change.request, AddIad):
+                text = "not all IADs accept the terms of the larger pool; it stays as it is"
+            return [*negotiation.release(), *self._fail(change, text, now)]
+        if not negotiation.agreed:
+            return []
+        change.steps += negotiation.steps
+        change.joining = True
+        request = change.request
+        if isinstance(request, AddIad):
+            return self._agreed_addition(negotiation, request, now)
+        assert isinstance(request, CreateService)
+        assert change.schedulers is not None
+        change.uncovered += negotiation.uncovered
+        members = [*negotiation.members, *change.schedulers]
+        if all(member.iad != self._own.iad for member in members):
+            members.append(self._own)
+        service = Service(
+            id=request.service,
+            owner=self._own.iad,
+            version=self._pools.version(now),
+            members=tuple(members),
+            capability=request.capability,
+            terms=negotiation.terms,
+            redundant=request.redundant,
+        )
+        return [*self._pools.form(request, service, now), *self._settled(service.id, now)]
+
+    def _agreed_addition(
+        self, negotiation: Negotiation, request: AddIad, now: float
+    ) -> list[Instruction]:
+        [new] = [member for member in negotiation.members if member.iad == request.iad]
+        return [
+            *self._pools.add(request.service, new, negotiation.terms, now),
+            *self._settled(request.service, now),
+        ]
+
+    def _tick(self, now: float) -> list[Instruction]:
+        done = self._pools.tick(now)
+        for change in list(self._changes.open.values()):
+            if now >= change.until_s:
+                done += self._changes.out_of_time(change, now)
+            elif change.look_again_s <= now:
+                change.look_again_s = math.inf
+                request = change.request
+                if isinstance(request, AddIad):
+                    request = self._pools[request.service].request
+                assert isinstance(request, CreateService)
+                done += self._look(change, request)
+            elif change.negotiation is not None and not change.joining:
+                done += change.negotiation.tick(now)
+                done += self._negotiated(change, now)
+        return done

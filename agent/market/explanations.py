@@ -1,0 +1,90 @@
+"""Why a negotiation ends as it does, and what would help: sentences for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from agent.market.estimation import LEAST_RATE_PER_S, affordable
+from agent.market.pools import in_words
+from agent.market.rollout import Acknowledged
+from agent.wire.market import Offer, Service, Terms
+
+
+def advice(
+    rate_per_s: float,
+    latency_ms: float,
+    relax: float,
+    answers: Mapping[str, Offer | None],
+    short: int,
+) -> str:
+    """Which lever wins `short` more sellers; `answers` are the last ones of those left out (None:
+    no answer)."""
+    near = sorted(
+        (needed, iad, offer.counter)
+        for iad, offer in answers.items()
+        if offer is not None
+        and offer.verdict == "countered"
+        and offer.counter is not None
+        and (needed := _relax_for(offer.counter, rate_per_s, latency_ms)) > relax
+    )
+    if near and len(near) >= short:
+        needed, iad, counter = near[max(short, 1) - 1]
+        return f"{iad} would keep {in_words(counter)}: try --relax {needed:g}"
+    if answers and all(offer is None for offer in answers.values()):
+        return f"no answer from {', '.join(sorted(answers))}: try again, or without them"
+    return "try a longer --slo, a lower --rate or fewer areas"
+
+
+def _relax_for(counter: Terms, rate_per_s: float, latency_ms: float) -> float:
+    """The factor, to a tenth, within which a counter-offer lies."""
+    factor = max(rate_per_s / counter.rate_per_s, counter.budget_ms / latency_ms, 1.0)
+    return math.ceil(factor * 10.0 - 1e-9) / 10.0
+
+
+def shortage(
+    terms: Terms,
+    means_s: Mapping[str, float],
+    most: int,
+    unmeasured: Collection[str],
+) -> str:
+    """What stands in the way of `terms`, which beside what is sold are not affordable (see
+    `estimation.affordable`), and what would help; `unmeasured` nodes have a guessed mean."""
+    if affordable(terms, means_s, {}, most):
+        return "its pods are sold to other services: ask for a lower rate, or later"
+    if any(node in unmeasured for node in means_s):
+        # How slow they are taken to be is nobody's business on the other side.
+        return "its nodes are not measured yet: query them first, or ask for more time"
+    crawling = replace(terms, rate_per_s=min(terms.rate_per_s, LEAST_RATE_PER_S))
+    if affordable(crawling, means_s, {}, most):
+        return "the rate is too high for it: ask for a lower one, or for more time"
+    return "it is too slow for this latency: ask for more time"
+
+
+def cannot_keep(terms: Terms, cause: str) -> str:
+    """``cannot keep 20 tasks/s, p99 ≤ 400 ms: …``."""
+    return f"cannot keep {in_words(terms)}: {cause}"
+
+
+def counted(sellers: int) -> str:
+    """``2 IADs offer``."""
+    return "1 IAD offers" if sellers == 1 else f"{sellers or 'no'} IADs offer"
+
+
+def taken_as(said: Acknowledged) -> str:
+    """What a member does from now on."""
+    if said.delivery.leave:
+        return "has left"
+    return "serves" if said.delivery.member.areas else "schedules"
+
+
+def pool_in_words(service: Service) -> str:
+    """``2 serve, 1 only schedules: 20 tasks/s, p99.5 ≤ 800 ms``."""
+    serving = sum(bool(member.areas) for member in service.members)
+    only = len(service.members) - serving
+    text = f"{serving} serve" if serving != 1 else "1 serves"
+    if only:
+        text += f", {only} only schedule" + ("s" if only == 1 else "")
+    return f"{text}: {in_words(service.terms)}" if service.terms else text

@@ -1,0 +1,133 @@
+"""Who may connect, and as what: a file of the operator, and parties that the market names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta
+
+from agent.net.file_watcher import Watched
+from agent.wire.base import Name, PublicKey
+from agent.wire.config import Section, load
+from agent.wire.principals import Role, Sender
+
+Keys = Annotated[tuple[PublicKey, ...], Meta(min_length=1, max_length=2)]
+
+
+class AllowedClient(Section, frozen=True):
+    """Someone who may send queries."""
+
+    name: Name
+    keys: Keys
+    services: Annotated[tuple[Name, ...], Meta(max_length=1_000)] | None = None
+    rate_per_s: Annotated[float, Meta(gt=0.0, le=1e6)] | None = None
+
+
+class AllowedParty(Section, frozen=True):
+    """Someone else, known by name."""
+
+    name: Name
+    keys: Keys
+
+
+class AllowFile(Section, frozen=True):
+    """The allow-list's file."""
+
+    client: tuple[AllowedClient, ...] = ()
+    node: tuple[AllowedParty, ...] = ()
+    operator: tuple[AllowedParty, ...] = ()
+    iad: tuple[AllowedParty, ...] = ()
+    csp: tuple[AllowedParty, ...] = ()
+    mirror: tuple[AllowedParty, ...] = ()
+
+    def __post_init__(self) -> None:
+        names: set[tuple[str, str]] = set()
+        owners: dict[str, str] = {}
+        for party in self.parties():
+            role, name = party.sender.role, party.sender.name
+            if (role, name) in names:
+                raise ValueError(f"{role} {name} stands there twice; give it both keys in one")
+            names.add((role, name))
+            for key in party.keys:
+                if key in owners:
+                    raise ValueError(f"{role} {name} has a key of {owners[key]}: {key}")
+                owners[key] = f"{role} {name}"
+
+    def parties(self) -> list[Party]:
+        """All of them."""
+        found = [
+            Party(Sender("client", c.name, c.services, c.rate_per_s), c.keys) for c in self.client
+        ]
+        others: tuple[tuple[Role, tuple[AllowedParty, ...]], ...] = (
+            ("node", self.node),
+            ("operator", self.operator),
+            ("iad", self.iad),
+            ("csp", self.csp),
+            ("mirror", self.mirror),
+        )
+        for role, rows in others:
+            found += [Party(Sender(role, row.name), row.keys) for row in rows]
+        return found
+
+
+class Party(NamedTuple):
+    """Someone who may connect, with the keys that prove it."""
+
+    sender: Sender
+    keys: tuple[str, ...]
+
+
+# Which roles a socket serves.
+ROLES: Final[dict[str, frozenset[Role]]] = {
+    "public": frozenset(("client", "iad", "csp")),
+    "nodes": frozenset(("node",)),
+    "operator": frozenset(("operator",)),
+    "drs": frozenset(("iad", "csp", "mirror", "operator")),
+}
+
+
+class AllowList:
+    """Parties by their public key; the file has the last word on a key that others name too.
+
+    O(1) a look-up. Without a file only the parties of `set_parties` are allowed.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        self._file = Watched(path, read_allow_file) if path else None
+        self._sources: dict[str, tuple[Party, ...]] = {}
+        self._hearsay: dict[str, tuple[Party, ...]] = {}
+        self._by_key: dict[str, Sender] = {}
+        self._index()
+
+    def find(self, key: str) -> Sender | None:
+        """Whose key it is; None for one that is not allowed."""
+        return self._by_key.get(key)
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed. ConfigError if it cannot be used: the version
+        before stays in force."""
+        if self._file is not None and self._file.refresh():
+            self._index()
+
+    def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
+        """From now on `source` (such as "accounts") allows these, and no others. `hearsay` is what
+        others than the parties say: it gives no key to a name that is known without it."""
+        (self._hearsay if hearsay else self._sources)[source] = tuple(parties)
+        self._index()
+
+    def _index(self) -> None:
+        found: dict[str, Sender] = {}
+        of_file = self._file.value.parties() if self._file is not None else []
+        vouched = [*of_file, *(p for parties in self._sources.values() for p in parties)]
+        known = {party.sender.name for party in vouched}
+        heard = [p for parties in self._hearsay.values() for p in parties]
+        for party in (*vouched, *(p for p in heard if p.sender.name not in known)):
+            for key in party.keys:
+                found.setdefault(key, party.sender)
+        self._by_key = found
+
+
+def read_allow_file(path: str) -> AllowFile:
+    """The file at `path`; ConfigError in one line."""
+    return load(path, AllowFile)

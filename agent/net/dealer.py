@@ -1,0 +1,117 @@
+"""DEALER sockets to other agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import zmq
+
+from agent.net.keys import Pair, handshakes
+from agent.net.options import prepare
+
+# A peer that stopped answering is noticed after this long.
+HEARTBEAT_IVL_MS = 2_000
+DEAD_AFTER_MS = 6_000
+# A connection that is not there after this long is tried with the next key.
+REDIAL_S = 2.0
+# The first tries come sooner: the other end may only now ask the market who this is, and whoever
+# sets a service up waits two seconds for an offer.
+EARLY_REDIAL_S = 0.7
+EARLY_REDIALS = 2
+
+
+def dealer(
+    context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
+) -> zmq.Socket[bytes]:
+    """Connect a DEALER that refuses to send (`zmq.Again`) while nobody is at the other end;
+    OSError if the address is none."""
+    socket = unconnected(context, max_bytes)
+    try:
+        socket.connect(address)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise OSError(f"cannot connect to {address}: {error.strerror}") from None
+    return socket
+
+
+def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
+    """Such a DEALER before it connects; OSError if the process has no more sockets or files."""
+    try:
+        socket = prepare(context.socket(zmq.DEALER), max_bytes)
+    except zmq.ZMQError as error:
+        raise OSError(f"cannot make another connection: {error.strerror}") from None
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    # Only results of our own tasks come in. A queue that is never full keeps heartbeats safe, and
+    # they notice a master that is stopped, which the kernel does not.
+    socket.setsockopt(zmq.RCVHWM, 0)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)
+    socket.setsockopt(zmq.RECONNECT_IVL, 100)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5_000)
+    return socket
+
+
+class KeyedLink:
+    """Keeps one DEALER connected while either end changes its key.
+
+    Found without a connection for a while, it is tried with the next pairing of `own()` and
+    `servers()`: EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. With `follows` it is
+    connected anew as soon as the first of `own()` is another key; what was under way on the
+    connection is lost then. Connects at once: ZMQError if the address is none, ConfigError for a
+    key file.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        address: str,
+        own: Callable[[], Sequence[Pair]],
+        servers: Callable[[], Sequence[str]],
+        *,
+        follows: bool = True,
+    ) -> None:
+        self.socket = socket
+        self._address = address
+        self._own = own
+        self._servers = servers
+        self._follows = follows
+        self._shown = own()[0]
+        self._missed_s: float | None = None
+        self._attempts = -1
+        self.redial()
+
+    def look(self, now: float) -> float | None:
+        """Call about once a second, and when it is due; None: no sooner. ConfigError if a key file
+        cannot be read now."""
+        if self._follows and self._own()[0] != self._shown:
+            self._shown = self._own()[0]
+            self._attempts = -1
+            self.redial()
+        if self.connected:
+            self._missed_s = None
+            return None
+        if self._missed_s is None:
+            self._missed_s = now
+        elif now >= self._missed_s + self._pause_s:
+            self._missed_s = now
+            self.redial()
+        return self._missed_s + self._pause_s if self._attempts < EARLY_REDIALS else None
+
+    @property
+    def _pause_s(self) -> float:
+        return EARLY_REDIAL_S if self._attempts < EARLY_REDIALS else REDIAL_S
+
+    @property
+    def connected(self) -> bool:
+        """Whether the other end has let this one in."""
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
+
+    def redial(self) -> None:
+        """Try the next pairing of keys. ConfigError."""
+        self._attempts += 1
+        found = handshakes(self._own(), self._servers())
+        with suppress(zmq.ZMQError):  # libzmq gives up an endpoint that refused the key
+            self.socket.disconnect(self._address)
+        found[self._attempts % len(found)].apply(self.socket)
+        self.socket.connect(self._address)

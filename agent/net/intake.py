@@ -1,0 +1,410 @@
+"""What connections of a socket may hold in memory before their messages are complete.
+
+libzmq bounds one frame (`MAXMSGSIZE`) and the number of messages that wait, but keeps all frames
+of a message until its last, and allocates a frame that is half received as a whole. So a thread
+compares what the kernel received on each connection with what the process took of it as complete
+messages, and cuts the connections that hold most when that is too much. It is a thread of its own
+because libzmq goes on reading while the process's loop is busy.
+
+It also counts connections, of sockets that are no client's, too: all share the files that the
+process may have. When these are used up libzmq accepts nothing, and its thread burns a core.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import termios
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+import zmq
+
+# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
+# and of whole ones no more wait than one may hold (OPEN_WAITING in agent/net/router.py).
+MAX_HELD_BYTES: Final = 24 << 20
+MAX_HELD_BY_ONE_BYTES: Final = 8 << 20
+# A connection that completes messages and holds less has only sent frames' headers and heartbeats.
+SMALL_BYTES: Final = 1 << 16
+# What heartbeats take in a second, and one of them, at the most: with keys some forty bytes every
+# two seconds.
+HEARTBEATS_BYTES_PER_S: Final = 64
+# What comes as slowly as these counts as held once memory grew by so much since a connection last
+# completed a message. Those of five days would be more than one may hold, on many links of one day.
+GROWN_MEANWHILE_BYTES: Final = MAX_HELD_BYTES
+# Between two looks at how much memory the process has; an endless message grew it by 1.1 GB/s.
+LOOK_MS: Final = 20
+# All connections are looked at when memory grew by so much, and anyway this often.
+GROWN_BYTES: Final = 4 << 20
+LOOK_AT_ALL_S: Final = 1.0
+# What a frame has beside its payload, at the most: a ZMTP header, with keys a CURVE MESSAGE.
+PLAIN_HEADER_BYTES: Final = 9
+KEYED_HEADER_BYTES: Final = 48
+# Files that connections leave to the rest of the process: records, state, sockets to others.
+RESERVED_FILES: Final = 256
+# What was freed goes back to the system if the process grew by so much, after so long at the least.
+TRIM_BYTES: Final = 24 << 20
+TRIM_S: Final = 5.0
+LONGEST_TRIM_S: Final = 300.0
+
+ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
+GONE: Final = (int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_CLOSED))
+STOPPED: Final = int(zmq.EVENT_MONITOR_STOPPED)
+WATCHED: Final = ACCEPTED | sum(GONE) | STOPPED
+TCP_INFO_BYTES: Final = 256
+# struct tcp_info in linux/tcp.h: eight bytes, 24 words, then double words.
+BYTES_RECEIVED: Final = 128
+
+
+Key = TypeVar("Key")
+
+
+class Cut(NamedTuple):
+    """A connection to close, and what it holds."""
+
+    fd: int
+    held: int
+
+
+def excess(
+    held: Mapping[int, int],
+    most_of_one: int = MAX_HELD_BY_ONE_BYTES,
+    most: int = MAX_HELD_BYTES,
+) -> list[Cut]:
+    """Which connections to cut, given what each holds: whoever holds too much, then the largest
+    until the rest is within bounds. O(n log n) when something is cut."""
+    cut = [Cut(fd, size) for fd, size in held.items() if size > most_of_one]
+    rest = sum(held.values()) - sum(each.held for each in cut)
+    if rest > most:
+        large = [(size, fd) for fd, size in held.items() if size <= most_of_one]
+        for size, fd in sorted(large, reverse=True):
+            cut.append(Cut(fd, size))
+            rest -= size
+            if rest <= most:
+                break
+    return cut
+
+
+def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
+    """The connection to close when there are more than `most`: the newest of the host that has
+    most of them. `hosts` are in the order in which they connected."""
+    if len(hosts) <= most:
+        return None
+    host, _ = Counter(hosts.values()).most_common(1)[0]
+    return next(fd for fd in reversed(list(hosts)) if hosts[fd] == host)
+
+
+class _Settled(NamedTuple):
+    """What is known of a connection since the last look: bytes taken, those that are not held
+    though nobody takes them, those that came slowly since a message was completed, and all that
+    were read, when; and the least memory that the process had since a message was completed."""
+
+    taken: int
+    excused: int
+    slow: int
+    read: int
+    now: float
+    least: int
+
+
+class Ledger:
+    """Bytes received and taken on each connection, as far as they tell what is held."""
+
+    def __init__(self) -> None:
+        # Counted by the thread that reads the socket.
+        self.taken: dict[int, int] = {}
+        self._settled: dict[int, _Settled] = {}
+
+    def opened(self, fd: int) -> None:
+        """A connection, perhaps with the number of one before."""
+        self.taken[fd] = 0
+        self._settled.pop(fd, None)
+
+    def closed(self, fd: int) -> None:
+        """It is gone."""
+        self.taken.pop(fd, None)
+        self._settled.pop(fd, None)
+
+    def held(self, fd: int, read: int, now: float, resident: int) -> int:
+        """Bytes of `read` ones, all that libzmq has read from a connection by `now`, that nobody
+        took. The process has `resident` bytes of memory.
+
+        Headers of frames, handshakes and heartbeats are in `read` and never taken: when a
+        connection completed a message since the last look and little is left, all is settled. A
+        message that does not end completes nothing after it; so whatever came as slowly as
+        heartbeats before one that was completed is little, however much it became. So it is while
+        the process's memory has not grown: a link that is idle for weeks is heartbeats alone.
+        """
+        taken = self.taken.get(fd, 0)
+        first = _Settled(0, 0, 0, 0, now, resident)
+        seen, excused, slow, before, before_s, least = self._settled.get(fd, first)
+        grown = read - before
+        if 0 <= grown <= HEARTBEATS_BYTES_PER_S * (1.0 + now - before_s):
+            slow += grown
+        held = max(0, read - taken - excused)
+        if taken > seen and held < SMALL_BYTES + slow:
+            excused, held, slow, least = read - taken, 0, 0, resident
+        least = min(least, resident)
+        self._settled[fd] = _Settled(taken, excused, slow, read, now, least)
+        return held if resident > least + GROWN_MEANWHILE_BYTES else max(0, held - slow)
+
+
+class Trimmer:
+    """When to give freed memory back to the system: glibc keeps it after a flood (3,600 MB that
+    became 55). Pure; sizes and times come from outside."""
+
+    def __init__(self, resident: int, now: float) -> None:
+        self._least = resident
+        self._due_s = now
+        self._pause_s = TRIM_S
+
+    def wants(self, resident: int, now: float) -> bool:
+        """Whether to trim now."""
+        self._least = min(self._least, resident)
+        return resident > self._least + TRIM_BYTES and now >= self._due_s
+
+    def trimmed(self, before: int, after: int, now: float) -> None:
+        """What it brought: after one that brought little the next waits for longer."""
+        if before - after < TRIM_BYTES // 2:
+            self._pause_s = min(LONGEST_TRIM_S, 2 * self._pause_s)
+            if self._pause_s == LONGEST_TRIM_S:
+                self._least = after  # it is in use
+        else:
+            self._pause_s = TRIM_S
+        self._due_s = now + self._pause_s
+
+
+class Room:
+    """How many connections the process's limit of files leaves room for, and which there are, in
+    the order in which they came. A host counts at each socket by itself: if many connect to one, it
+    is there that they lose some. An intake that touches connections, its own included, holds
+    `lock`."""
+
+    def __init__(self) -> None:
+        self.most = _room_for_files()
+        self.hosts: dict[tuple[Intake, int], tuple[Intake, str]] = {}
+        self.lock = threading.RLock()
+
+
+class Intake:
+    """Watches a bound ROUTER until `close`; `warn` takes lines for the operator, from its thread.
+
+    Without `most_connections` nothing but `room`, which a process's sockets share, bounds them, and
+    nobody looks at what they hold.
+    """
+
+    def __init__(
+        self,
+        router: zmq.Socket[bytes],
+        most_connections: int | None,
+        warn: Callable[[str], object],
+        room: Room,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._router = router
+        self._warn = warn
+        self._clock = clock
+        self._ledger = Ledger()
+        self.taken = self._ledger.taken
+        self._room = room
+        self._most_connections = most_connections
+        self._hosts: dict[int, str] = {}
+        self._names: dict[int, object] = {}
+        self.cut = 0
+        self._told_s = -1e9
+        self._untold: Counter[str] = Counter()
+        self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._spare = os.dup(self._memory)
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._info = ctypes.create_string_buffer(TCP_INFO_BYTES)
+        self._unread = array.array("i", [0])
+        resident = self.resident
+        self._trimmer = Trimmer(resident, clock())
+        self._looked_at = resident
+        self._look_s = 0.0
+        self._monitor = router.get_monitor_socket(WATCHED)
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; the socket is to be open still."""
+        if self._thread.is_alive():
+            self._router.disable_monitor()
+            self._thread.join()
+
+    @property
+    def resident(self) -> int:
+        """Memory of the process, in bytes."""
+        return int(os.pread(self._memory, 128, 0).split()[1]) * self._page
+
+    def _run(self) -> None:
+        monitor = self._monitor
+        try:
+            while True:
+                # Freed memory is given back with nobody connected, too.
+                looks = self._hosts and self._most_connections is not None
+                if monitor.poll(LOOK_MS if looks else 1_000) and not self._read_events():
+                    return
+                with self._room.lock:
+                    self._look(self._clock())
+        finally:
+            with self._room.lock:
+                for fd in list(self._hosts):
+                    self._closed(fd)
+            monitor.close(0)
+            os.close(self._spare)
+            os.close(self._memory)
+
+    def _read_events(self) -> bool:
+        """Take what libzmq tells of connections; False: it tells no more."""
+        while True:
+            try:
+                frame, _address = self._monitor.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return True
+            event, fd = struct.unpack("=HI", frame)
+            if event == STOPPED:
+                return False
+            with self._room.lock:
+                if event == ACCEPTED:
+                    self._accepted(fd)
+                else:
+                    self._closed(fd)
+
+    def _accepted(self, fd: int) -> None:
+        try:
+            with self._pinned(fd) as found:
+                name = found.getpeername()
+        except OSError:
+            return  # gone already
+        self._closed(fd)
+        self._ledger.opened(fd)
+        self._hosts[fd], self._names[fd] = str(name[0]), name
+        self._room.hosts[self, fd] = self, self._hosts[fd]
+        if self._most_connections is not None:
+            crowded = crowding(self._hosts, self._most_connections)
+            if crowded is not None:
+                self._make_room(self, crowded, self._most_connections)
+        fullest = crowding(self._room.hosts, self._room.most)
+        if fullest is not None:
+            self._make_room(*fullest, self._room.most)
+
+    def _make_room(self, intake: Intake, fd: int, most: int) -> None:
+        """Close one, perhaps of another socket, since there are more than `most`."""
+        host = intake._hosts[fd]
+        intake._cut(fd)
+        self._tell(f"more than {most} connections: closed some of {host}")
+
+    def _closed(self, fd: int) -> None:
+        self._ledger.closed(fd)
+        if self._hosts.pop(fd, None) is not None:
+            del self._names[fd], self._room.hosts[self, fd]
+
+    def _look(self, now: float) -> None:
+        if self._most_connections is None:
+            self._tell_rest(now)
+            return
+        resident = self.resident
+        if resident > self._looked_at + GROWN_BYTES or now >= self._look_s:
+            self._look_s = now + LOOK_AT_ALL_S
+            self._looked_at = resident
+            held = {
+                fd: self._ledger.held(fd, self._read_of(fd), now, resident) for fd in self._hosts
+            }
+            for fd, size in excess(held):
+                host = self._hosts[fd]
+                self._cut(fd, abort=True)
+                self._tell(
+                    f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
+                    "or more than is served"
+                )
+            self._tell_rest(now)
+        self._looked_at = min(self._looked_at, resident)
+        if self._trimmer.wants(resident, now):
+            _trim(self._libc)
+            self._trimmer.trimmed(resident, self.resident, now)
+
+    def _read_of(self, fd: int) -> int:
+        """Bytes that libzmq has read from a connection."""
+        size = ctypes.c_uint32(TCP_INFO_BYTES)
+        failed = self._libc.getsockopt(
+            fd, socket.IPPROTO_TCP, socket.TCP_INFO, self._info, ctypes.byref(size)
+        )
+        if failed or size.value < BYTES_RECEIVED + 8:
+            return 0
+        (received,) = struct.unpack_from("=Q", self._info, BYTES_RECEIVED)
+        try:
+            fcntl.ioctl(fd, termios.FIONREAD, self._unread)
+        except OSError:
+            return 0
+        return int(received) - self._unread[0]
+
+    def _cut(self, fd: int, *, abort: bool = False) -> None:
+        """Shut a connection down, if it is the one that it was: libzmq then closes it. In the
+        middle of much data both ends may go on waiting for a window: `abort` resets it."""
+        try:
+            with self._pinned(fd) as found:
+                if found.getpeername() != self._names[fd]:
+                    pass
+                elif not abort:
+                    found.shutdown(socket.SHUT_RDWR)
+                else:
+                    # connect(2): AF_UNSPEC dissolves the association, TCP sends a reset.
+                    self._libc.connect(found.fileno(), b"\0" * 16, 16)
+        except OSError:
+            pass  # gone in the meantime
+        self.cut += 1
+        self._closed(fd)
+
+    @contextmanager
+    def _pinned(self, fd: int) -> Iterator[socket.socket]:
+        """The connection, even if libzmq closes it meanwhile and another one gets its number.
+        OSError if it is gone. It takes the place of the spare file: there may be no room for one
+        more."""
+        os.dup2(fd, self._spare, inheritable=False)
+        found = socket.socket(fileno=self._spare)
+        try:
+            yield found
+        finally:
+            found.detach()
+            os.dup2(self._memory, self._spare, inheritable=False)
+
+    def _tell(self, line: str) -> None:
+        self._untold[line.partition(":")[0]] += 1
+        now = self._clock()
+        if now >= self._told_s + LOOK_AT_ALL_S:
+            self._told_s = now
+            self._untold.clear()
+            self._warn(f"{line}\n")
+
+    def _tell_rest(self, now: float) -> None:
+        if self._untold and now >= self._told_s + LOOK_AT_ALL_S:
+            self._told_s = now
+            for what, count in self._untold.items():
+                self._warn(f"{what}: {count} more of these\n")
+            self._untold.clear()
+
+
+def _room_for_files() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 1 << 30
+    return max(16, soft - max(RESERVED_FILES, soft // 8), soft // 2 if soft < 512 else 0)
+
+
+def _trim(libc: ctypes.CDLL) -> None:
+    trim = getattr(libc, "malloc_trim", None)
+    if trim is not None:  # glibc alone has it
+        trim(0)

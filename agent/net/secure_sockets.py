@@ -1,0 +1,264 @@
+"""All sockets of a process that others reach, or that reach others: with keys, or on this host."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import zmq
+
+from agent.net.allow_list import ROLES, AllowList, Party
+from agent.net.dealer import KeyedLink, dealer, unconnected
+from agent.net.file_watcher import Watched
+from agent.net.intake import Intake, Room
+from agent.net.keys import Pair, expiry, read_publics, read_secrets
+from agent.net.router import Keyed, Router, router
+from agent.net.zap import Zap
+from agent.wire.config import ConfigError, Trust, require_usable
+from agent.wire.principals import Sender
+
+# Seconds between two looks at the key file, the allow-list and the links.
+LOOK_S = 1.0
+# Between two looks at links that are due sooner: many may be.
+LEAST_S = 0.1
+# Of a registration service: its own and its mirrors'.
+MAX_DIRECTORY_KEYS = 32
+
+Find = Callable[[str], Sender | None]
+
+
+class Loop(Protocol):
+    """What a process's loop (agent.runtime.reactor) does for this room, which does not import
+    it."""
+
+    def listen(self, source: Any, turn: Callable[[], None]) -> None:
+        """Call `turn` whenever `source` can be read."""
+
+    def add_timer(self, part: Any) -> None:
+        """Wake `part` when it is due."""
+
+
+class Guard:
+    """Makes a process's sockets. Without `trust.key` they are plain and stay on this host.
+
+    With it, each tcp:// socket speaks CURVE, ZAP asks the allow-list, and a change of the key file
+    or the allow-list takes effect within a second (DSSP leaves trust to the implementation; see
+    docs/understand/trust.md). ConfigError if a file cannot be used. Paths are relative to `folder`;
+    `warn` takes lines for the operator, each with its end.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        trust: Trust,
+        folder: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float],
+        warn: Callable[[str], object],
+    ) -> None:
+        self._context = context
+        self._folder = os.fspath(folder)
+        self._warn = warn
+        self._clock = clock
+        self._secrets: Watched[tuple[Pair, ...]] | None = None
+        self._allowed = AllowList()
+        self._routers: list[Router] = []
+        self._intakes: list[Intake] = []
+        self._room: Room | None = None
+        self._links: list[KeyedLink] = []
+        self.zap: Zap | None = None
+        # Called with a key that nobody has named (yet): the market may know it soon.
+        self.on_unknown: Callable[[str], None] = _ignore
+        # Called when `public_keys` are others: whoever pins or shows them has to learn it.
+        self.new_key_listeners: list[Callable[[], None]] = []
+        self._due_s = clock()
+        self._links_due_s = math.inf
+        if trust.key:
+            self._secrets = Watched(self._path(trust.key), read_secrets)
+            self._allowed = AllowList(self._path(trust.allow) if trust.allow else "")
+            self.zap = Zap(context, self._why_not)
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do
+
+    def attend(self, loop: Loop) -> None:
+        """Let the process's loop serve this guard."""
+        if self.zap is not None:
+            loop.listen(self.zap.socket, self.zap.turn)
+            loop.add_timer(self)
+
+    # --- sockets -------------------------------------------------------------------------------
+
+    def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
+        """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError. With
+        `most_connections` only requests come there, and what its connections hold is bounded. All
+        together have no more connections than there is room for."""
+        keyed = None
+        if self._secrets is not None:
+            keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
+        requests_only = most_connections is not None
+        made = router(self._context, address, keyed, requests_only=requests_only)
+        if not address.startswith("tcp://"):
+            return made
+        if keyed is not None:
+            self._routers.append(made)
+        self._room = self._room or Room()
+        intake = Intake(made.socket, most_connections, self._warn, self._room, clock=self._clock)
+        self._intakes.append(intake)
+        if requests_only:
+            made.watch_intake(intake)
+        return made
+
+    def close(self) -> None:
+        """End what watches sockets, before these are closed."""
+        for intake in self._intakes:
+            intake.close()
+
+    def dealer(
+        self,
+        address: str,
+        max_bytes: int,
+        server_keys: Sequence[str] | str = (),
+        *,
+        follows: bool = True,
+    ) -> zmq.Socket[bytes]:
+        """Connect a DEALER to an agent with these public keys, or those of this file; `follows` as
+        in KeyedLink. OSError if the address is none or would be reached without keys; ConfigError
+        for the file."""
+        if self._secrets is None or not address.startswith("tcp://"):
+            try:
+                require_usable(address, "its address")
+            except ValueError as error:
+                raise OSError(f"cannot connect: {error}") from None
+            return dealer(self._context, address, max_bytes)
+        path = self._path(server_keys) if isinstance(server_keys, str) and server_keys else ""
+        if not server_keys:
+            raise OSError(f"cannot connect to {address}: none of its public keys is known")
+
+        def own() -> Sequence[Pair]:
+            assert self._secrets is not None
+            return self._secrets.value
+
+        def servers() -> Sequence[str]:
+            return read_publics(path, MAX_DIRECTORY_KEYS) if path else server_keys
+
+        socket = unconnected(self._context, max_bytes)
+        try:
+            link = KeyedLink(socket, address, own, servers, follows=follows)
+            self._look_at(link, self._clock())
+        except zmq.ZMQError as error:
+            socket.close(0)
+            raise OSError(f"cannot connect to {address}: {error.strerror}") from None
+        except ConfigError:
+            socket.close(0)
+            raise
+        self._links.append(link)
+        return socket
+
+    # --- parties -------------------------------------------------------------------------------
+
+    @property
+    def public_keys(self) -> tuple[str, ...]:
+        """This process's own: what others need to know of it. The current one first."""
+        return tuple(pair.public for pair in self._secrets.value) if self._secrets else ()
+
+    @property
+    def key_expiry_s(self) -> float | None:
+        """When the current key should be replaced, in seconds since the epoch; None if its file
+        does not say."""
+        return expiry(self._secrets.path) if self._secrets else None
+
+    def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
+        """From now on `source`, such as "accounts", allows these beside the file, no others; see
+        `AllowList.set_parties`."""
+        self._allowed.set_parties(source, parties, hearsay=hearsay)
+
+    def holder(self, key: str) -> Sender | None:
+        """Whose public key that is, if it is allowed at any socket."""
+        return self._allowed.find(key)
+
+    def _find_for(self, domain: str) -> Find:
+        roles = ROLES[domain]
+
+        def find(key: str) -> Sender | None:
+            sender = self._allowed.find(key)
+            return sender if sender is not None and sender.role in roles else None
+
+        return find
+
+    def _why_not(self, domain: str, key: str) -> str | None:
+        self._read_allow_list()
+        sender = self._allowed.find(key)
+        if sender is None:
+            self.on_unknown(key)
+            return "this key is not in the allow-list"
+        if sender.role not in ROLES.get(domain, ()):
+            return f"a key of role {sender.role} may not connect to the {domain} socket"
+        return None
+
+    # --- changes -------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at files and links again."""
+        return min(self._due_s, self._links_due_s) if self._secrets is not None else None
+
+    def tick(self, now: float) -> None:
+        """Look."""
+        if now >= self._due_s:
+            self._due_s = now + LOOK_S
+            self._read_allow_list()
+            self._read_key()
+        self._links = [link for link in self._links if not link.socket.closed]
+        self._links_due_s = math.inf
+        for link in self._links:
+            try:
+                self._look_at(link, now)
+            except ConfigError as error:
+                self._warn(f"{error}; the link waits\n")
+
+    def _look_at(self, link: KeyedLink, now: float) -> None:
+        if (due_s := link.look(now)) is not None:
+            self._links_due_s = min(self._links_due_s, max(due_s, now + LEAST_S))
+
+    def _read_allow_list(self) -> None:
+        try:
+            self._allowed.refresh()
+        except ConfigError as error:
+            self._warn(f"{error}; the allow-list before stays in force\n")
+
+    def _read_key(self) -> None:
+        assert self._secrets is not None
+        before = self._secrets.value[0]
+        try:
+            if not self._secrets.refresh():
+                return
+        except ConfigError as error:
+            self._warn(f"{error}; the key before stays in use\n")
+            return
+        for listener in self.new_key_listeners:
+            listener()
+        if self._secrets.value[0] == before:
+            return
+        for made in self._routers:
+            try:
+                made.use_key(self._secrets.value[0])
+            except OSError as error:
+                self._warn(f"cannot show the new key before a restart: {error.strerror}\n")
+
+
+def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> None:
+    """What `--check` finds out about the files of keys; ConfigError."""
+    base = os.fspath(folder)
+    if trust.key:
+        read_secrets(os.path.join(base, trust.key))  # noqa: PTH118 - as key files do
+        AllowList(os.path.join(base, trust.allow) if trust.allow else "")  # noqa: PTH118
+    for path in server_keys:
+        if path:
+            read_publics(os.path.join(base, path), MAX_DIRECTORY_KEYS)  # noqa: PTH118
+
+
+def _ignore(_key: str) -> None:
+    pass

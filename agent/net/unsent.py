@@ -1,0 +1,58 @@
+"""How many bytes a socket holds for peers that do not read them.
+
+libzmq bounds its queues in messages, and an answer may have a hundred megabytes. Large frames are
+handed to it without a copy, and it says when it has let go of one: so what it holds is known to the
+byte. Small ones stay bounded by their number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Final
+
+import zmq
+
+# pyzmq copies what is smaller, and 1,000 of those are what a peer may leave unread.
+LARGE: Final = 1 << 16
+MAX_A_PEER: Final = 1 << 26
+MOST: Final = 1 << 29
+
+
+class Unsent:
+    """Large frames on their way, by peer."""
+
+    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes")
+
+    def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
+        self._most_a_peer = most_a_peer
+        self._most = most
+        self._by_peer: dict[Hashable, deque[tuple[zmq.MessageTracker, int]]] = {}
+        self.bytes = 0
+
+    def has_room(self, peer: Hashable, size: int) -> bool:
+        """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
+        kind does. O(frames that wait for it), and when there is no room for all, for all."""
+        waiting = self._waiting(peer)
+        if waiting and waiting + size > self._most_a_peer:
+            return False
+        if self.bytes and self.bytes + size > self._most:
+            for other in list(self._by_peer):
+                self._waiting(other)
+        return not self.bytes or self.bytes + size <= self._most
+
+    def add(self, peer: Hashable, tracker: zmq.MessageTracker, size: int) -> None:
+        """A frame was handed to the socket."""
+        self._by_peer.setdefault(peer, deque()).append((tracker, size))
+        self.bytes += size
+
+    def _waiting(self, peer: Hashable) -> int:
+        frames = self._by_peer.get(peer)
+        if frames is None:
+            return 0
+        # They leave in the order in which they came.
+        while frames and frames[0][0].done:
+            self.bytes -= frames.popleft()[1]
+        if not frames:
+            del self._by_peer[peer]
+        return sum([size for _, size in frames])

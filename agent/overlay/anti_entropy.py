@@ -1,0 +1,294 @@
+"""Sets of named items that belong to a home broker and are copied to others.
+
+A broker's subscriptions are copied to its whole cluster, its advertisements to its region. Only the
+home changes its set; every copy has the home's `Version` (epoch, number), which says exactly which
+set it is. Lost messages, dead links and empty memories heal by comparing versions.
+
+What a broker does with it:
+
+- `put` and `withdraw` change its own set and give the `Change` that goes to its neighbours.
+- `take` a `Change` or `Part` that a neighbour sent. The `Effect` says what became of it: ``news``
+  goes on to the other neighbours (a change as it came, a set by `updates` since the version that
+  was there), with `removed` and `added` to bring other tables up to date; ``gap`` means that
+  something before it is missing, so ask the sender for what it has since `version(home)`;
+  ``known``, ``waiting`` and ``refused`` need nothing.
+- To a question, or to its own `ahead_of(versions)`, it answers with `updates(home, since)`: the
+  changes in between if they are still kept, else the whole set in parts.
+- When a link comes up both ends send `versions()`, and each sends the other what it is `ahead_of`.
+
+A home that restarts has a higher epoch, and puts back all its items before its first link is up:
+the others then replace one set by the other in one step. A higher epoch counts more than any
+number; no epoch may come twice. Should a home have lost its epoch, it meets its own past sooner or
+later, in the `versions` of somebody (ask `outbid`) or in an update (``outbid``). It then goes above
+it, and sends its set, `updates(own, NOTHING)`, to all its neighbours.
+
+No home is forgotten: the homes are those of the overlay, whose factors no broker changes while it
+runs. Memory, of each home: its version, at most `most_items` items, its last `kept_changes`
+changes, and one set of at most `most_items` that is still arriving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+KEPT_CHANGES = 64
+MAX_ITEMS = 100_000
+ITEMS_OF_A_PART = 100
+# So far above the epoch of its start a home believes in sets of its past. Above that there is room:
+# who claims the highest epoch that there can be does not shut a home out.
+MAX_OUTBID = 1 << 40
+
+Home = TypeVar("Home", bound=Hashable)
+Name = TypeVar("Name", str, int)
+Item = TypeVar("Item")
+
+
+class Version(NamedTuple):
+    """Which set of a home: number 0 of every epoch is the empty one; a later one is greater."""
+
+    epoch: int
+    number: int
+
+
+NOTHING = Version(0, 0)
+
+
+class Change(NamedTuple, Generic[Home, Name, Item]):
+    """The step to `version` from the one before it: `name` has this item now, or is withdrawn."""
+
+    home: Home
+    version: Version
+    name: Name
+    item: Item | None
+
+
+class Part(NamedTuple, Generic[Home, Name, Item]):
+    """Of the whole set, `total` items by name, those from position `start` on."""
+
+    home: Home
+    version: Version
+    start: int
+    total: int
+    items: tuple[tuple[Name, Item], ...]
+
+
+class Effect(NamedTuple, Generic[Name, Item]):
+    """What `take` did: ``news``, it brought the set to another version; ``known``, it is there
+    already, or a later one; ``waiting`` for more parts; ``gap``, something before it is missing;
+    ``refused``, the set would be too large, or the part lies outside it; ``outbid``, it was a later
+    version of the own set than there can be, so that one has another version now. A changed item is
+    both in `removed` and in `added`."""
+
+    kind: Literal["news", "known", "waiting", "gap", "refused", "outbid"]
+    removed: Mapping[Name, Item]
+    added: Mapping[Name, Item]
+
+
+_NO_ITEMS: Mapping[Any, Any] = MappingProxyType({})
+_KNOWN = Effect[Any, Any]("known", _NO_ITEMS, _NO_ITEMS)
+_WAITING = Effect[Any, Any]("waiting", _NO_ITEMS, _NO_ITEMS)
+_GAP = Effect[Any, Any]("gap", _NO_ITEMS, _NO_ITEMS)
+_REFUSED = Effect[Any, Any]("refused", _NO_ITEMS, _NO_ITEMS)
+_OUTBID = Effect[Any, Any]("outbid", _NO_ITEMS, _NO_ITEMS)
+
+
+class _Set(Generic[Home, Name, Item]):
+    """One home's: its items, the changes that led here, and a later set that is arriving."""
+
+    __slots__ = ("arrived", "arriving", "changes", "items", "version")
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.items: dict[Name, Item] = {}
+        # A list: an empty deque has room for 64 already, and of most homes there is no change.
+        self.changes: list[Change[Home, Name, Item]] = []
+        self.arriving = NOTHING
+        self.arrived: list[tuple[Name, Item]] = []
+
+
+class Replicas(Generic[Home, Name, Item]):
+    """The sets of all homes, as one broker knows them; its own one is the original."""
+
+    def __init__(
+        self,
+        own: Home,
+        epoch: int,
+        most_items: int = MAX_ITEMS,
+        kept_changes: int = KEPT_CHANGES,
+    ) -> None:
+        """`epoch` is at least 1 and higher than at any earlier start of this home."""
+        if epoch < 1:
+            raise ValueError(f"epochs begin at 1, not {epoch}")
+        self.own = own
+        self._most_epoch = epoch + MAX_OUTBID
+        self._most_items = most_items
+        self._kept_changes = kept_changes
+        self._sets: dict[Home, _Set[Home, Name, Item]] = {own: _Set(Version(epoch, 0))}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Items of all homes. O(1)."""
+        return self._count
+
+    def version(self, home: Home) -> Version:
+        """`NOTHING` of an unknown one. O(1)."""
+        known = self._sets.get(home)
+        return NOTHING if known is None else known.version
+
+    def versions(self) -> dict[Home, Version]:
+        """Of every home, also of empty sets. O(homes)."""
+        return {home: s.version for home, s in self._sets.items() if s.version > NOTHING}
+
+    def items(self, home: Home) -> Mapping[Name, Item]:
+        """A view of the set, by name; empty of an unknown home. O(1)."""
+        known = self._sets.get(home)
+        return _NO_ITEMS if known is None else MappingProxyType(known.items)
+
+    # --- the own set -----------------------------------------------------------------------------
+
+    def put(self, name: Name, item: Item) -> Change[Home, Name, Item] | None:
+        """Add it, or change it; None if it is there. ValueError if the set is full. O(1)."""
+        items = self._sets[self.own].items
+        if items.get(name) == item:
+            return None
+        if name not in items and len(items) >= self._most_items:
+            raise ValueError(
+                f"there are {self._most_items:,} already, and no more is possible: withdraw one"
+            )
+        return self._step(name, item)
+
+    def withdraw(self, name: Name) -> Change[Home, Name, Item] | None:
+        """Take it out; None if it is not there. O(1)."""
+        return self._step(name, None) if name in self._sets[self.own].items else None
+
+    def _step(self, name: Name, item: Item | None) -> Change[Home, Name, Item]:
+        epoch, number = self._sets[self.own].version
+        change = Change(self.own, Version(epoch, number + 1), name, item)
+        self._apply(self._sets[self.own], change)
+        return change
+
+    def outbid(self, versions: Mapping[Home, Version]) -> bool:
+        """If somebody has a later version of the own set than there can be, go above it, with the
+        items that are there; whether that was so. An epoch beyond belief changes nothing. O(1)."""
+        mine = self._sets[self.own]
+        theirs = versions.get(self.own, NOTHING)
+        if theirs <= mine.version or theirs.epoch > self._most_epoch:
+            return False
+        # As if all had been put anew: number 0 is for the empty set alone.
+        mine.version = Version(theirs.epoch + 1, len(mine.items))
+        mine.changes.clear()
+        return True
+
+    # --- the sets of others ----------------------------------------------------------------------
+
+    def take(self, update: Change[Home, Name, Item] | Part[Home, Name, Item]) -> Effect[Name, Item]:
+        """What a neighbour sent. O(1) for a change, O(the set) for the last part."""
+        if update.version <= self.version(update.home):
+            return _KNOWN
+        if update.home == self.own:
+            self.outbid({self.own: update.version})
+            return _OUTBID
+        known = self._sets.get(update.home) or _Set(NOTHING)
+        effect = (
+            self._take_change(known, update)
+            if isinstance(update, Change)
+            else self._take_part(known, update)
+        )
+        if effect.kind in {"news", "waiting"}:
+            self._sets[update.home] = known
+        return effect
+
+    def _take_change(
+        self, known: _Set[Home, Name, Item], change: Change[Home, Name, Item]
+    ) -> Effect[Name, Item]:
+        if change.version == (known.version.epoch, known.version.number + 1):
+            if change.name not in known.items and len(known.items) >= self._most_items:
+                return _REFUSED
+            return self._apply(known, change)
+        # The first change of an epoch begins with the empty set.
+        if change.version.number == 1:
+            return self._replace(known, change.version, _items_of(change), (change,))
+        return _GAP
+
+    def _take_part(
+        self, known: _Set[Home, Name, Item], part: Part[Home, Name, Item]
+    ) -> Effect[Name, Item]:
+        if part.total > self._most_items or part.start + len(part.items) > part.total:
+            return _REFUSED
+        if part.version != known.arriving:
+            # Whoever sends a set from its beginning has it; who began another one may be gone.
+            if part.start > 0:
+                return _GAP if part.version > known.arriving else _WAITING
+            known.arriving, known.arrived = part.version, []
+        have = len(known.arrived)
+        if part.start > have:
+            return _GAP
+        known.arrived += part.items[have - part.start :]
+        if len(known.arrived) < part.total:
+            return _WAITING
+        return self._replace(known, part.version, dict(known.arrived), ())
+
+    def _apply(
+        self, known: _Set[Home, Name, Item], change: Change[Home, Name, Item]
+    ) -> Effect[Name, Item]:
+        items, name = known.items, change.name
+        removed = {name: items.pop(name)} if name in items else {}
+        added = _items_of(change)
+        items.update(added)
+        self._count += len(added) - len(removed)
+        known.version = change.version
+        known.changes.append(change)
+        if len(known.changes) > self._kept_changes:
+            del known.changes[0]
+        if known.arriving <= known.version:
+            known.arriving, known.arrived = NOTHING, []
+        return Effect("news", removed, added)
+
+    def _replace(
+        self,
+        known: _Set[Home, Name, Item],
+        version: Version,
+        items: dict[Name, Item],
+        changes: tuple[Change[Home, Name, Item], ...],
+    ) -> Effect[Name, Item]:
+        """By another set; what is the same in both is neither removed nor added."""
+        before = known.items
+        removed = {n: item for n, item in before.items() if n not in items or items[n] != item}
+        added = {n: item for n, item in items.items() if n not in before or n in removed}
+        self._count += len(items) - len(before)
+        known.items, known.version = items, version
+        known.changes = list(changes)
+        known.arriving, known.arrived = NOTHING, []
+        return Effect("news", removed, added)
+
+    # --- comparing -------------------------------------------------------------------------------
+
+    def ahead_of(self, versions: Mapping[Home, Version]) -> list[Home]:
+        """Homes of which a broker with these versions misses something. O(homes)."""
+        return [
+            home for home, each in self._sets.items() if each.version > versions.get(home, NOTHING)
+        ]
+
+    def updates(
+        self, home: Home, since: Version, most: int = ITEMS_OF_A_PART
+    ) -> list[Change[Home, Name, Item]] | list[Part[Home, Name, Item]]:
+        """What leads from version `since` to the one that is here, in order: the changes if they
+        are kept, else the whole set in parts of at most `most` items. O(n log n) for n items."""
+        known = self._sets.get(home)
+        if known is None or since >= known.version:
+            return []
+        missing = known.version.number - since.number
+        if since.epoch == known.version.epoch and missing <= len(known.changes):
+            return known.changes[-missing:]
+        # By name, so that parts of the same set go together whoever sends them.
+        items = sorted(known.items.items(), key=lambda named: named[0])
+        return [
+            Part(home, known.version, start, len(items), tuple(items[start : start + most]))
+            for start in range(0, max(1, len(items)), most)
+        ]
+
+
+def _items_of(change: Change[Home, Name, Item]) -> dict[Name, Item]:
+    return {} if change.item is None else {change.name: change.item}

@@ -1,0 +1,55 @@
+"""The messages that tell of tables that are copies, and what they say of them.
+
+Subscriptions and advertisements differ by who keeps them and by the kinds of their messages: of a
+subscription the message names the home, an advertisement is always its sender's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agent.overlay.anti_entropy import Change, Home, Part, Version
+from agent.wire.overlay import (
+    AdvertisementChange,
+    AdvertisementPart,
+    SubscriptionChange,
+    SubscriptionPart,
+)
+from agent.wire.predicates import MAX_FILTER_BYTES, Filter
+
+SubscriptionUpdate = SubscriptionChange | SubscriptionPart
+AdvertisementUpdate = AdvertisementChange | AdvertisementPart
+
+Replica = Change[Home, int, Filter] | Part[Home, int, Filter]
+
+
+def replica(home: Home, update: SubscriptionUpdate | AdvertisementUpdate) -> Replica[Home]:
+    """What a message says of the set of that home. O(1)."""
+    version = Version(update.epoch, update.version)
+    if isinstance(update, SubscriptionChange | AdvertisementChange):
+        return Change(home, version, update.key, update.filter)
+    return Part(home, version, update.start, update.total, update.entries)
+
+
+def subscription_update(told: Replica[str]) -> SubscriptionUpdate:
+    """The message that says this of the subscriptions of its home. O(1)."""
+    if isinstance(told, Change):
+        return SubscriptionChange(told.home, *told.version, told.name, told.item)
+    return SubscriptionPart(told.home, *told.version, told.start, told.total, told.items)
+
+
+def advertisement_update(told: Replica[Any]) -> AdvertisementUpdate:
+    """The message that says this of the advertisements of its sender. O(1)."""
+    if isinstance(told, Change):
+        return AdvertisementChange(*told.version, told.name, told.item)
+    return AdvertisementPart(*told.version, told.start, told.total, told.items)
+
+
+def fits(update: Replica[Any]) -> bool:
+    """Whether none of its filters is larger than any that a broker takes from its users. O(their
+    size)."""
+    came = [update.item] if isinstance(update, Change) else [each for _, each in update.items]
+    encode = msgspec.msgpack.encode
+    return all(each is None or len(encode(each)) <= MAX_FILTER_BYTES for each in came)

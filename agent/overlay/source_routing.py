@@ -1,0 +1,228 @@
+"""How a message gets to another broker: over the link, or round it while it is down.
+
+A way round is a path of a few hops through another cluster or another region, and the message
+carries the whole of it, so that nothing goes in circles. A broker knows only its own links; where a
+path is found broken the message comes back, and the next path avoids that spot for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from agent.overlay.events import Instruction, Send
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import Direct, Hop, Notify, NoWay, Relay
+
+# How long a broken spot elsewhere is avoided; then a message is risked again.
+AVOIDED_S: Final = 5.0
+# Beyond it the one found first is forgotten.
+MAX_AVOIDED: Final = 1_024
+# Relays sent from here that may come back, some 150 bytes each.
+MAX_SENT: Final = 16_384
+
+Spot = tuple[Broker, Broker]
+
+
+def detours(scot: Scot, start: Broker, end: Broker) -> Iterator[tuple[Broker, ...]]:
+    """Paths from one broker to another, each without its start, the link between them left out.
+
+    In a cluster: through each other one, along the tree. Into another cluster: along the tree
+    before or after the step, in two steps through each third cluster, and if there is nothing to
+    walk, through a neighbouring region. At most two more clusters than regions of them, each as
+    long as the tree's path and two steps.
+    """
+    walk = scot.path(start.vertex, end.vertex)[1:]
+    others = ((start.cluster + i) % scot.clusters for i in range(1, scot.clusters))
+    if start.cluster != end.cluster:
+        if walk:
+            yield _along(walk, start.cluster, end)
+            yield (Broker(start.vertex, end.cluster), *_along(walk, end.cluster))
+        for each in others:
+            if each != end.cluster:
+                yield (Broker(start.vertex, each), *_along(walk, each, end))
+        if not walk:
+            for near in scot.cluster_neighbours(start):
+                yield near, Broker(near.vertex, end.cluster), end
+    elif walk:
+        for each in others:
+            yield (Broker(start.vertex, each), *_along(walk, each, end))
+
+
+def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...]:
+    return (*(Broker(vertex, cluster) for vertex in walk), *end)
+
+
+class Ways:
+    """The links of one broker that are up, and the ways round those that are not.
+
+    Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of
+    each of the last 16,384 relays from here: nothing else is taken back, or a neighbour could have
+    this broker say what it likes.
+    """
+
+    def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:
+        self._own = own
+        self._scot = scot
+        self._out = out
+        self._up: set[Broker] = set()
+        self._suspects: set[Broker] = set()
+        self._avoided: dict[Spot, float] = {}
+        self._sent: dict[bytes, int] = {}
+        # No detour is longer, its start left out.
+        self._longest = scot.diameter + 3
+        self.relayed = 0
+        self.returned = 0
+        self.lost = 0
+
+    def is_up(self, neighbour: Broker) -> bool:
+        """O(1)."""
+        return neighbour in self._up
+
+    @property
+    def alone(self) -> bool:
+        """Whether no link is up. O(1)."""
+        return not self._up
+
+    def link_up(self, neighbour: Broker) -> None:
+        """And what was broken there may be whole. O(spots avoided)."""
+        self._up.add(neighbour)
+        for spot in [spot for spot in self._avoided if neighbour in spot]:
+            del self._avoided[spot]
+
+    def link_down(self, neighbour: Broker) -> None:
+        """O(1)."""
+        self._up.discard(neighbour)
+
+    def suspect(self, neighbour: Broker) -> None:
+        """It is there and does nothing: it is told what it would be told, but others are not to
+        rely on it. O(1)."""
+        self._suspects.add(neighbour)
+
+    def trust(self, neighbour: Broker) -> None:
+        """It does something. O(1)."""
+        self._suspects.discard(neighbour)
+
+    def send(
+        self, to: Broker, message: Direct, now: float, brought_by: Broker | None = None
+    ) -> bool:
+        """Over the link, or round it; False if no way is known, and nothing is sent, or if nothing
+        is to be expected of that broker. `brought_by` as in `Send`. O(1), or O(paths · their
+        length) if there is no link."""
+        expected = to not in self._suspects
+        if to in self._up:
+            self._out.append(Send(to, message, brought_by))
+            return expected
+        path = next((path for path in self._detours(to) if self._open(path, now)), None)
+        if path is None:
+            return False
+        self.relayed += 1
+        self._remember(path, message)
+        self._out.append(Send(path[0], Relay(self._own, path, 0, message), brought_by))
+        return expected
+
+    def _remember(self, path: tuple[Hop, ...], message: Direct) -> None:
+        digest = _digest(path, message)
+        self._sent[digest] = self._sent.pop(digest, 0) + 1
+        if len(self._sent) > MAX_SENT:
+            del self._sent[next(iter(self._sent))]
+
+    def _was_sent(self, path: tuple[Hop, ...], message: Direct) -> bool:
+        """As often as it was, and no more."""
+        digest = _digest(path, message)
+        times = self._sent.pop(digest, 0)
+        if times > 1:
+            self._sent[digest] = times - 1
+        return times > 0
+
+    def _detours(self, to: Broker) -> Iterator[tuple[Broker, ...]]:
+        able = self._up - self._suspects
+        return (path for path in detours(self._scot, self._own, to) if path[0] in able)
+
+    def _open(self, path: tuple[Broker, ...], now: float) -> bool:
+        avoided = self._avoided
+        if not avoided:
+            return True
+        return all(avoided.get(spot, now) <= now for spot in pairwise(path))
+
+    def relay(self, sender: Broker, relay: Relay) -> Direct | None:
+        """What came to this broker along its path; None if it was handed on, or back. ValueError
+        for a path that no broker sends, or that does not lead from the sender here. O(path)."""
+        path, step = self._path(relay), relay.step
+        if step >= len(path) or path[step] != self._own:
+            self.lost += 1
+            return None
+        self._came_from(sender, path[step - 1] if step else Broker(*relay.source))
+        if step + 1 == len(path):
+            return relay.message
+        suspected = path[step + 1] in self._suspects and step + 2 < len(path)
+        if path[step + 1] in self._up and not suspected:
+            self.relayed += 1
+            onward = Relay(relay.source, relay.path, step + 1, relay.message)
+            self._out.append(Send(path[step + 1], onward, sender))
+        else:
+            self._back(NoWay(relay.source, relay.path, step, step, relay.message), sender)
+        return None
+
+    def passed_over(self, relay: Relay) -> None:
+        """There was no room for it in the queue to its next hop: whoever sent it may find another
+        way. What was sent from here is kept here. O(path)."""
+        step = relay.step - 1
+        if step >= 0:
+            before = relay.path[step - 1] if step else relay.source
+            back = NoWay(relay.source, relay.path, step, step, relay.message)
+            self._back(back, Broker(*before))
+
+    def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
+        """What this broker had sent along a path that is broken, which is avoided from now on; None
+        if it was handed on. ValueError as for a relay, and for what was never sent. O(path)."""
+        path, step, broken = self._path(back), back.step, back.broken
+        at = path[step] if 0 <= step < len(path) else Broker(*back.source)
+        if at != self._own or not -1 <= step < broken < len(path) - 1:
+            self.lost += 1
+            return None
+        self._came_from(sender, path[step + 1])
+        if step >= 0:
+            self._back(back, sender)
+            return None
+        if not self._was_sent(back.path, back.message):
+            raise ValueError("a message that was not sent from here")
+        self.returned += 1
+        spot = path[broken], path[broken + 1]
+        self._avoided.pop(spot, None)
+        self._avoided[spot] = now + AVOIDED_S
+        if len(self._avoided) > MAX_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        return back.message
+
+    def _path(self, relay: Relay | NoWay) -> list[Broker]:
+        if len(relay.path) > self._longest:
+            raise ValueError(f"a path of {len(relay.path)} hops")
+        path = [Broker(*hop) for hop in relay.path]
+        if len({relay.source, *path}) <= len(path):
+            raise ValueError("a path with a broker twice")
+        return path
+
+    def _came_from(self, sender: Broker, hop: Broker) -> None:
+        if sender != hop:
+            raise ValueError(f"{sender} is not the hop before")
+
+    def _back(self, back: NoWay, sender: Broker) -> None:
+        """One hop nearer to the source, if it is there: else its sender tries again some time."""
+        step = back.step - 1
+        to = Broker(*(back.path[step] if step >= 0 else back.source))
+        if to in self._up:
+            farther = NoWay(back.source, back.path, back.broken, step, back.message)
+            self._out.append(Send(to, farther, sender))
+        else:
+            self.lost += 1
+
+
+def _digest(path: tuple[Hop, ...], message: Direct) -> bytes:
+    # A notification that comes back is sent anew as it is in custody here: which one is enough.
+    what = message.notification.origin if isinstance(message, Notify) else message
+    return blake2b(msgspec.msgpack.encode((path, what)), digest_size=16).digest()

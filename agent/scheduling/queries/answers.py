@@ -1,0 +1,122 @@
+"""What a client is told: the answer made of the shares of a query, or its refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from agent.scheduling.admission import Refused
+from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.queries.entry import QueryEntry, Share
+from agent.scheduling.result_budget import as_known, gap_of, without_parts
+from agent.wire.areas import AreaSet
+from agent.wire.messages import (
+    Answer,
+    AreaResult,
+    Coverage,
+    Missing,
+    Status,
+    TaskReport,
+    TaskResult,
+)
+
+
+def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
+    """The answer with what is there at `now`; `read(now)` is when it is made. O(results)."""
+    waited_ms = (now - entry.received_s) * 1e3
+    results: list[AreaResult] = []
+    missing: list[Missing] = []
+    reports = []
+    for share in entry.shares:
+        if share.cancelled:
+            continue
+        gaps, coverage, total_ms = _accounted(share, waited_ms)
+        missing.extend(gaps)
+        if share.result is not None:
+            results.extend(share.result.results)
+        reports.append(
+            TaskReport(
+                share.iad, entry.task_percentile, entry.query.slo.latency_ms, coverage, total_ms
+            )
+        )
+    if entry.firsts is not None:
+        results, missing = entry.firsts.results, entry.firsts.unsettled(missing)
+    else:
+        results = without_parts(results, missing)
+    merged = merge_results(results)
+    unanswered = as_known(
+        merge_missing([*entry.unmatched, *missing], merged),
+        takes_too_large=entry.query.takes_too_large,
+    )
+    status: Status = "partial" if unanswered else "complete"
+    elapsed_ms = (read(now) - entry.received_s) * 1e3
+    return Answer(
+        id=entry.query.id,
+        status=status,
+        elapsed_ms=elapsed_ms,
+        slo_met=status == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
+        coverage=Coverage(len(merged), len(merged) + len(unanswered)),
+        results=merged,
+        missing=unanswered,
+        tasks=tuple(reports),
+    )
+
+
+def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
+    """A result without what is more than an answer may hold: that is missing instead."""
+    room, firsts = entry.room, entry.firsts
+    beyond = {
+        each.area
+        for each in result.results
+        if each.series is not None
+        and (firsts is None or each.area not in firsts)
+        and not room.takes(each.area, each.series)
+    }
+    if not beyond:
+        return result
+    come = len(entry.shares) - entry.pending + 1
+    found = room.told(entry.query.window.length_s, len(entry.shares), come)
+    return replace(
+        result,
+        status="partial",
+        results=tuple(each for each in result.results if each.area not in beyond),
+        missing=(*result.missing, *(gap_of(area, found, room.most) for area in sorted(beyond))),
+    )
+
+
+def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
+    """The answer to a query that is not served."""
+    return Answer(
+        id=entry.query.id,
+        status="refused",
+        elapsed_ms=elapsed_ms,
+        slo_met=False,
+        coverage=Coverage(0, len(entry.query.areas)),
+        reason=refused.reason,
+        message=refused.message,
+    )
+
+
+def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
+    """A result without what nobody asked that IAD: it speaks for no other."""
+    areas = AreaSet(asked)
+    return replace(
+        result,
+        results=tuple([r for r in result.results if areas.covers(r.area)]),
+        missing=tuple([gap for gap in result.missing if areas.overlaps(gap.area)]),
+    )
+
+
+def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:
+    """What one IAD left missing, its coverage, and its total time in milliseconds."""
+    result = share.result
+    if result is None:
+        gaps = [Missing(area, share.gap) for area in share.areas]
+        return gaps, Coverage(0, len(gaps)), waited_ms
+    answered = [r.area for r in result.results]
+    known = answered + [gap.area for gap in result.missing]
+    # The IAD declares areas for which no node ever said hello.
+    gaps = [*result.missing, *(Missing(a, "no_node") for a in unaccounted(share.areas, known))]
+    asked = len(answered) + len(merge_missing(gaps, result.results))
+    return gaps, Coverage(len(answered), asked), result.total_ms

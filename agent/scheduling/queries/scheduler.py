@@ -1,0 +1,371 @@
+"""Query scheduler: services and their pools, task budgets, fan-out to IADs and gathering."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from _core.deadlines.order_statistics import task_percentile
+from agent.scheduling.admission import (
+    AgreedRate,
+    ClientRates,
+    Refused,
+    may_query,
+    refusal_counters,
+)
+from agent.scheduling.events import (
+    Instruction,
+    QueryArrived,
+    QueryEvent,
+    SendAnswer,
+    SendCancel,
+    SendTask,
+    ServiceChanged,
+    ServiceRemoved,
+    TaskReturned,
+    TaskUndeliverable,
+    Tick,
+    WriteRecord,
+)
+from agent.scheduling.nearest import without_node
+from agent.scheduling.pools import DEFAULT, Pool
+from agent.scheduling.queries.answers import fitting, gather, refusal, within
+from agent.scheduling.queries.classes import QueryClasses
+from agent.scheduling.queries.entry import QueryEntry, Share
+from agent.scheduling.queries.first_answers import FirstAnswers
+from agent.scheduling.queries.records import query_record
+from agent.scheduling.tasks.joining import JOINING_S, SHARE
+from agent.scheduling.timers import Timers
+from agent.wire.areas import AreaSet
+from agent.wire.base import LONGEST_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
+from agent.wire.market import Member, Service
+from agent.wire.messages import Answer, Query, Task, TaskResult
+from agent.wire.principals import Sender
+
+# Share of the answer timeout kept back for a partial task result to travel home, and its cap.
+RETURN_SHARE = 0.05
+LONGEST_RETURN_S = 0.1
+MAX_OPEN_QUERIES = 10_000
+OVERLOADED = f"{MAX_OPEN_QUERIES} queries are open here; try again later"
+
+
+# While this master starts others may be starting, too: what could not be sent is tried again.
+AGAIN_S = 0.1
+
+
+class QueryScheduler:
+    """Splits queries into one task per matched IAD and gathers their results into answers.
+
+    `pool` is that of the service `default`, which is not known if it is empty; other services come
+    with events. A query keeps the pool that it started with.
+
+    `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
+    `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
+    answers and records, and decides nothing; without one they take no time. `run` is a secret of
+    this start, from which the task ids are made. A client without a rate of its own may ask
+    `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
+    other masters that cannot be reached are tried again.
+    """
+
+    def __init__(
+        self,
+        iad: str,
+        pool: Sequence[Member],
+        *,
+        run: str,
+        timeout_factor: float = TIMEOUT_FACTOR,
+        client_rate_per_s: float = math.inf,
+        client_burst_s: float = 1.0,
+        wall_offset_s: float = 0.0,
+        stopwatch: Callable[[], float] | None = None,
+        started_s: float | None = None,
+    ) -> None:
+        self._iad = iad
+        self._stopwatch = stopwatch
+        self._pools: dict[str, Pool] = {}
+        if pool:
+            self._pools[DEFAULT] = Pool(Service(DEFAULT, iad, 0, tuple(pool)), None)
+        self._task_ids = _unguessable(run)
+        self._timeout_factor = timeout_factor
+        self._wall_offset_s = wall_offset_s
+        self._clients = ClientRates(client_rate_per_s, client_burst_s)
+        self._open: dict[str, tuple[QueryEntry, Share]] = {}
+        self._timers: Timers[QueryEntry] = Timers()
+        self._starting_until_s = -math.inf if started_s is None else started_s + JOINING_S
+        self._again: Timers[Share] = Timers()
+        self._classes = QueryClasses()
+        self.counters = {
+            "queries": 0,
+            "late_or_unknown_task_results": 0,
+            "tasks_cancelled": 0,
+            **refusal_counters("queries"),
+        }
+
+    @property
+    def open_queries(self) -> int:
+        """Queries that wait for task results."""
+        return len(self._timers)
+
+    @property
+    def announced(self) -> list[AreaSet]:
+        """The areas of each service's pool."""
+        return [pool.announced for pool in self._pools.values()]
+
+    def capability(self, service: str) -> str | None:
+        """The one channel that a service gives, empty for all; None: it is not known here."""
+        pool = self._pools.get(service)
+        return None if pool is None else pool.service.capability
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `Tick` is due next."""
+        due = (self._timers.next_due(), self._again.next_due())
+        return min((at for at in due if at is not None), default=None)
+
+    def handle(self, event: QueryEvent, now: float) -> list[Instruction]:
+        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        match event:
+            case QueryArrived():
+                return self._arrived(event, now)
+            case TaskReturned():
+                return self._returned(event.iad, event.result, now)
+            case TaskUndeliverable():
+                return self._undeliverable(event.iad, event.task_id, now)
+            case ServiceChanged():
+                return self._service_changed(event.service, now)
+            case ServiceRemoved():
+                return self._service_removed(event.service_id)
+            case Tick():
+                late = [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
+                return late + self._send_again(now)
+
+    # --- services ----------------------------------------------------------------------------
+
+    def _service_changed(self, service: Service, now: float) -> list[Instruction]:
+        if service.id == DEFAULT:
+            return []
+        rate = None
+        if service.terms is not None:
+            known = self._pools.get(service.id)
+            rate = None if known is None else known.rate
+            # An instance with the same rate goes on with what has been used of it.
+            if rate is None or rate.rate_per_s != service.terms.rate_per_s:
+                rate = AgreedRate(service.terms.rate_per_s, "queries", now)
+        self._pools[service.id] = Pool(service, rate)
+        return []
+
+    def _service_removed(self, service_id: str) -> list[Instruction]:
+        if service_id != DEFAULT:
+            self._pools.pop(service_id, None)
+        return []
+
+    # --- from query to tasks -----------------------------------------------------------------
+
+    def _arrived(self, event: QueryArrived, now: float) -> list[Instruction]:
+        self.counters["queries"] += 1
+        query = event.query
+        entry = QueryEntry(event.client, event.sender, query, now)
+        pool = self._pools.get(query.service)
+        refused = self._refused(event.sender, query, pool, now)
+        if refused is not None:
+            return self._refuse(entry, refused, now)
+        assert pool is not None
+        fanout = pool.fanout(query.areas)
+        if pool.rate is not None:
+            part = pool.share(fanout)
+            refused = pool.rate.refused(query.service, part, now)
+            if refused is not None:
+                return self._refuse(entry, refused, now)
+            pool.rate.take(part)
+        entry.unmatched = without_node(fanout.unmatched, pool.announced)
+        if not fanout.matches:
+            return self._answer(entry, now)
+
+        timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
+        timeout_s = min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
+        entry.task_percentile = task_percentile(query.slo.percentile, fanout.k_q)
+        capability = pool.service.capability
+        channels = query.channels or ((capability,) if capability else ())
+        advance_ms = self._classes.advance_ms(query)
+        instructions: list[Instruction] = []
+        own: list[Instruction] = []
+        for match in fanout.matches:
+            task = Task(
+                id=next(self._task_ids),
+                areas=match.asked,
+                window=query.window,
+                percentile=entry.task_percentile,
+                budget_ms=query.slo.latency_ms,
+                timeout_ms=(timeout_s - min(RETURN_SHARE * timeout_s, LONGEST_RETURN_S)) * 1e3,
+                channels=channels,
+                form=query.form,
+                service=query.service,
+                label=query.label,
+                emulation_seed=query.emulation_seed,
+                origin=self._iad,
+                advance_ms=advance_ms,
+                takes_too_large=True,
+            )
+            share = Share(match.iad, task, match.expected)
+            entry.shares.append(share)
+            self._open[task.id] = (entry, share)
+            # This IAD may refuse its own task as soon as that is sent: the others' come before it,
+            # so that no cancellation overtakes its task.
+            (own if match.iad == self._iad else instructions).append(SendTask(match.iad, task))
+        if pool.service.redundant:
+            entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
+        entry.pending = len(entry.shares)
+        entry.evaluated_s = self._read(now)
+        entry.timer = self._timers.set(now + timeout_s, entry)
+        entry.become("open")
+        return instructions + own
+
+    def _refused(
+        self, sender: Sender, query: Query, pool: Pool | None, now: float
+    ) -> Refused | None:
+        """Why the query is not served: what costs least is looked at first, and what is shared
+        with other clients is used last."""
+        refused = may_query(sender, query.service) or self._clients.refused(sender, now)
+        if refused is not None:
+            return refused
+        if pool is None:
+            known = len(self._pools)
+            others = f"{known} other" if known == 1 else f"{known} others"
+            return Refused(
+                "unknown_service",
+                f"no service {query.service} here, {others}: see `fleet service list`",
+            )
+        capability = pool.service.capability
+        if capability and any(c not in (capability, capability + RAW) for c in query.channels):
+            return Refused("malformed", f"service {query.service} gives {capability} and no more")
+        if self.open_queries >= MAX_OPEN_QUERIES:
+            return Refused("overloaded", OVERLOADED)
+        return None
+
+    # --- from results to an answer -----------------------------------------------------------
+
+    def _returned(self, iad: str, result: TaskResult, now: float) -> list[Instruction]:
+        entry, share = self._open.get(result.id, (None, None))
+        if entry is None or share is None or share.iad != iad:
+            self.counters["late_or_unknown_task_results"] += 1
+            return []
+        if result.status == "refused":
+            share.refusal = result
+            entry.refused.append(share)
+        else:
+            result = result if iad == self._iad else within(result, share.asked)
+            share.result = fitting(entry, result)
+            if entry.firsts is not None:
+                entry.firsts.take(share, share.result)
+        return self._settled(entry, share, now)
+
+    def _undeliverable(self, iad: str, task_id: str, now: float) -> list[Instruction]:
+        entry, share = self._open.get(task_id, (None, None))
+        if entry is None or share is None or share.iad != iad:
+            return []
+        share.gap = "iad_unreachable"
+        if now + AGAIN_S < min(
+            self._starting_until_s, entry.received_s + SHARE * share.task.timeout_ms / 1e3
+        ):
+            self._again.set(now + AGAIN_S, share)
+            return []
+        return self._settled(entry, share, now)
+
+    def _send_again(self, now: float) -> list[Instruction]:
+        """Try IADs again that could not be reached: their masters may be starting, as this one."""
+        instructions: list[Instruction] = []
+        for share in self._again.due(now):
+            if share.task_id in self._open:
+                entry, _ = self._open[share.task_id]
+                share.gap = "timeout"  # it may be reached now
+                left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
+                instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
+        return instructions
+
+    def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
+        del self._open[share.task_id]
+        entry.pending -= 1
+        if (refusing := self._refusing(entry)) is not None:
+            cancels = self._close(entry)
+            refused = Refused(refusing.reason or "malformed", refusing.message)
+            return self._refuse(entry, refused, now) + cancels
+        if entry.pending and (entry.firsts is None or entry.firsts.open):
+            return []
+        cancels = self._close(entry)
+        return self._answer(entry, now) + cancels
+
+    def _refusing(self, entry: QueryEntry) -> TaskResult | None:
+        """The refused task that refuses the query: any, unless other IADs were asked for the same
+        areas and may still answer or have."""
+        for share in entry.refused:
+            waiting = (s for s in entry.shares if s.task_id in self._open)
+            if entry.firsts is None or entry.firsts.beyond(share, waiting):
+                return share.refusal
+        return None
+
+    def _timed_out(self, entry: QueryEntry, now: float) -> list[Instruction]:
+        entry.timer = -1
+        cancels = self._close(entry, late=True)
+        return self._answer(entry, now) + cancels
+
+    def _close(self, entry: QueryEntry, *, late: bool = False) -> list[Instruction]:
+        """Nothing more is waited for: what is still out is cancelled. Unless it is `late`, in which
+        case it is missing."""
+        if entry.timer >= 0:
+            self._timers.cancel(entry.timer)
+            entry.timer = -1
+        cancels: list[Instruction] = []
+        for share in entry.shares:
+            if self._open.pop(share.task_id, None) is not None:
+                share.cancelled = not late
+                cancels.append(SendCancel(share.iad, share.task_id))
+        self.counters["tasks_cancelled"] += len(cancels)
+        return cancels
+
+    def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
+        answer = gather(entry, now, self._read)
+        entry.become(answer.status)
+        if entry.shares:
+            self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
+        return [SendAnswer(entry.client, answer), self._record(entry, answer)]
+
+    def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
+        self.counters[f"queries_refused_{refused.reason}"] += 1
+        entry.become("refused")
+        answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
+        return [SendAnswer(entry.client, answer), self._record(entry, answer)]
+
+    def _read(self, now: float) -> float:
+        return now if self._stopwatch is None else self._stopwatch()
+
+    def _record(self, entry: QueryEntry, answer: Answer) -> WriteRecord:
+        return WriteRecord(query_record(self._iad, entry, answer, self._wall_offset_s))
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        entries = {id(entry): entry for entry, _ in self._open.values()}.values()
+        assert len(entries) == len(self._timers)
+        for entry in entries:
+            assert entry.state == "open"
+            waiting = [s for s in entry.shares if s.task_id in self._open]
+            assert entry.pending == len(waiting) > 0
+            assert all(s.result is None for s in waiting)
+            assert entry.firsts is None or entry.firsts.open
+
+
+def _came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:
+    """Whether a better place in the queues might have kept the SLO. Areas without a node make no
+    query late, and one that waited for a node that is down says nothing of queues."""
+    down = any(gap.reason == "node_down" for gap in answer.missing)
+    return (now - entry.received_s) * 1e3 > entry.query.slo.latency_ms and not down
+
+
+def _unguessable(run: str) -> Iterator[str]:
+    """Task ids from which another IAD learns neither how many tasks there were nor the next."""
+    key = blake2b(run.encode()).digest()
+    for number in itertools.count():
+        yield blake2b(number.to_bytes(8), key=key, digest_size=12).hexdigest()

@@ -1,0 +1,1 @@
+"""Tasks at the master of an IAD: deadlines, nodes, queues, dispatch."""

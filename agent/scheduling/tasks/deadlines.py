@@ -1,0 +1,80 @@
+"""From a task's budget to its queueing deadline (DSSP Eqs. 3–6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from _core.deadlines.order_statistics import UnloadedModel
+from _core.deadlines.size_regression import SizeModel
+
+MEAN_POINTS: Final = 64
+# The middles of as many equal shares of the distribution.
+MEAN_PERCENTILES: Final = tuple(100.0 * (i + 0.5) / MEAN_POINTS for i in range(MEAN_POINTS))
+
+
+class Deadline(Struct, frozen=True):
+    """How long the subtasks of a task may queue; seconds.
+
+    `unloaded_s` is x_u and `queueing_budget_s` is t_Q = x_t − x_u (negative: late even if served at
+    once). Enqueued at t_0, all of them share the deadline t_D = t_0 + t_Q. `infeasible` says that
+    t_Q < 0 was measured, not guessed: every node's window is large enough to have seen the quantile
+    in question.
+    """
+
+    unloaded_s: float
+    queueing_budget_s: float
+    infeasible: bool
+
+
+class DeadlineEstimator:
+    """Unloaded response times of an IAD's nodes, and the deadlines that follow from them."""
+
+    def __init__(
+        self, *, window_samples: int = 10_000, window_s: float = 3_600.0, cold_start_s: float = 0.1
+    ) -> None:
+        self._model = UnloadedModel(
+            max_count=window_samples, max_age_s=window_s, prior_mean_s=cold_start_s
+        )
+        self._cold_start_s = cold_start_s
+        # observe(column, unloaded_s, now): one unloaded response time of a node, in seconds, from
+        # dispatch to an idle pod to result received. Called for every subtask: no step between.
+        self.observe = self._model.observe
+        sizes = SizeModel(cold_start_s)
+        # observe_size(column, size, unloaded_s): the same response time, with the size of what was
+        # asked; expected_s(column, size): how long the node is expected to take for it, seconds.
+        self.observe_size = sizes.observe
+        self.expected_s = sizes.expected
+
+    def add_node(self) -> int:
+        """A column for a new node."""
+        return self._model.add_node()
+
+    def samples(self, column: int) -> int:
+        """How many response times the node's window holds."""
+        return self._model.node_count(column)
+
+    def mean_s(self, column: int) -> float:
+        """Mean unloaded response time of a node, in seconds, within some 2 %: the mean of
+        `MEAN_POINTS` quantiles. What is assumed before anything was measured if there is no sample.
+        """
+        if not self.samples(column):
+            return self._cold_start_s
+        node = self._model.node_set([column])
+        # A time before the last observation counts as that.
+        return fmean(self._model.quantile(node, p, 0.0) for p in MEAN_PERCENTILES)
+
+    def deadline(
+        self, columns: Sequence[int], percentile: float, budget_s: float, now: float
+    ) -> Deadline:
+        """The deadline of a task that fans out to `columns` now, with budget (p_t, x_t)."""
+        nodes = self._model.node_set(columns)
+        unloaded_s = self._model.quantile(nodes, percentile, now)
+        queueing_budget_s = budget_s - unloaded_s
+        infeasible = queueing_budget_s < 0 and self._model.min_count(
+            nodes
+        ) >= UnloadedModel.samples_needed(percentile, len(columns))
+        return Deadline(unloaded_s, queueing_budget_s, infeasible)

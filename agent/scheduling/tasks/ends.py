@@ -1,0 +1,154 @@
+"""How subtasks and tasks end: with what was found, without it, refused or cancelled.
+
+Whatever happened, there is one record of each; a task's result goes back unless nobody wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.scheduling.admission import Refused
+from agent.scheduling.aggregation import merge_missing, merge_results
+from agent.scheduling.events import Instruction, Peer, SendTaskResult, WriteRecord
+from agent.scheduling.result_budget import as_known, without_parts
+from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
+from agent.scheduling.tasks.node_membership import Unserved
+from agent.scheduling.tasks.records import subtask_record, task_record
+from agent.scheduling.timers import Timers
+from agent.wire.messages import Gap, Status, SubtaskResult, TaskResult
+from agent.wire.records import SubtaskOutcome
+
+
+class TaskEnds:
+    """Of the tasks of one IAD: those that are open, and their answer timeouts. `read` gives the
+    time that results and records say."""
+
+    def __init__(
+        self,
+        iad: str,
+        counters: dict[str, int],
+        read: Callable[[float], float],
+        wall_offset_s: float,
+    ) -> None:
+        self._iad = iad
+        self._counters = counters
+        self._read = read
+        self._wall_offset_s = wall_offset_s
+        self.open: dict[tuple[Peer, str], TaskEntry] = {}
+        self.timeouts: Timers[TaskEntry] = Timers()
+
+    def give_up(self, unserved: Unserved, now: float, instructions: list[Instruction]) -> None:
+        """Settle a subtask without a result; it is in no queue any more."""
+        subtask, reason, message = unserved
+        subtask.become("expired" if subtask.state == "queued" else "abandoned")
+        subtask.lose(reason, message=message)
+        self.settle(subtask, reason, now, None, instructions)
+
+    def settle(
+        self,
+        subtask: SubtaskEntry,
+        outcome: SubtaskOutcome,
+        now: float,
+        result: SubtaskResult | None,
+        instructions: list[Instruction],
+    ) -> None:
+        """Record a subtask's end, and end its task if it was the last."""
+        record = subtask_record(subtask, outcome, result, now)
+        self._counters["subtasks"] += 1
+        if record.missed_deadline:
+            self._counters["deadlines_missed"] += 1
+        instructions.append(WriteRecord(record))
+        entry = subtask.parent
+        entry.pending.discard(subtask)
+        if not entry.pending:
+            instructions += self.finish(entry, now)
+
+    def finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        """Nothing of it is pending: what was found goes back."""
+        if entry.timer >= 0:
+            self.timeouts.cancel(entry.timer)
+            entry.timer = -1
+        self.open.pop((entry.origin, entry.task.id), None)
+        if entry.state == "cancelled":
+            return self._end(entry, None, self._read(now))
+        results = merge_results(without_parts(entry.results, entry.missing))
+        missing = as_known(
+            merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
+        )
+        status: Status = "partial" if missing else "complete"
+        entry.become(status)
+        ended_s = self._read(now)
+        result = TaskResult(
+            id=entry.task.id,
+            status=status,
+            total_ms=(ended_s - entry.received_s) * 1e3,
+            results=results,
+            missing=missing,
+        )
+        return self._end(entry, result, ended_s)
+
+    def refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
+        """End a task of which nothing is asked."""
+        self._counters[f"tasks_refused_{refused.reason}"] += 1
+        entry.become("refused")
+        if self.open.get((entry.origin, entry.task.id)) is entry:
+            del self.open[entry.origin, entry.task.id]
+        ended_s = self._read(now)
+        result = TaskResult(
+            id=entry.task.id,
+            status="refused",
+            total_ms=(ended_s - entry.received_s) * 1e3,
+            reason=refused.reason,
+            message=refused.message,
+        )
+        return self._end(entry, result, ended_s)
+
+    def _end(
+        self, entry: TaskEntry, result: TaskResult | None, ended_s: float
+    ) -> list[Instruction]:
+        """Record a task; its result, unless nobody wants one, goes back."""
+        record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
+        return [record] if result is None else [SendTaskResult(entry.origin, result), record]
+
+    def timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        """Give up what is pending at its answer timeout, which was due."""
+        entry.timer = -1
+        instructions: list[Instruction] = []
+        for subtask in _by_node(entry):
+            reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
+            if subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+            self.give_up(Unserved(subtask, reason), now, instructions)
+        return instructions
+
+    def cancel(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        """Nobody wants its result any more; pods that work on it finish for nobody."""
+        self._counters["cancelled"] += 1
+        entry.become("cancelled")
+        if not entry.pending:
+            return self.finish(entry, now)
+        instructions: list[Instruction] = []
+        for subtask in _by_node(entry):
+            if subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+                subtask.become("expired")
+            else:
+                subtask.become("abandoned")
+            # For the record alone: it says how much was asked.
+            subtask.lose("timeout")
+            self.settle(subtask, "cancelled", now, None, instructions)
+        return instructions
+
+    def ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
+        """The result of a task has no room left: what waits in queues would be read for nothing."""
+        for subtask in _by_node(full.parent):
+            if subtask is not full and subtask.state == "queued":
+                subtask.node.queue.remove(subtask.handle)
+                subtask.become("expired")
+                subtask.lose_too_large(full.parent.beyond(), full.parent.room.most)
+                self.settle(subtask, "too_large", now, None, instructions)
+
+
+def _by_node(entry: TaskEntry) -> list[SubtaskEntry]:
+    """The pending subtasks in an order that does not depend on addresses in memory."""
+    return sorted(entry.pending, key=lambda subtask: subtask.node.name)

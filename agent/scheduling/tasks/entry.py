@@ -1,0 +1,130 @@
+"""A task and its subtasks while they are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from _core.deadlines.class_advance import limited_advance
+from agent.scheduling.events import Peer
+from agent.scheduling.lifecycle import (
+    SUBTASK_TRANSITIONS,
+    TASK_TRANSITIONS,
+    InvalidTransition,
+)
+from agent.scheduling.result_budget import ResultBudget, gap_of
+from agent.scheduling.tasks.deadlines import Deadline
+from agent.wire.base import Policy
+from agent.wire.messages import AreaResult, Gap, Missing, Task, TooLarge
+
+if TYPE_CHECKING:
+    from agent.scheduling.tasks.nodes import Node
+
+
+# A regression follows its farthest samples: one query for all years would hide for tens of
+# thousands of samples what minutes and hours take. Longer windows are taken for a day.
+LONGEST_SIZE_S: Final = 86_400.0
+
+# IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
+SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
+
+
+class TaskEntry:
+    """A task being served: what is still pending and what has come back, as far as it has `room`
+    for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
+    service gives, `limited`: it gives no others. Its subtasks are enqueued at `enqueued_s`, which
+    is t_0, and its budget ends `budget_s` later; `evaluated_s`, when its evaluation had ended, is
+    for the records alone."""
+
+    __slots__ = (
+        "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
+        "fanout", "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
+        "received_s", "results", "room", "size", "state", "task", "timer",
+    )  # fmt: skip
+
+    def __init__(
+        self, task: Task, origin: Peer, iad: str, policy: Policy, received_s: float
+    ) -> None:
+        self.task = task
+        self.origin = origin
+        self.iad = iad
+        self.channels = task.channels
+        self.limited = False
+        self.budget_s = task.budget_ms / 1e3
+        # Of another's making: it may advance its own classes so far and no further.
+        self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
+        # What its subtasks are expected to take goes by this (`DeadlineEstimator.expected_s`).
+        self.size = min(task.window.length_s, LONGEST_SIZE_S)
+        # One of its subtasks was demoted: the others need not hurry either.
+        self.hopeless = False
+        self.policy = policy
+        self.received_s = received_s
+        self.enqueued_s = received_s
+        self.evaluated_s = received_s
+        self.state = "new"
+        self.deadline: Deadline | None = None
+        self.deadline_s = received_s
+        self.fanout = 0
+        self.heading: SubtaskHeading
+        self.pending: set[SubtaskEntry] = set()
+        self.results: list[AreaResult] = []
+        self.room = ResultBudget()
+        self.missing: list[Missing] = []
+        self.timer = -1
+
+    def __repr__(self) -> str:
+        return f"<task {self.task.id} {self.state}, {len(self.pending)} pending>"
+
+    def become(self, state: str) -> None:
+        """Change state along `TASK_TRANSITIONS`."""
+        if (self.state, state) not in TASK_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    def beyond(self) -> TooLarge:
+        """How large its result would have become, as far as can be told by now."""
+        come = self.fanout - len(self.pending) + 1
+        return self.room.told(self.task.window.length_s, self.fanout, come)
+
+
+class SubtaskEntry:
+    """One node's share of a task. `dispatches` counts how often it was sent: more than once when
+    the node's link was cut; `id` changes each time, so a late result is never mistaken."""
+
+    __slots__ = (
+        "areas", "demoted", "dispatched_s", "dispatches", "handle", "id", "node",
+        "parent", "state", "unbroken",
+    )  # fmt: skip
+
+    def __init__(self, parent: TaskEntry, node: Node, areas: list[str]) -> None:
+        self.parent = parent
+        self.node = node
+        self.areas = areas
+        self.state = "queued"
+        self.handle = -1
+        self.id = -1
+        self.dispatched_s: float | None = None
+        self.dispatches = 0
+        self.demoted = False
+        self.unbroken = True
+
+    def __repr__(self) -> str:
+        return (
+            f"<subtask {self.id} of {self.parent.task.id} at {self.node.name} {self.state}, "
+            f"enqueued {self.parent.enqueued_s}, dispatched {self.dispatched_s} "
+            f"×{self.dispatches}>"
+        )
+
+    def become(self, state: str) -> None:
+        """Change state along `SUBTASK_TRANSITIONS`."""
+        if (self.state, state) not in SUBTASK_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    def lose(self, reason: Gap, channels: tuple[str, ...] = (), message: str = "") -> None:
+        """Record that this node's areas stay without an answer; the rest is as in `Missing`."""
+        missing = self.parent.missing
+        missing.extend(Missing(area, reason, channels, message) for area in self.areas)
+
+    def lose_too_large(self, found: TooLarge, most: int) -> None:
+        """Record that its readings are more than the `most` bytes that fit."""
+        self.parent.missing.extend(gap_of(area, found, most) for area in self.areas)

@@ -1,0 +1,311 @@
+"""The links of edge nodes to their task scheduler: who is there, how many pods, what they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.scheduling.events import (
+    EventsArrived,
+    Instruction,
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    NodePods,
+    NodeRefused,
+    PodsWanted,
+    SendToNode,
+    TakeEvents,
+    TellOperator,
+)
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.dispatch import Dispatcher
+from agent.scheduling.tasks.entry import SubtaskEntry
+from agent.scheduling.tasks.joining import KnownNodes
+from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.timers import Timers
+from agent.wire.messages import (
+    Gap,
+    Heartbeat,
+    Hello,
+    HelloWanted,
+    Rejected,
+    SetPods,
+    Welcome,
+)
+
+MAX_NODES = 10_000
+# Between two lines for the operator on the same name.
+QUIET_S = 3_600.0
+
+# A subtask is lost on the way with a connection that is cut. What it asks may be what cuts it.
+MAX_DISPATCHES = 3
+LOST = f"the connection was lost {MAX_DISPATCHES} times while this was served"
+
+
+class Unserved(NamedTuple):
+    """A subtask that its node will not answer any more; `message` says why in words."""
+
+    subtask: SubtaskEntry
+    reason: Gap
+    message: str = ""
+
+
+class Links:
+    """Takes the nodes' own messages; what follows for tasks goes through `give_up`.
+
+    A node that is silent for `silence_s` is lost until it speaks again. Who speaks under which name
+    is settled by the key of the link, where there is one; then by the history, since a process that
+    has its predecessor's is the same node; then by who is heard.
+    """
+
+    def __init__(
+        self,
+        estimator: DeadlineEstimator,
+        dispatcher: Dispatcher,
+        give_up: Callable[[Unserved, float, list[Instruction]], None],
+        known: KnownNodes,
+        *,
+        heartbeat_s: float,
+        lost_after: int,
+        takes_events: bool,
+    ) -> None:
+        self._estimator = estimator
+        self._dispatcher = dispatcher
+        self._give_up = give_up
+        self._known = known
+        self._heartbeat_s = heartbeat_s
+        self._silence_s = heartbeat_s * lost_after
+        self._takes_events = takes_events
+        self._silences: Timers[Node] = Timers()
+        self._wanted_pods: dict[str, int] = {}
+        self.nodes = NodeTable()
+        self.redispatched = 0
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `tick` is due next."""
+        return self._silences.next_due()
+
+    def tick(self, now: float) -> None:
+        """Nodes that fell silent are lost."""
+        for node in self._silences.due(now):
+            due = node.seen_s + self._silence_s
+            if node.state == "live" and due > now:
+                self._silences.set(due, node)
+                continue
+            node.watched = False
+            if node.state == "live":
+                node.become("lost")
+
+    def heard(self, node: Node, now: float, instructions: list[Instruction]) -> None:
+        """The node spoke. One silence timer per node is enough: it looks at `seen_s`."""
+        if node.state == "lost":
+            node.become("live")
+            self._set_pods(node, instructions)
+        if not node.watched:
+            node.watched = True
+            self._silences.set(now + self._silence_s, node)
+        node.seen_s = now
+
+    # --- what nodes say ----------------------------------------------------------------------
+
+    def joined(self, event: NodeJoined, now: float) -> list[Instruction]:
+        """A hello: the node is new, came back, or has a new link."""
+        hello, peer = event.hello, event.peer
+        node = self.nodes.named(hello.node)
+        objection = self._objection(event, node)
+        if objection:
+            return [SendToNode(peer, Rejected(objection))]
+        if node is not None and self._is_another(node, event, now):
+            return self._refuse_namesake(node, event, now)
+        instructions: list[Instruction] = []
+        if node is None:
+            node = Node(hello.node, self._estimator.add_node())
+        else:
+            if node.hello.incarnation != hello.incarnation:
+                node.displaced.append(node.hello.incarnation)
+            if node.hello.areas != hello.areas:
+                # What waits for it asks for readings that it no longer stands for.
+                self._give_up_all(node, now, instructions)
+        self.nodes.bind(node, hello, peer, event.address)
+        node.become("live")
+        instructions += self._known.joined(node.name, hello.areas)
+        self._reconcile(node, set(hello.running), math.inf, now, instructions)
+        for subtask in node.busy.values():
+            # Its response time will hold the cut: not an unloaded one.
+            subtask.unbroken = False
+        self.heard(node, now, instructions)
+        welcome = Welcome(hello.incarnation, self._heartbeat_s, self._takes_events)
+        instructions.append(SendToNode(peer, welcome))
+        self._set_pods(node, instructions)
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _objection(self, event: NodeJoined, node: Node | None) -> str:
+        """Why this hello is not taken; empty if it is."""
+        hello, sender = event.hello, event.sender
+        if sender.role != "anyone" and (sender.role, sender.name) != ("node", hello.node):
+            return f"this key is that of {sender.role} {sender.name}, not of node {hello.node}"
+        speaker = self.nodes.on(event.peer)
+        if speaker is not None and speaker.name != hello.node:
+            return f"this link speaks for {speaker.name}"
+        if node is None and len(self.nodes) >= MAX_NODES:
+            return f"this master has {MAX_NODES} nodes already"
+        return ""
+
+    def _is_another(self, node: Node, event: NodeJoined, now: float) -> bool:
+        """Whether the hello is a second machine's, while the node is heard on another link. Two
+        with the same history are told apart once the later one has displaced the other."""
+        hello = event.hello
+        if node.state != "live" or now >= node.seen_s + self._silence_s:
+            return False
+        if event.peer == node.peer or hello.incarnation == node.hello.incarnation:
+            return False
+        return hello.history != node.hello.history or hello.incarnation in node.displaced
+
+    def _refuse_namesake(self, node: Node, event: NodeJoined, now: float) -> list[Instruction]:
+        refusal = (
+            f"another node named {node.name} is at work here; is its configuration a copy? "
+            "Give this one another name"
+        )
+        instructions: list[Instruction] = [SendToNode(event.peer, Rejected(refusal))]
+        if now >= node.quiet_until_s:
+            node.quiet_until_s = now + QUIET_S
+            newcomer = _described(event.hello, event.address)
+            line = (
+                f"two nodes are named {node.name}: {newcomer} was refused while "
+                f"{_described(node.hello, node.address)} is at work; if one's configuration is a "
+                "copy, give it another name"
+            )
+            instructions.append(TellOperator(line))
+        return instructions
+
+    def alive(self, event: NodeAlive, now: float) -> list[Instruction]:
+        """A heartbeat."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
+        self.heard(node, now, instructions)
+        if event.running is not None:
+            # What was dispatched since the last heartbeat may not have reached the node yet.
+            self._reconcile(node, set(event.running), node.beat_s, now, instructions)
+            node.beat_s = now
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def left(self, event: NodeLeft, now: float) -> list[Instruction]:
+        """A goodbye."""
+        return self._leaves(self._speaking(event), now)
+
+    def refused(self, event: NodeRefused, now: float) -> list[Instruction]:
+        """Its key was revoked: what waits for it would be given up after missed heartbeats only."""
+        return self._leaves(self.nodes.on(event.peer), now)
+
+    def _leaves(self, node: Node | None, now: float) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        if node is not None:
+            node.become("left")
+            instructions += self._known.left(node.name)
+            self.nodes.unbind(node)
+            self._give_up_all(node, now, instructions)
+            self._reconcile(node, set(), math.inf, now, instructions)
+        return instructions
+
+    def pods(self, event: NodePods, now: float) -> list[Instruction]:
+        """The node has another number of pods; with fewer than are at work nothing is dispatched
+        until enough have finished."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = []
+        self.heard(node, now, instructions)
+        node.pods = event.count
+        node.told_pods = None
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def events(self, event: EventsArrived, now: float) -> list[Instruction]:
+        """Things that happened at the node, which keeps them until they are taken over."""
+        node = self._speaking(event)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        instructions: list[Instruction] = []
+        self.heard(node, now, instructions)
+        message = event.message
+        node.events_waiting, node.events_dropped = message.backlog, message.dropped
+        if self._takes_events:
+            instructions.append(TakeEvents(event.peer, node.name, message))
+        self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _speaking(self, event: NodeAlive | NodeLeft | NodePods | EventsArrived) -> Node | None:
+        node = self.nodes.on(event.peer)
+        if node is None or node.hello.incarnation != event.incarnation:
+            return None
+        return node
+
+    # --- what it wants of them ---------------------------------------------------------------
+
+    def pods_wanted(self, event: PodsWanted, now: float) -> list[Instruction]:
+        """The node shall have so many pods, now or when it comes."""
+        self._wanted_pods[event.node] = event.count
+        instructions: list[Instruction] = []
+        if (node := self.nodes.named(event.node)) is not None:
+            self._set_pods(node, instructions)
+            # Fewer pods that it was told of may be taken back.
+            self._dispatcher.serve(node, now, instructions)
+        return instructions
+
+    def _set_pods(self, node: Node, instructions: list[Instruction]) -> None:
+        wanted = self._wanted_pods.get(node.name)
+        if wanted is None or node.state != "live":
+            return
+        if wanted != (node.pods if node.told_pods is None else node.told_pods):
+            node.told_pods = wanted
+            instructions.append(SendToNode(node.peer, SetPods(wanted)))
+
+    # --- what they run -----------------------------------------------------------------------
+
+    def _reconcile(
+        self,
+        node: Node,
+        running: set[int],
+        before_s: float,
+        now: float,
+        instructions: list[Instruction],
+    ) -> None:
+        """Compare with what the node says that its pods run. What it was sent before `before_s` and
+        does not run was lost on the way: it goes back to its queue, in its place, unless it was
+        lost too often."""
+        for subtask_id, subtask in list(node.busy.items()):
+            assert subtask.dispatched_s is not None
+            if subtask_id in running or subtask.dispatched_s >= before_s:
+                continue
+            del node.busy[subtask_id]
+            if subtask.state == "abandoned":
+                subtask.become("forgotten")
+                continue
+            if subtask.dispatches >= MAX_DISPATCHES:
+                self._give_up(Unserved(subtask, "node_error", LOST), now, instructions)
+                subtask.become("forgotten")
+                continue
+            self.redispatched += 1
+            self._dispatcher.put_back(subtask)
+        node.strangers = running.difference(node.busy)
+
+    def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
+        """Settle all that waits for the node or runs there."""
+        while node.queue:
+            self._give_up(Unserved(node.queue.pop(), "node_down"), now, instructions)
+        for subtask in node.busy.values():
+            if subtask.state == "dispatched":
+                self._give_up(Unserved(subtask, "node_down"), now, instructions)
+
+
+def _described(hello: Hello, address: str) -> str:
+    """Which machine that is, for people; its history is what it chose to say."""
+    where = f" at {address}" if address else ""
+    return f"the one{where} with history {hello.history!r}"

@@ -1,0 +1,220 @@
+"""The edge nodes of an IAD as its task scheduler sees them: areas, pods, queue, liveness."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from _core.queue.edf import EdfQueue
+from agent.scheduling.events import Peer
+from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.tasks.entry import SubtaskEntry
+from agent.scheduling.tasks.response_times import ResponseTimes
+from agent.wire.areas import AreaSet
+from agent.wire.messages import Hello
+from agent.wire.operator import NodeStatus
+
+# Applications repeat their areas; the table forgets all when it has seen this many sets.
+REMEMBERED_COVERINGS = 1_024
+# Sets of more areas are looked up each time: they would take too much memory.
+LONGEST_REMEMBERED = 32
+
+
+class NodeResource(Struct, frozen=True):
+    """What an edge node can give to a service: its areas among those asked, its pods, and the mean
+    of its unloaded response times over `samples` of them (a guess if there are none)."""
+
+    node: str
+    areas: tuple[str, ...]
+    pods: int
+    mean_s: float
+    samples: int
+    live: bool
+
+
+class Node:
+    """One edge node. Its queue lives here; the node itself holds none."""
+
+    __slots__ = (
+        "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
+        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
+        "state", "strangers", "told_pods", "watched",
+    )  # fmt: skip
+
+    def __init__(self, name: str, column: int) -> None:
+        self.name = name
+        self.column = column
+        self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
+        self.busy: dict[int, SubtaskEntry] = {}
+        self.response_times = ResponseTimes()
+        self.state = "new"
+        self.hello: Hello
+        self.peer: Peer = None
+        self.address = ""
+        self.pods = 0
+        # What the node was told over this link to have, until it says what it has.
+        self.told_pods: int | None = None
+        self.seen_s = 0.0
+        self.beat_s = 0.0
+        self.watched = False
+        # As the node said with the events that came last.
+        self.events_waiting = self.events_dropped = 0
+        # Subtasks that its pods run for a master that is gone: this one knows only their ids.
+        self.strangers: set[int] = set()
+        # Incarnations that a later one replaced: a second machine under the same name.
+        self.displaced: deque[str] = deque(maxlen=8)
+        # Until then the operator is not told again that there are two.
+        self.quiet_until_s = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
+
+    def become(self, state: str) -> None:
+        """Change state along `NODE_TRANSITIONS`."""
+        if (self.state, state) not in NODE_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    @property
+    def idle_pods(self) -> int:
+        """Pods that serve nothing; none while the node is not live. Negative while more are at work
+        than the node shall have."""
+        if self.state != "live":
+            return 0
+        # A node that was told to have fewer has them before it reads what is sent now.
+        pods = self.pods if self.told_pods is None else min(self.pods, self.told_pods)
+        return pods - len(self.busy) - len(self.strangers)
+
+    def status(self, unloaded_samples: int) -> NodeStatus:
+        """For the operator."""
+        assert self.state in ("live", "lost", "left")
+        return NodeStatus(
+            node=self.name,
+            state=self.state,  # type: ignore[arg-type]  # narrowed by the assert above
+            areas=self.hello.areas,
+            pods=self.pods,
+            idle_pods=max(0, self.idle_pods),
+            queued=len(self.queue),
+            unloaded_samples=unloaded_samples,
+            emulates=self.hello.emulates,
+            events_waiting=self.events_waiting,
+            events_dropped=self.events_dropped,
+            version=self.hello.release,
+        )
+
+
+class Covering(NamedTuple):
+    """Who covers a set of asked areas: each node with its own areas, and the areas left over."""
+
+    nodes: list[tuple[Node, list[str]]]
+    unmatched: list[str]
+
+
+class NodeTable:
+    """Nodes by name and by link; a link speaks for the node that said hello on it."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Node] = {}
+        self._by_peer: dict[Peer, Node] = {}
+        # The areas of all nodes, in the order of the table; the same again, each with its node.
+        self._areas = AreaSet()
+        self._declared: list[tuple[Node, str]] = []
+        self._coverings: dict[tuple[str, ...], Covering] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._by_name.values())
+
+    @property
+    def areas(self) -> AreaSet:
+        """The areas of all nodes."""
+        return self._areas
+
+    def named(self, name: str) -> Node | None:
+        """The node of that name, if it ever said hello."""
+        return self._by_name.get(name)
+
+    def on(self, peer: Peer) -> Node | None:
+        """The node that speaks on this link."""
+        return self._by_peer.get(peer)
+
+    def bind(self, node: Node, hello: Hello, peer: Peer, address: str) -> None:
+        """From now on `node` is what `hello` says and speaks on `peer`; its former link is
+        forgotten."""
+        self.unbind(node)
+        known = node.hello.areas if node.name in self._by_name else None
+        node.hello = hello
+        node.pods = hello.pods
+        node.told_pods = None
+        node.peer = peer
+        node.address = address
+        self._by_name[node.name] = node
+        self._by_peer[peer] = node
+        if known != hello.areas:
+            self._areas_changed(node, is_new=known is None)
+
+    def _areas_changed(self, node: Node, *, is_new: bool) -> None:
+        self._coverings.clear()
+        self._counts.clear()
+        if not is_new:
+            self._areas = AreaSet()
+            self._declared = []
+        for each in (node,) if is_new else self:
+            for area in dict.fromkeys(each.hello.areas):
+                self._areas.add(area)
+                self._declared.append((each, area))
+
+    def unbind(self, node: Node) -> None:
+        """Forget the node's link."""
+        if self._by_peer.get(node.peer) is node:
+            del self._by_peer[node.peer]
+        node.peer = None
+
+    def count_within(self, offered: tuple[str, ...] | None) -> int:
+        """How many nodes cover these areas, whatever their state; None: any.
+
+        As `covering` once per set, of which there is one a service, then a look-up until a node
+        comes or changes its areas.
+        """
+        if offered is None:
+            return len(self)
+        found = self._counts.get(offered)
+        if found is None:
+            found = self._counts[offered] = len(self.covering(offered).nodes)
+        return found
+
+    def covering(self, asked: tuple[str, ...]) -> Covering:
+        """The nodes that cover the asked areas, whatever their state, in the order of the table.
+
+        O(asked + areas found) once per set of areas, then a look-up until a node comes or changes
+        its areas.
+        """
+        found = self._coverings.get(asked)
+        if found is None:
+            found = Covering(self._covering(asked), self._areas.without(asked))
+            if len(asked) <= LONGEST_REMEMBERED:
+                if len(self._coverings) >= REMEMBERED_COVERINGS:
+                    self._coverings.clear()
+                self._coverings[asked] = found
+        return found
+
+    def _covering(self, asked: tuple[str, ...]) -> list[tuple[Node, list[str]]]:
+        nodes: list[tuple[Node, list[str]]] = []
+        last: Node | None = None
+        own: list[str] = []
+        # A node's areas are neighbours.
+        for node, area in map(self._declared.__getitem__, self._areas.places_within(asked)):
+            if node is last:
+                own.append(area)
+            else:
+                own = [area]
+                nodes.append((node, own))
+                last = node
+        return nodes

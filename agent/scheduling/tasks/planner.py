@@ -1,0 +1,124 @@
+"""Evaluation of a task: may it come, which nodes does it go to, and by when (DSSP Eqs. 3–6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from agent.scheduling.admission import Refused
+from agent.scheduling.nearest import without_node
+from agent.scheduling.tasks.contracts import Contract, Contracts
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.entry import TaskEntry
+from agent.scheduling.tasks.joining import KnownNodes, Lacking
+from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.wire.areas import AreaSet
+from agent.wire.messages import Missing
+from agent.wire.principals import Sender
+
+# One in so many infeasible tasks is served.
+PROBE_EVERY: Final = 10
+INFEASIBLE: Final = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
+
+# The nodes that a task goes to, each with its areas among those asked.
+Asked = list[tuple[Node, list[str]]]
+
+
+class Evaluator:
+    """Decides on a task as it comes, before anything is queued."""
+
+    def __init__(
+        self,
+        contracts: Contracts,
+        nodes: NodeTable,
+        known: KnownNodes,
+        estimator: DeadlineEstimator,
+        read: Callable[[float], float],
+    ) -> None:
+        self._contracts = contracts
+        self._nodes = nodes
+        self._known_before = known
+        self._estimator = estimator
+        self._read = read
+        self._infeasible_count = 0
+
+    def evaluate(
+        self, entry: TaskEntry, sender: Sender, now: float, *, may_wait: bool = False
+    ) -> Asked | Lacking | Refused:
+        """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
+        task is refused. t_0 is `now`, so that the evaluation counts as waiting. What
+        costs least is looked at first; only an accepted task uses up some of its service's rate. If
+        it `may_wait` for nodes, that it has to."""
+        task = entry.task
+        contract = self._contracts.of(task.service, now)
+        if contract is None:
+            return Refused("unknown_service", f"this IAD does not serve {task.service}")
+        refused = contract.refused(sender, task, now)
+        if refused is not None:
+            return refused
+        if may_wait and (lacking := self._lacking(task.areas, contract)) is not None:
+            return lacking
+        entry.channels, entry.limited = contract.channels(task), bool(contract.capability)
+        asked = self._asked(entry, contract)
+        share = self._share(len(asked), contract)
+        if contract.rate is not None:
+            refused = contract.rate.refused(task.service, share, now)
+            if refused is not None:
+                return refused
+        if asked:
+            deadline = self._estimator.deadline(
+                [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
+            )
+            entry.deadline = deadline
+            entry.enqueued_s = now
+            entry.deadline_s = entry.enqueued_s + deadline.queueing_budget_s
+            entry.evaluated_s = self._read(now)
+            entry.fanout = len(asked)
+            if deadline.infeasible and not self._is_probe():
+                return Refused("infeasible", INFEASIBLE)
+        if contract.rate is not None:
+            contract.rate.take(share)
+        return asked
+
+    def _share(self, fanout: int, contract: Contract) -> float:
+        """The part of the service's nodes here that a task of this fanout reaches; 0 is no work."""
+        if contract.rate is None or not fanout:
+            return 0.0
+        return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
+
+    def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
+        """Whether some of these areas, or of those below them that were announced or had a node
+        before the start, have none."""
+        within = contract.within(areas).areas
+        covering = self._nodes.covering(within)
+        expected = [*contract.announced.within(within), *self._known_before.areas.within(within)]
+        if missing := covering.unmatched or self._nodes.covering(tuple(expected)).unmatched:
+            # The one in the middle: whoever waits for it waits for about half of them.
+            return Lacking(bool(covering.nodes), missing[len(missing) // 2])
+        return None
+
+    def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
+        """The live nodes that cover the task's areas; what nobody can be asked for is missing."""
+        asked: Asked = []
+        within = contract.within(entry.task.areas)
+        covering = self._nodes.covering(within.areas)
+        for node, areas in covering.nodes:
+            if node.state == "live":
+                asked.append((node, areas))
+            else:
+                entry.missing.extend(Missing(area, "node_down") for area in areas)
+        uncovered = [*covering.unmatched, *within.outside]
+        entry.missing.extend(without_node(uncovered, self._known(entry, contract)))
+        return asked
+
+    def _known(self, entry: TaskEntry, contract: Contract) -> AreaSet:
+        """The areas that the sender of the task may know of: another IAD only what is announced."""
+        if contract.offered is not None or entry.iad != self._contracts.iad:
+            return contract.told
+        return self._nodes.areas
+
+    def _is_probe(self) -> bool:
+        """Whether an infeasible task is served all the same: now and then, since a window that gets
+        no samples would never learn that its nodes have recovered."""
+        self._infeasible_count += 1
+        return self._infeasible_count % PROBE_EVERY == 0

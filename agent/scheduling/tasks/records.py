@@ -1,0 +1,87 @@
+"""The records of a task and its subtasks."""
+
+from __future__ import annotations
+
+from agent.scheduling.tasks.entry import SubtaskEntry, SubtaskHeading, TaskEntry
+from agent.wire.messages import SubtaskResult, TaskResult
+from agent.wire.records import SubtaskOutcome, SubtaskRecord, TaskRecord
+
+
+def task_record(
+    iad: str,
+    entry: TaskEntry,
+    result: TaskResult | None,
+    ended_s: float,
+    wall_offset_s: float,
+) -> TaskRecord:
+    """A task that was answered or refused, or that was cancelled: then it has no result."""
+    task = entry.task
+    deadline = entry.deadline
+    if result is None:
+        areas = {r.area for r in entry.results}
+        answered, asked = len(areas), len(areas.union(gap.area for gap in entry.missing))
+    else:
+        answered = len(result.results)
+        asked = answered + len(result.missing)
+    return TaskRecord(
+        iad=iad,
+        wall_ms=round((entry.received_s + wall_offset_s) * 1e3),
+        start_s=entry.received_s,
+        task=task.id,
+        service=task.service,
+        label=task.label,
+        policy=entry.policy,
+        percentile=task.percentile,
+        budget_ms=task.budget_ms,
+        fanout=entry.fanout,
+        unloaded_ms=None if deadline is None else deadline.unloaded_s * 1e3,
+        queueing_budget_ms=None if deadline is None else deadline.queueing_budget_s * 1e3,
+        status="cancelled" if result is None else result.status,
+        reason=None if result is None else result.reason,
+        answered=answered,
+        asked=asked,
+        evaluated_ms=(entry.evaluated_s - entry.received_s) * 1e3,
+        aggregated_ms=(ended_s - entry.received_s) * 1e3,
+        origin=entry.iad,
+    )
+
+
+def subtask_heading(iad: str, entry: TaskEntry, wall_offset_s: float) -> SubtaskHeading:
+    """What the records of all subtasks of a task begin with, in the order of `SubtaskRecord`."""
+    start_s = entry.received_s
+    return (
+        iad,
+        round((start_s + wall_offset_s) * 1e3),
+        start_s,
+        entry.task.id,
+        entry.task.label,
+        entry.policy,
+        entry.task.window.length_s,
+        (entry.evaluated_s - start_s) * 1e3,
+        (entry.deadline_s - start_s) * 1e3,
+    )
+
+
+def subtask_record(
+    subtask: SubtaskEntry, outcome: SubtaskOutcome, result: SubtaskResult | None, now: float
+) -> SubtaskRecord:
+    """A subtask that returned or was given up at `now`.
+
+    One is made for every subtask: by position, which takes a third of the time of names.
+    """
+    entry = subtask.parent
+    start_s = entry.received_s
+    dispatched_s = subtask.dispatched_s
+    return SubtaskRecord(
+        *entry.heading,
+        subtask.node.name,
+        # One that an idle pod took at once was sent when the evaluation had ended.
+        None if dispatched_s is None else (max(dispatched_s, entry.evaluated_s) - start_s) * 1e3,
+        None if result is None else (now - start_s) * 1e3,
+        None if result is None else result.wait_ms,
+        None if result is None else result.execution_ms,
+        (now if dispatched_s is None else dispatched_s) > entry.deadline_s,
+        subtask.dispatches,
+        outcome,
+        subtask.demoted,
+    )

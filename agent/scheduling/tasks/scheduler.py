@@ -1,0 +1,407 @@
+"""Task scheduler: one deadline per task, one queue per edge node, the most urgent subtask first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from agent.scheduling.admission import Refused, refusal_counters
+from agent.scheduling.events import (
+    EventsArrived,
+    Instruction,
+    NodeAlive,
+    NodeJoined,
+    NodeLeft,
+    NodePods,
+    NodeRefused,
+    PodsWanted,
+    PolicyChanged,
+    SendToNode,
+    ServiceChanged,
+    ServiceRemoved,
+    SubtaskReturned,
+    TaskArrived,
+    TaskCancelled,
+    TaskEvent,
+    Tick,
+)
+from agent.scheduling.tasks.contracts import Contracts
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.dispatch import Dispatcher
+from agent.scheduling.tasks.ends import TaskEnds
+from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
+from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
+from agent.scheduling.tasks.node_membership import Links
+from agent.scheduling.tasks.nodes import NodeResource
+from agent.scheduling.tasks.planner import Evaluator
+from agent.scheduling.tasks.records import subtask_heading
+from agent.wire.areas import AreaSet
+from agent.wire.base import RAW, Policy
+from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
+from agent.wire.market import Member
+from agent.wire.messages import (
+    AreaResult,
+    Gap,
+    HelloWanted,
+    SubtaskResult,
+)
+from agent.wire.operator import NodeStatus
+from agent.wire.principals import Sender
+from agent.wire.records import SubtaskOutcome
+
+MAX_OPEN_TASKS = 10_000
+OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
+
+
+class TaskScheduler:
+    """Serves the tasks of one IAD.
+
+    A subtask is dispatched when a pod of its node is idle and nothing in the node's queue is more
+    urgent by the policy. The queueing deadline orders the queue and nothing else; only the answer
+    timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
+
+    `pool` are the IADs that may send tasks of the service `default`; other services come with
+    events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
+    for results and records, and decides nothing; without one they take no time. `first_subtask_id`
+    differs from start to start, so that a node's result for a master that is gone is not taken for
+    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
+    `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
+    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out.
+    """
+
+    def __init__(
+        self,
+        iad: str,
+        estimator: DeadlineEstimator,
+        *,
+        pool: Sequence[Member] = (),
+        policy: Policy = "edfq",
+        heartbeat_s: float = 1.0,
+        lost_after: int = 3,
+        wall_offset_s: float = 0.0,
+        stopwatch: Callable[[], float] | None = None,
+        first_subtask_id: int = 1,
+        takes_events: bool = False,
+        started_s: float | None = None,
+        known: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._iad = iad
+        self._known = KnownNodes(known)
+        self._estimator = estimator
+        self._stopwatch = stopwatch
+        self._wall_offset_s = wall_offset_s
+        self._counters = {
+            "tasks": 0,
+            "cancelled": 0,
+            "subtasks": 0,
+            "deadlines_missed": 0,
+            "duplicate_or_unknown_results": 0,
+            "late_results": 0,
+            **refusal_counters("tasks"),
+        }
+        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
+        self._open, self._timeouts = self._ends.open, self._ends.timeouts
+        self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
+        self._links = Links(
+            estimator,
+            self._dispatcher,
+            self._ends.give_up,
+            self._known,
+            heartbeat_s=heartbeat_s,
+            lost_after=lost_after,
+            takes_events=takes_events,
+        )
+        self._nodes = self._links.nodes
+        self._contracts = Contracts(iad, pool)
+        self._evaluator = Evaluator(
+            self._contracts, self._nodes, self._known, estimator, self._read
+        )
+        self._joining = Joining(started_s, self._known)
+        self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
+            TaskArrived: self._task_arrived,
+            TaskCancelled: self._task_cancelled,
+            SubtaskReturned: self._subtask_returned,
+            NodeJoined: self._node_joined,
+            NodeAlive: self._links.alive,
+            NodeLeft: self._links.left,
+            NodeRefused: self._links.refused,
+            NodePods: self._links.pods,
+            EventsArrived: self._links.events,
+            PodsWanted: self._links.pods_wanted,
+            PolicyChanged: self._policy_changed,
+            ServiceChanged: self._service_changed,
+            ServiceRemoved: self._service_removed,
+            Tick: self._tick,
+        }
+
+    # --- what the shell asks -----------------------------------------------------------------
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that orders the queues now."""
+        return self._dispatcher.policy
+
+    @property
+    def open_tasks(self) -> int:
+        """Tasks that wait for subtasks."""
+        return len(self._open)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Counts since the start."""
+        return self._counters | {
+            "redispatched": self._links.redispatched,
+            "subtasks_demoted": self._dispatcher.demoted,
+        }
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `Tick` is due next."""
+        due = (self._timeouts.next_due(), self._links.next_tick, self._joining.next_due)
+        return min((t for t in due if t is not None), default=None)
+
+    def node_statuses(self) -> tuple[NodeStatus, ...]:
+        """Every node that ever said hello, for the operator."""
+        return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
+
+    def channels(self, areas: tuple[str, ...]) -> frozenset[str]:
+        """The channels of the nodes that cover these areas, whatever their state. O(nodes)."""
+        covering = self._nodes.covering(areas).nodes
+        return frozenset(name for node, _ in covering for name in node.hello.channels)
+
+    def resources(self, areas: Iterable[str]) -> list[NodeResource]:
+        """The nodes that cover these areas and have not left. O(nodes)."""
+        return [
+            NodeResource(
+                node=node.name,
+                areas=tuple(own),
+                pods=node.pods,
+                mean_s=self._estimator.mean_s(node.column),
+                samples=self._estimator.samples(node.column),
+                live=node.state == "live",
+            )
+            for node, own in self._nodes.covering(tuple(areas)).nodes
+            if node.state != "left"
+        ]
+
+    @property
+    def known_areas(self) -> list[AreaSet]:
+        """The areas of its nodes, and of those from before the start that may come back."""
+        return [self._nodes.areas, self._known.areas]
+
+    def joining(self, areas: Iterable[str], now: float) -> bool:
+        """Whether nodes may yet come for areas of these that none covers. O(nodes · areas)."""
+        still = now < self._joining.until(now, len(self._nodes))
+        return still and bool(self._nodes.covering(tuple(areas)).unmatched)
+
+    def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
+        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        return self._handlers[type(event)](event, now)
+
+    # --- from task to subtasks ---------------------------------------------------------------
+
+    def _task_arrived(self, event: TaskArrived, now: float) -> list[Instruction]:
+        self._counters["tasks"] += 1
+        task, sender = event.task, event.sender
+        iad = sender.name if sender.role in ("iad", "csp") else task.origin
+        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
+        refused = self._no_room(entry)
+        if refused is not None:
+            return self._ends.refuse(entry, refused, now)
+        return self._serve(entry, sender, now, self._may_wait(entry, now))
+
+    def _may_wait(self, entry: TaskEntry, now: float) -> bool:
+        return now < self._joining.until(entry.received_s, len(self._nodes))
+
+    def _serve(
+        self, entry: TaskEntry, sender: Sender, now: float, may_wait: bool
+    ) -> list[Instruction]:
+        task = entry.task
+        asked = self._evaluator.evaluate(entry, sender, now, may_wait=may_wait)
+        if isinstance(asked, Lacking):
+            entry.become("waiting")
+            self._open[entry.origin, task.id] = entry
+            self._joining.wait(entry, sender, asked, len(self._nodes))
+            return []
+        if isinstance(asked, Refused):
+            return self._ends.refuse(entry, asked, now)
+        if not asked:
+            return self._ends.finish(entry, now)
+        entry.become("open")
+        entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
+        self._open[entry.origin, task.id] = entry
+        entry.timer = self._timeouts.set(entry.received_s + task.timeout_ms / 1e3, entry)
+        key = self._dispatcher.key(entry)
+        serve = self._dispatcher.serve
+        instructions: list[Instruction] = []
+        for node, areas in asked:
+            subtask = SubtaskEntry(entry, node, areas)
+            entry.pending.add(subtask)
+            subtask.handle = node.queue.push(key, subtask)
+            serve(node, now, instructions)
+        return instructions
+
+    def _no_room(self, entry: TaskEntry) -> Refused | None:
+        if (entry.origin, entry.task.id) in self._open:
+            return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
+        if len(self._open) >= MAX_OPEN_TASKS:
+            return Refused("overloaded", OVERLOADED)
+        return None
+
+    def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
+        instructions = self._links.joined(event, now)
+        for entry in self._joining.waiting():
+            may_wait = self._may_wait(entry, now)
+            if may_wait and self._joining.lacks(entry, self._nodes.areas):
+                continue
+            sender = self._joining.remove(entry)
+            instructions += self._serve(entry, sender, now, may_wait)
+        return instructions
+
+    # --- from subtasks to a result -----------------------------------------------------------
+
+    def _subtask_returned(self, event: SubtaskReturned, now: float) -> list[Instruction]:
+        node = self._nodes.on(event.peer)
+        if node is None:
+            return [SendToNode(event.peer, HelloWanted())]
+        result = event.result
+        instructions: list[Instruction] = []
+        self._links.heard(node, now, instructions)
+        subtask = node.busy.pop(result.id, None)
+        if subtask is None:
+            node.strangers.discard(result.id)
+            self._counters["duplicate_or_unknown_results"] += 1
+            self._dispatcher.serve(node, now, instructions)
+            return instructions
+        late = subtask.state == "abandoned"
+        subtask.become("returned")
+        assert subtask.dispatched_s is not None
+        if subtask.unbroken and result.outcome != "error":
+            unloaded_s = _response_s(subtask, event, now)
+            self._estimator.observe(node.column, unloaded_s, now)
+            self._estimator.observe_size(node.column, subtask.parent.size, unloaded_s)
+        if node.queue:
+            self._dispatcher.serve(node, now, instructions)
+        if late:
+            self._counters["late_results"] += 1
+            return instructions
+        outcome = _collect(subtask, result)
+        if outcome == "too_large" and subtask.parent.room.refused:
+            self._ends.ask_no_more(subtask, now, instructions)
+        self._ends.settle(subtask, outcome, now, result, instructions)
+        return instructions
+
+    def _task_cancelled(self, event: TaskCancelled, now: float) -> list[Instruction]:
+        """Stop serving a task of that origin; pods that work on it finish for nobody."""
+        entry = self._open.get((event.origin, event.task_id))
+        if entry is None:
+            return []
+        if entry in self._joining:
+            self._joining.remove(entry)
+        return self._ends.cancel(entry, now)
+
+    # --- the rest ----------------------------------------------------------------------------
+
+    def _policy_changed(self, event: PolicyChanged, _now: float) -> list[Instruction]:
+        self._dispatcher.reorder(event.policy, self._open.values())
+        return []
+
+    def _service_changed(self, event: ServiceChanged, now: float) -> list[Instruction]:
+        self._contracts.changed(event.service, now)
+        return []
+
+    def _service_removed(self, event: ServiceRemoved, now: float) -> list[Instruction]:
+        if not self._contracts.removed(event.service_id, now):
+            return []
+        line = f"this IAD does not serve {event.service_id} any more"
+        refused = Refused("unknown_service", line)
+        instructions: list[Instruction] = []
+        for entry in self._joining.waiting():
+            if entry.task.service == event.service_id:
+                self._joining.remove(entry)
+                instructions += self._ends.refuse(entry, refused, now)
+        return instructions
+
+    def _tick(self, _event: Tick, now: float) -> list[Instruction]:
+        self._links.tick(now)
+        instructions = self._joining.give_up(now)
+        for entry, sender in self._joining.due(now):
+            instructions += self._serve(entry, sender, now, may_wait=False)
+        return instructions + [
+            i for entry in self._timeouts.due(now) for i in self._ends.timed_out(entry, now)
+        ]
+
+    def _read(self, now: float) -> float:
+        return now if self._stopwatch is None else self._stopwatch()
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        queued = dispatched = 0
+        for (origin, task_id), entry in self._open.items():
+            assert (origin, task_id) == (entry.origin, entry.task.id)
+            assert (entry.state == "waiting") == (entry in self._joining)
+            if entry.state == "waiting":
+                assert not entry.pending
+                continue
+            assert entry.state == "open"
+            assert entry.pending
+            for subtask in entry.pending:
+                assert subtask.parent is entry
+                assert subtask.state in ("queued", "dispatched")
+                queued += subtask.state == "queued"
+                dispatched += subtask.state == "dispatched"
+                assert (subtask.node.busy.get(subtask.id) is subtask) == (
+                    subtask.state == "dispatched"
+                )
+        nodes = self._nodes
+        assert len(self._open) == len(self._timeouts) + len(self._joining)
+        assert queued == sum(len(node.queue) for node in nodes)
+        for node in nodes:
+            assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"
+            assert (nodes.on(node.peer) is node) == (node.peer is not None)
+            dispatched -= sum(s.state == "dispatched" for s in node.busy.values())
+            assert all(s.state in ("dispatched", "abandoned") for s in node.busy.values())
+        assert dispatched == 0
+
+
+def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
+    """The unloaded response time of a subtask: from when it was sent, whatever this master did
+    before, to when its result came, whatever this master did until it took it."""
+    result, sent_s = event.result, subtask.dispatched_s
+    assert sent_s is not None
+    if event.sent_s is not None:
+        sent_s = max(sent_s, event.sent_s)
+    longest_s = max(0.0, now - sent_s)
+    at_node_s = (result.wait_ms + result.execution_ms) / 1e3
+    return subtask.node.response_times.of(longest_s, event.late_s, at_node_s)
+
+
+def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
+    """Add a subtask's result to its task, in the form asked for; the outcome for the record."""
+    as_series = subtask.parent.task.form == "series"
+    series = result.series if as_series else None
+    aggregate = None if as_series else result.aggregate
+    entry = subtask.parent
+    if result.outcome == "ok" and (series is not None or aggregate is not None):
+        for area in subtask.areas:
+            if series is not None and not entry.room.takes(area, series):
+                subtask.lose_too_large(entry.beyond(), entry.room.most)
+                return "too_large"
+            entry.results.append(AreaResult(area, series, aggregate))
+        return "ok"
+    if result.outcome == "error" and result.too_large is not None:
+        subtask.lose_too_large(result.too_large, MAX_SUBTASK_SERIES_BYTES)
+        return "too_large"
+    if result.outcome == "no_data" and _lacks_channels(subtask):
+        subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
+        return "no_channel"
+    reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
+    subtask.lose(reason)
+    return reason
+
+
+def _lacks_channels(subtask: SubtaskEntry) -> bool:
+    """Whether its node has none of the channels asked for; only after it was asked, since a history
+    keeps what was read under a name that was changed since."""
+    asked, there = subtask.parent.channels, subtask.node.hello.channels
+    return bool(asked) and not any(name.removesuffix(RAW) in there for name in asked)

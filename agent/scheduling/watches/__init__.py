@@ -1,0 +1,1 @@
+"""Watches: standing queries, each round of which is a query."""

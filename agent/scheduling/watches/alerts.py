@@ -1,0 +1,329 @@
+"""The alerts of a watch: taken from its inbox, gathered, made into rounds, kept until settled.
+
+What made a round is on disk before its alerts are acknowledged to the inbox, together with the
+position up to which they came, as one document: so an alert is in one round, whatever is killed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+from agent.scheduling.lifecycle import ALERTS_TRANSITIONS, InvalidTransition
+from agent.scheduling.watches.events import (
+    AskInbox,
+    Gathered,
+    SaveAlerts,
+    SavedAlerts,
+    WatchInstruction,
+    WatchKey,
+)
+from agent.wire.overlay import Notification
+from agent.wire.predicates import Filter
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    Gap,
+    Notified,
+    PushReply,
+    PushRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from agent.wire.watches import MAX_ALERTS
+
+# Gathered, so many are saved and acknowledged: half of what an inbox sends unacknowledged.
+SAVE_EVERY = 32
+SUBSCRIBE_AGAIN_S = 10.0
+# A date further ahead of this master's clock, or further back than nodes' histories go, is none.
+AHEAD_S = 1.5
+HISTORY_S = 3 * 86_400.0
+NOT_NOW = "this master's disk takes nothing now"
+
+
+class WatchedAlerts:
+    """What a watch `on` alerts has beyond its rounds' queries.
+
+    Times are seconds of wall clock, dates milliseconds since 1970 UTC. No alert dated after
+    `ends_s` counts (inf: there is no end), and those before have `lag_s` to come. `new_id` gives
+    the ids of subscriptions: positions begin anew in each, so none is given again. Everything is
+    O(1) but for `instructions`, which copies what is kept: O(`most_open` · `MAX_ALERTS`).
+    """
+
+    __slots__ = (
+        "_again_s", "_doubt", "_ends_s", "_gathered", "_id", "_interval_s", "_lag_s", "_latest",
+        "_losses", "_most_open", "_new_id", "_opened_s", "_outbox", "_position", "_saved_position",
+        "_to_save", "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        wanted: Filter,
+        interval_s: float,
+        new_id: Callable[[], str],
+        saved: SavedAlerts | None,
+        *,
+        ends_s: float,
+        lag_s: float,
+        most_open: int,
+    ) -> None:
+        self.is_new = saved is None  # and was never open
+        if saved is None:
+            saved = SavedAlerts(new_id())
+        self._wanted = wanted
+        self._interval_s = interval_s
+        self._new_id = new_id
+        self._ends_s = ends_s
+        self._lag_s = lag_s
+        self._opened_s = math.inf
+        self._most_open = most_open
+        self._id = saved.subscription
+        self._position = self._saved_position = saved.position
+        self.made = saved.made
+        self.made_s = saved.made_ms / 1e3
+        first = saved.made - len(saved.rounds) + 1
+        self.rounds: dict[int, Gathered] = dict(enumerate(saved.rounds, first))
+        self._gathered = saved.gathered
+        self._latest = deque(saved.gathered.alerts, MAX_ALERTS)
+        self.missed = saved.missed
+        self._losses = saved.losses
+        self._again_s = 0.0
+        self._why_not = ""
+        self._doubt = ""
+        self._outbox: list[PushRequest] = []
+        self._to_save = ""  # then later, then at once
+        self.state = "new"
+        if saved.subscription:
+            self._subscribe()
+        else:
+            self.become("ended")
+        if self.is_new:
+            self._to_save = "at once"
+
+    def __repr__(self) -> str:
+        return f"<alerts {self._id} {self.state} at {self._position}, {self.made} rounds made>"
+
+    def become(self, state: str) -> None:
+        """Change state along `ALERTS_TRANSITIONS`."""
+        if (self.state, state) not in ALERTS_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    @property
+    def total(self) -> int | None:
+        """How many rounds there are in all, as soon as that is known."""
+        return self.made if self.state == "ended" and not self._gathered.count else None
+
+    @property
+    def settled(self) -> int:
+        """Rounds up to this one are kept no more."""
+        return self.made - len(self.rounds)
+
+    @property
+    def word(self) -> str:
+        """Why less comes than was asked for; empty: nothing is known to be wrong."""
+        words = []
+        if self._why_not:
+            words.append(f"no alerts come: {self._why_not}")
+        if self._doubt:
+            words.append(self._doubt)
+        if self.missed:
+            alerts = "alert was" if self.missed == 1 else "alerts were"
+            words.append(f"{self.missed} {alerts} given up on the way, perhaps some of these")
+        if self._losses:
+            words.append("alerts may be missing: what was kept of them here was lost")
+        return "; ".join(words)
+
+    # --- the inbox -----------------------------------------------------------------------------
+
+    def take(self, message: PushReply, now: float) -> None:
+        """What the inbox said."""
+        if self.state == "ended" or message.id != self._id:
+            return
+        if isinstance(message, Subscribed):
+            self._subscribed(message, now)
+        elif self.state == "open":
+            first, last = _positions(message)
+            if first > self._position + 1:
+                self._subscribe()
+            elif last > self._position:
+                self._came(message, last, now)
+
+    def put_off(self, now: float) -> None:
+        """The inbox takes nothing now. What it sends before it does comes again then."""
+        if self.state in ("subscribing", "open"):
+            self._wait(NOT_NOW, now)
+
+    def end(self) -> list[PushRequest]:
+        """No more is wanted; what to tell the inbox. What is gathered stays."""
+        if self.state == "ended":
+            return []
+        self.become("ended")
+        self._outbox.clear()
+        self._why_not = ""
+        ending, self._id = self._id, ""
+        return [Unsubscribe(ending)]
+
+    def _subscribe(self) -> None:
+        self.become("subscribing")
+        # Not after what is in memory alone: that would be acknowledged.
+        after = self._saved_position or None
+        self._outbox.append(Subscribe(self._id, self._wanted, durable=True, after=after))
+
+    def _subscribed(self, message: Subscribed, now: float) -> None:
+        if message.state == "unknown" and self.state == "open":
+            self._subscribe()
+        elif message.state == "open" and self.state == "subscribing":
+            self.become("open")
+            self._opened_s = now
+            self._why_not, self._doubt = "", message.message
+            self.is_new = False
+        elif message.state == "refused" and self.state == "subscribing":
+            if self._saved_position:
+                self._anew()
+            else:
+                self._wait(message.message, now)
+
+    def _anew(self) -> None:
+        """The inbox has nothing of it: that file was lost, or nobody renewed it for too long."""
+        self._id = self._new_id()
+        self._position = self._saved_position = 0
+        self._losses += 1
+        self._to_save = "at once"
+        self._subscribe()
+
+    def _wait(self, why_not: str, now: float) -> None:
+        self.become("waiting")
+        self._why_not = why_not
+        self._again_s = now + SUBSCRIBE_AGAIN_S
+
+    def _came(self, message: Notified | Gap, last: int, now: float) -> None:
+        if isinstance(message, Notified):
+            self._doubt = ""
+            self._gather(message.notification, now)
+        else:
+            self.missed += last - self._position if message.lost is None else message.lost.count
+        self._position = last
+        if self._position - self._saved_position >= SAVE_EVERY:
+            self._to_save = "at once"
+
+    def _gather(self, alert: Notification, now: float) -> None:
+        date_ms = _date_ms(alert, now)
+        if date_ms > self._ends_s * 1e3:
+            return
+        self._latest.append(alert)
+        before = self._gathered
+        self._gathered = Gathered(before.count + 1, max(before.latest_ms, date_ms))
+
+    # --- rounds --------------------------------------------------------------------------------
+
+    def end_ms(self, number: int) -> int:
+        """When the window of an open round ends: after the latest of its alerts."""
+        return self.rounds[number].latest_ms + 1
+
+    def settle(self, number: int) -> None:
+        """Rounds up to `number` need not be kept any more."""
+        for done in range(self.settled + 1, min(number, self.made) + 1):
+            del self.rounds[done]
+            self._to_save = self._to_save or "later"
+
+    def next_tick(self, held_until_s: float, *, attached: bool) -> float:
+        """When `work` has something to do."""
+        due_s = self._again_s if self.state == "waiting" else math.inf
+        if self.state == "open":
+            due_s = min(due_s, self._closes_s)
+        if attached and self._may_make:
+            due_s = min(due_s, max(self.made_s + self._interval_s, held_until_s))
+        return due_s
+
+    def work(self, now: float, held_until_s: float, *, attached: bool) -> None:
+        """Do what is due: subscribe again, end, make a round. Before `held_until_s` none is."""
+        if self.state == "waiting" and now >= self._again_s:
+            self._subscribe()
+        if self.state == "open" and now >= self._closes_s:
+            # The disk knows that it ended before the inbox does, or it would be missed there.
+            self._to_save = "at once"
+            ending = self.end()
+            self._outbox += ending
+        if not attached or not self._may_make or now < held_until_s:
+            return
+        # Of a clock that was set back nothing can be told.
+        if now >= self.made_s + self._interval_s or now < self.made_s:
+            self._make(now)
+
+    def set_back(self, now: float) -> None:
+        """The clock was: the inbox is asked again as soon as ever. `work` makes rounds so."""
+        self._again_s = min(self._again_s, now + SUBSCRIBE_AGAIN_S)
+
+    @property
+    def _closes_s(self) -> float:
+        """What waited in the inbox comes as soon as it is open."""
+        return max(self._ends_s, self._opened_s) + self._lag_s
+
+    @property
+    def _may_make(self) -> bool:
+        return self._gathered.count > 0 and len(self.rounds) < self._most_open
+
+    def _make(self, now: float) -> None:
+        self.made += 1
+        self.made_s = now
+        self.rounds[self.made] = self._whole
+        self._gathered = Gathered()
+        self._latest.clear()
+        self._to_save = "at once"
+
+    @property
+    def _whole(self) -> Gathered:
+        gathered = self._gathered
+        return Gathered(gathered.count, gathered.latest_ms, tuple(self._latest))
+
+    # --- what is to be done --------------------------------------------------------------------
+
+    def instructions(self, key: WatchKey) -> list[WatchInstruction]:
+        """What has to be saved and asked since the last time, in order."""
+        todo: list[WatchInstruction] = []
+        outbox, self._outbox = self._outbox, []
+        if self._to_save:
+            at_once = self._to_save == "at once"
+            todo.append(SaveAlerts(key, self._saved(), at_once))
+            if at_once:
+                self._saved_position = self._position
+                if self.state == "open":
+                    outbox.insert(0, AcknowledgeNotifications(self._id, self._position))
+            self._to_save = ""
+        return todo + [AskInbox(key, message) for message in outbox]
+
+    def _saved(self) -> SavedAlerts:
+        return SavedAlerts(
+            self._id,
+            self._position,
+            self.made,
+            round(self.made_s * 1e3),
+            tuple(self.rounds.values()),
+            self._whole,
+            self.missed,
+            self._losses,
+        )
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        assert list(self.rounds) == list(range(self.settled + 1, self.made + 1))
+        assert len(self.rounds) <= self._most_open
+        assert 0 <= self._position - self._saved_position < SAVE_EVERY or self._to_save
+        assert (self._id == "") == (self.state == "ended")
+        for gathered in (*self.rounds.values(), self._whole):
+            assert len(gathered.alerts) == min(gathered.count, MAX_ALERTS)
+
+
+def _positions(message: Notified | Gap) -> tuple[int, int]:
+    if isinstance(message, Gap):
+        return message.first, message.last
+    return message.position, message.position
+
+
+def _date_ms(alert: Notification, now: float) -> int:
+    """By a clock that cannot be right it happened when it came."""
+    if -HISTORY_S <= alert.time_ms / 1e3 - now <= AHEAD_S:
+        return alert.time_ms
+    return round(now * 1e3)

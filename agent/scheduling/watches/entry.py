@@ -1,0 +1,269 @@
+"""A watch and its open rounds: which round covers which window, and how far the client is."""
+
+from __future__ import annotations
+
+import math
+
+from agent.scheduling.events import ANYONE, Peer
+from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS, InvalidTransition
+from agent.scheduling.watches.alerts import WatchedAlerts
+from agent.scheduling.watches.events import Cursor, SavedWatch, WatchKey
+from agent.scheduling.watches.trigger import Trigger
+from agent.wire.messages import Answer, Query, Window
+from agent.wire.principals import Sender
+from agent.wire.watches import Watch
+
+# Rounds that may be open at a time: asked, or sent and not acknowledged. A client that does not
+# acknowledge, or is gone, costs no more than these.
+MAX_AHEAD = 8
+# What is refused for now is asked again after 0.25 s, 0.5 s …, each time one round.
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
+# A query's id has room for 64 characters: this many of the watch's, a dot and the number.
+ID_CHARACTERS = 48
+
+
+class RoundEntry:
+    """One round from the time that it is asked until the client has it."""
+
+    __slots__ = ("answer", "ends", "fired", "number", "state")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = "new"
+        # As long as rounds before it are missing.
+        self.answer: Answer | None = None
+        # Whether the watch ends with it: it is refused, and so would be those after it.
+        self.ends = False
+        self.fired: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<round {self.number} {self.state}>"
+
+    def become(self, state: str) -> None:
+        """Change state along `ROUND_TRANSITIONS`."""
+        if (self.state, state) not in ROUND_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+
+class WatchEntry:
+    """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
+
+    __slots__ = (
+        "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "payer", "peer",
+        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state",
+        "timer", "trigger", "trouble", "warned", "watch",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: WatchKey,
+        saved: SavedWatch,
+        trigger: Trigger | None,
+        alerts: WatchedAlerts | None,
+        now: float,
+    ) -> None:
+        self.key = key
+        self.watch: Watch = saved.watch
+        self.start_ms: int = saved.start_ms
+        self.trigger = trigger
+        self.alerts = alerts
+        self.state = "new"
+        # Who counts it among his watches; a connection, for clients without a key.
+        self.owner = saved.client
+        # Whose bound its readings count towards; a host, for clients without a key.
+        self.payer = saved.client
+        self.peer: Peer = None
+        self.sender: Sender = ANYONE
+        self._total = rounds_of(saved.watch)
+        self.rounds: dict[int, RoundEntry] = {}
+        self.acknowledged = 0
+        self.settled = 0
+        # Every round up to this one was sent, or was not worth it.
+        self.sent = 0
+        self.seen_s = now
+        # Refused for now: nothing is asked before this time.
+        self.held_until_s = -math.inf
+        self.refusals = 0
+        # Why less comes than was asked for, in words; empty: nothing is wrong.
+        self.trouble = ""
+        # Whether its client was told of channels that its trigger does not find.
+        self.warned = False
+        self.timer = -1
+
+    def __repr__(self) -> str:
+        return f"<watch {self.key} {self.state}, settled {self.settled}, {self.rounds}>"
+
+    def become(self, state: str) -> None:
+        """Change state along `WATCH_TRANSITIONS`."""
+        if (self.state, state) not in WATCH_TRANSITIONS:
+            raise InvalidTransition(self.state, state, self)
+        self.state = state
+
+    def restore(self, cursor: Cursor) -> None:
+        """So far it had come when the disk was last told."""
+        settled = cursor.settled
+        if self.alerts is not None:
+            self.alerts.is_new = False
+            # Whichever was saved last knows more; neither is ahead of the client.
+            settled = min(max(settled, self.alerts.settled), self.alerts.made)
+        self.acknowledged = min(cursor.acknowledged, settled)
+        self.settle(settled)
+        self.become("detached")
+
+    @property
+    def total(self) -> int | None:
+        """How many rounds there are in all; None: no end is known."""
+        return self._total if self.alerts is None else self.alerts.total
+
+    @property
+    def word(self) -> str:
+        """Why less comes than was asked for, in words; empty: nothing is wrong."""
+        if self.alerts is None or not self.alerts.word:
+            return self.trouble
+        return "; ".join(filter(None, (self.alerts.word, self.trouble)))[:500]
+
+    @property
+    def cursor(self) -> Cursor:
+        """What the disk keeps of how far it is."""
+        return Cursor(self.acknowledged, self.settled)
+
+    def settle(self, number: int) -> None:
+        """All rounds up to `number` are done with, and those after it that were passed over."""
+        for done in [n for n in self.rounds if n <= number]:
+            del self.rounds[done]
+        self.settled = max(self.settled, number)
+        while (entry := self.rounds.get(self.settled + 1)) and entry.state == "passed":
+            del self.rounds[entry.number]
+            self.settled = entry.number
+        self.sent = max(self.sent, self.settled)
+        if self.alerts is not None:
+            self.alerts.settle(self.settled)
+
+    def resume(self, after: int | None) -> None:
+        """Its client has all rounds up to `after` (None: it does not say), and no more."""
+        if after is not None and after < self.acknowledged:
+            # It lost what it had: from there again. What made rounds of alerts is kept no more: of
+            # these, what follows comes after what it has.
+            if self.alerts is None:
+                self.rounds.clear()
+                self.settled = after
+            else:
+                gone = f"{after + 1} to {self.acknowledged}"
+                self.trouble = f"rounds {gone} were acknowledged, and nothing is kept of them"
+            self.acknowledged = after
+        elif after is not None:
+            self.acknowledged = after if self.total is None else min(after, self.total)
+            self.settle(self.acknowledged)
+        # Whatever was sent beyond may have gone to a connection that is no more.
+        self.sent = self.settled
+        for sent in self.rounds.values():
+            if sent.state == "sent":
+                sent.become("waiting")
+
+    def put_off(self, asked: RoundEntry, answer: Answer, now: float) -> None:
+        """A round was refused for now: it, and those after it, wait for longer each time."""
+        asked.become("waiting")
+        self.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
+        if now >= self.held_until_s:
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self.refusals, 20))
+            self.refusals += 1
+            self.held_until_s = now + pause_s
+
+    def set_back(self, now: float) -> None:
+        """The clock was set back: nothing that was put off waits for longer than it could."""
+        self.held_until_s = min(self.held_until_s, now + LONGEST_PAUSE_S)
+        if self.alerts is not None:
+            self.alerts.set_back(now)
+
+    def sent_before(self, number: int) -> int:
+        """The last round before `number` that the client has or is to have."""
+        sent = [n for n, entry in self.rounds.items() if n < number and entry.state == "sent"]
+        return max(sent, default=self.acknowledged)
+
+    def next_to_ask(self) -> int | None:
+        """The first round that is to be asked, now or when it is due; None: wait for something
+        else. O(`MAX_AHEAD`)."""
+        if self.state != "attached":
+            return None
+        if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
+            return None  # one finds out whether the others have a chance
+        for number in range(self.settled + 1, self.settled + 1 + MAX_AHEAD):
+            if self.alerts is not None and number > self.alerts.made:
+                return None
+            if self.total is not None and number > self.total:
+                return None
+            known = self.rounds.get(number)
+            if known is None or known.state == "waiting":
+                return number
+        return None
+
+    def window_ms(self, number: int) -> tuple[int, int]:
+        """[start, end) that round `number`, from 1, covers."""
+        end_ms = self.end_ms(number)
+        if self.watch.style == "streaming":
+            return end_of(self.watch, self.start_ms, number - 1), end_ms
+        length_ms = max(1, round((self.watch.window_s or self.watch.interval_s) * 1e3))
+        return max(0, end_ms - length_ms), end_ms
+
+    def end_ms(self, number: int) -> int:
+        """When the window of round `number` ends."""
+        if self.alerts is not None:
+            return self.alerts.end_ms(number)
+        return end_of(self.watch, self.start_ms, number)
+
+    def is_to_come(self, number: int, now: float) -> bool:
+        """Whether no client can have this round by `now`."""
+        if self.alerts is not None:
+            return number > self.alerts.made
+        return end_of(self.watch, self.start_ms, number) > now * 1e3
+
+    def query(self, number: int) -> Query:
+        """The query that round `number` is."""
+        watch, trigger = self.watch, self.trigger
+        start_ms, end_ms = self.window_ms(number)
+        form, channels = watch.form, watch.channels
+        if trigger is not None:
+            if trigger.needs_series:
+                form = "series"
+            if channels:
+                channels = tuple(dict.fromkeys((*channels, *trigger.channels)))
+        return Query(
+            id=f"{watch.id[:ID_CHARACTERS]}.{number}",
+            areas=watch.areas,
+            window=Window(start_ms=start_ms, end_ms=end_ms),
+            slo=watch.slo,
+            channels=channels,
+            form=form,
+            timeout_ms=watch.timeout_ms,
+            service=watch.service,
+            label=watch.label,
+            takes_too_large=watch.takes_too_large,
+        )
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        assert self.acknowledged <= self.settled <= self.sent
+        assert len(self.rounds) <= MAX_AHEAD
+        for number, known in self.rounds.items():
+            assert number > self.settled
+            assert (known.state == "answered") == (known.answer is not None)
+            assert number > self.sent or known.state in ("sent", "passed")
+        if self.alerts is not None:
+            self.alerts.check_invariants()
+            assert self.alerts.settled == self.settled
+
+
+def end_of(watch: Watch, start_ms: int, number: int) -> int:
+    """When the window of round `number` ends. Rounded from the start each time: windows that lie
+    back to back stay so, and no error adds up."""
+    return start_ms + round(number * watch.interval_s * 1e3)
+
+
+def rounds_of(watch: Watch) -> int | None:
+    """How many rounds a watch has; None: no end, or nobody knows when alerts come."""
+    if watch.lasting_s is None or watch.on:
+        return None
+    # 0.3 s of every 0.1 s are three rounds, whatever the last bit says.
+    return math.floor(watch.lasting_s / watch.interval_s * (1 + 1e-12))

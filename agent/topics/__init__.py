@@ -1,1 +1,0 @@
-"""Publish-process-subscribe, pure: spools of notifications, and who has acknowledged what."""

@@ -1,0 +1,47 @@
+"""The command `fleet`: what it ends with, whatever happens.
+
+Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
+3 refused, 4 no reply that can be read, 5 nothing was done (every host failed, or it was stopped
+before the first), 130 interrupted. Errors are one line on stderr; one that nobody expected names
+the file with its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+
+# Next to nothing is imported here: Ctrl-C is only answered afterwards.
+from fleet.common.exits import FAILED, INTERRUPTED, USAGE, fail
+
+
+def main() -> int:
+    """Run the command; the exit status."""
+    try:
+        # Inside, so that Ctrl-C during the imports ends in one line too.
+        try:
+            from fleet.cli.commands import run
+        except ModuleNotFoundError as error:
+            if error.name not in {"click", "rich"}:
+                raise
+            how = "in a checkout, run .venv/bin/pip install -e '.[cli]'"
+            return fail(f"{error.name} is missing; {how}", USAGE)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal without ° shows ?
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read stdout has enough; Python must not try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from fleet.common import unexpected
+
+        if unexpected.raised:
+            raise
+        return fail(f"unexpected {unexpected.told(error)}", FAILED)
+    return status

@@ -1,0 +1,241 @@
+"""The command line of `fleet`: options and their checks. What a command does is imported when it
+runs, so that ``--help`` costs nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli import completion
+from fleet.cli.connecting import connecting
+from fleet.cli.deploy import deploy, replace, rollback
+from fleet.cli.image import image
+from fleet.cli.inventory import init, inventory
+from fleet.cli.keys import keys
+from fleet.cli.lab import lab
+from fleet.cli.lake import lake, report
+from fleet.cli.operate import doctor, exec_, logs, reboot, status
+from fleet.cli.options import (
+    AGO,
+    CHANNELS,
+    OBJECTIVE,
+    SEED,
+    SERIES,
+    TIMEOUT,
+    WINDOW,
+    Number,
+    areas_to,
+    run_directory,
+)
+from fleet.cli.plan import plan
+from fleet.cli.release import release, releases
+from fleet.cli.service import service
+from fleet.cli.subscribe import subscribe
+from fleet.cli.watch import watch
+from fleet.common import exits
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit status."""
+    if instruction := os.environ.get(completion.VARIABLE):
+        return completion.answer(fleet, instruction)
+    try:
+        with fleet.make_context("fleet", list(arguments)) as context:
+            return int(fleet.invoke(context) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return exits.USAGE
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        command = where.command_path if where else "fleet"
+        text = f"{error.format_message().rstrip('.')}; see {command} --help"
+        return exits.fail(text, exits.USAGE)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except exits.CommandError as error:
+        return exits.fail(str(error), error.status)
+    except ValueError as error:
+        from agent.wire.config import ConfigError  # only an error needs it
+
+        if not isinstance(error, ConfigError):
+            raise
+        return exits.fail(str(error), exits.USAGE)
+    except click.Abort:
+        return exits.fail("interrupted", exits.INTERRUPTED)
+
+
+def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        import logging
+
+        from fleet.common import unexpected
+
+        unexpected.raised = True
+        ssh = logging.getLogger("paramiko")
+        ssh.addHandler(logging.StreamHandler())
+        ssh.setLevel(logging.INFO)
+
+
+@click.group(context_settings={"max_content_width": 100})
+@click.version_option(package_name="sanderling", prog_name="fleet", message="%(prog)s %(version)s")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Follow SSH on stderr, and show the traceback of an unexpected error.",
+)
+def fleet() -> None:
+    """Sensing queries with deadlines on fleets of Raspberry Pis: the operator's commands.
+
+    Exit status: 0 done, 1 failed or partial, 2 wrong usage, 3 refused, 4 no reply,
+    5 nothing done, 130 interrupted.
+    """
+
+
+@fleet.command()
+@connecting("master")
+@areas_to("ask")
+@click.option(
+    "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
+)
+@click.option(
+    "--ago",
+    "ago_s",
+    type=AGO,
+    default="0s",
+    show_default=True,
+    help="How long ago the window ended.",
+)
+@OBJECTIVE
+@CHANNELS
+@SERIES
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=TIMEOUT,
+    help="Answer timeout; by default 4 times the SLO's latency.",
+)
+@click.option(
+    "--service", "service_id", default="default", show_default=True, help="Service asked."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
+def query(
+    master: str,
+    areas: tuple[str, ...],
+    last_s: float,
+    ago_s: float,
+    slo: Any,
+    channels: tuple[str, ...],
+    series: bool,
+    timeout_ms: float | None,
+    service_id: str,
+    as_json: bool,
+    keys: KeyFiles | None,
+) -> int:
+    """Ask areas for their readings and print the answer.
+
+    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    from agent.wire.messages import Window
+    from fleet.query import query as command
+
+    return command.run(
+        master,
+        areas,
+        Window(last_s=last_s, ago_s=ago_s),
+        slo,
+        channels=channels,
+        form="series" if series else "aggregate",
+        timeout_ms=timeout_ms,
+        service=service_id,
+        as_json=as_json,
+        keys=keys,
+    )
+
+
+@fleet.command()
+@click.option("--keep", is_flag=True, help="Leave the fleet running until Ctrl-C.")
+@click.option(
+    "--seconds",
+    type=Number(0, 3_600, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Length of the run under each policy.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=Number(0, 1_000, min_open=True),
+    default=15.6,
+    show_default=True,
+    help="λ: queries per second, all query schedulers together.",
+)
+@SEED
+@click.option(
+    "--virtual",
+    "virtual_queries",
+    type=click.IntRange(1, 10_000_000),
+    default=30_000,
+    show_default=True,
+    help="Queries in virtual time, under each policy.",
+)
+@run_directory("var/demo")
+def demo(
+    keep: bool,
+    seconds: float,
+    rate_per_s: float,
+    seed: int,
+    virtual_queries: int,
+    directory: Path,
+) -> int:
+    """Start a building of 32 edge nodes on this machine, query it, compare FIFO with EDFQ.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    from fleet.demo import demo as command
+
+    return command.run(command.Options(directory, seconds, rate_per_s, seed, virtual_queries, keep))
+
+
+@fleet.command(name="completion")
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+def completion_(shell: str) -> int:
+    """Print what makes a shell complete commands, options and the fleet's names.
+
+    bash: eval "$(fleet completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc;
+    fish: fleet completion fish > ~/.config/fish/completions/fleet.fish
+    """
+    click.echo(completion.script(fleet, shell))
+    return exits.DONE
+
+
+fleet.add_command(init)
+fleet.add_command(inventory)
+fleet.add_command(image)
+fleet.add_command(release)
+fleet.add_command(releases)
+fleet.add_command(service)
+fleet.add_command(lab)
+fleet.add_command(keys)
+fleet.add_command(plan)
+fleet.add_command(watch)
+fleet.add_command(subscribe)
+fleet.add_command(deploy)
+fleet.add_command(rollback)
+fleet.add_command(replace)
+fleet.add_command(status)
+fleet.add_command(exec_)
+fleet.add_command(doctor)
+fleet.add_command(logs)
+fleet.add_command(lake)
+fleet.add_command(report)
+fleet.add_command(reboot)

@@ -1,0 +1,140 @@
+"""Options that name a master to talk to: by address and key files, or by its IAD in the fleet.
+
+Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
+a fleet's folder, that of the demo that runs on this machine: of several, the one that was started
+in this folder, else the first.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from fleet.cli import completion
+from fleet.cli.options import ADDRESS, FLEET_IF_NAMED, NAME
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+    from fleet.inventory.folder import Folder
+
+Socket = Literal["master", "operator"]
+HELP: dict[Socket, str] = {
+    "master": "Public socket of any master; by default $SANDERLING_MASTER, else the demo's.",
+    "operator": "Operator socket of a master; by default $SANDERLING_OPERATOR, else the demo's.",
+}
+
+
+def connecting(socket: Socket) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Options of a command that talks to a master's `socket`: it gets that address by the socket's
+    name, and `keys`, KeyFiles or None."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        @click.option(f"--{socket}", "address", type=ADDRESS, help=HELP[socket])
+        @click.option(
+            "--iad",
+            "of_iad",
+            type=NAME,
+            shell_complete=completion.IADS,
+            help="The master of this IAD, with the fleet's keys.",
+        )
+        @FLEET_IF_NAMED
+        @click.option(
+            "--key", type=click.Path(), help="File with your secret key, for a master with keys."
+        )
+        @click.option(
+            "--server-keys",
+            type=click.Path(),
+            help="File with the master's public keys; with --key.",
+        )
+        @functools.wraps(command)
+        def connected(
+            *args: Any,
+            address: str | None,
+            of_iad: str | None,
+            folder: Folder | None,
+            key: str | None,
+            server_keys: str | None,
+            **options: Any,
+        ) -> int:
+            if address is None and of_iad is None and folder is None:
+                address = unnamed(socket)
+            if (address is None) == (of_iad is None):
+                raise click.UsageError(f"give either --{socket} ADDRESS or --iad NAME")
+            keys: KeyFiles | None
+            if of_iad is not None:
+                if key is not None or server_keys is not None:
+                    raise click.UsageError(
+                        "--iad takes the keys from the fleet's folder; leave --key and "
+                        "--server-keys out"
+                    )
+                address, keys = of_fleet(folder, of_iad, socket)
+            else:
+                if folder is not None:
+                    raise click.UsageError(f"--fleet goes with --iad, not with --{socket}")
+                keys = _given(key, server_keys)
+            return command(*args, keys=keys, **{socket: address}, **options)
+
+        return connected
+
+    return add
+
+
+def of_fleet(folder: Folder | None, iad: str, socket: Socket) -> tuple[str, KeyFiles]:
+    """Address and keys for the master of an IAD of the fleet in `folder` (None: the nearest).
+
+    CommandError or ConfigError in one line.
+    """
+    from fleet.inventory.folder import find
+    from fleet.inventory.load import load
+    from fleet.inventory.selection import select
+    from fleet.keys.store import Store
+
+    folder = folder or find()
+    master = select(load(folder), iads=[iad])[0].iad.master
+    port = master.public_port if socket == "master" else master.operator_port
+    role: Literal["client", "operator"] = "client" if socket == "master" else "operator"
+    return f"tcp://{master.address}:{port}", Store(folder).key_files(role, iad)
+
+
+def unnamed(socket: Socket) -> str | None:
+    """The address that is meant where none is given."""
+    variable = f"SANDERLING_{socket.upper()}"
+    if named := os.environ.get(variable):
+        try:
+            return ADDRESS.parse(named)
+        except ValueError as error:
+            raise click.UsageError(f"${variable}: {error}") from None
+    from fleet.inventory.folder import VARIABLE, NoFleetError, find
+    from fleet.query import running
+    from fleet.terminal.output import say
+
+    with suppress(NoFleetError):
+        if not os.environ.get(VARIABLE):
+            find()
+        return None
+    demos = running.found()
+    if not demos:
+        return None
+    first, *others = [(demo.folder, f"--{socket} {demo.address(socket)}") for demo in demos]
+    if others:
+        say(f"{len(demos)} demos run here; asking that of {first[0]}: {first[1]}")
+    else:
+        say(f"asking the demo that runs here: {first[1]}")
+    for folder, option in others:
+        say(f"another, of {folder}: {option}")
+    return demos[0].address(socket)
+
+
+def _given(key: str | None, server_keys: str | None) -> KeyFiles | None:
+    if (key is None) != (server_keys is None):
+        raise click.UsageError("--key and --server-keys come together")
+    if key is None or server_keys is None:
+        return None
+    from agent.net.keys import KeyFiles
+
+    return KeyFiles(key, server_keys)

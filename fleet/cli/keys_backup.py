@@ -1,0 +1,46 @@
+"""`fleet keys backup` and `restore`: where the passphrase comes from, and what is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from fleet.common import exits
+from fleet.inventory.folder import Folder
+from fleet.inventory.load import load
+from fleet.keys import backup as files
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.store import Store
+
+
+def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
+    """Write a backup; the exit status."""
+    passphrase = _passphrase(passphrase_file, twice=True)
+    count = files.backup(Store(folder), file, passphrase)
+    sys.stdout.write(f"{file}: {count} files of keys; without the passphrase they are lost\n")
+    return exits.DONE
+
+
+def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace: bool) -> int:
+    """Restore a backup; the exit status."""
+    passphrase = _passphrase(passphrase_file, twice=False)
+    count = files.restore(folder, file, passphrase, replace=replace)
+    Store(folder).write_known_hosts(load(folder))
+    done = f"{count} files of keys, from {file}" if count else "the keys of the backup are there"
+    sys.stdout.write(f"{folder.keys}: {done}\n")
+    return exits.DONE
+
+
+def _passphrase(file: Path | None, *, twice: bool) -> str:
+    if file is not None:
+        try:
+            return file.read_text().partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise KeyStoreError(f"{file}: {said}") from None
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: give --passphrase-file")
+    asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)
+    return asked

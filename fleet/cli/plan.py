@@ -1,0 +1,164 @@
+"""The command line of `fleet plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fleet.cli.extras import without
+from fleet.cli.options import POLICY, SEED, Number, Parsed
+from fleet.common import exits
+
+if TYPE_CHECKING:
+    from agent.wire.base import Policy
+
+PICTURES: Final = (".svg", ".png", ".pdf")
+FILE: Final[Any] = click.Path(dir_okay=False, path_type=Path)
+
+
+def _profile(text: str) -> str:
+    from fleet.simulation.plan import PROFILE_OF_HOT_SPOT, PROFILE_OF_IAD
+
+    known = dict.fromkeys([*PROFILE_OF_IAD.values(), *PROFILE_OF_HOT_SPOT.values()])
+    if text not in known:
+        raise ValueError(f"{text!r} is not a profile; write {', '.join(known)}")
+    return text
+
+
+def _sigma() -> float:
+    from agent.wire.emulation import SIGMA
+
+    return SIGMA
+
+
+def _picture(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in PICTURES:
+        raise ValueError(f"{text!r} is no picture; write a file that ends in {', '.join(PICTURES)}")
+    return path
+
+
+@click.command()
+@click.argument("config", type=FILE, required=False)
+@click.option("--classes", type=FILE, help="TOML file of classes of queries; else DSSP's Table II.")
+@click.option(
+    "--records",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Folder of masters' records, or above them: measured response times. Give it again for "
+    "more.",
+)
+@click.option(
+    "--models",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Instead: what `fleet report` made of them, a lake or its folder of models: response "
+    "times, and classes unless --classes is given.",
+)
+@click.option(
+    "--target",
+    "target_per_s",
+    type=Number(0.001, 1e6),
+    help="Queries per second to find pods for.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=POLICY,
+    multiple=True,
+    help="A policy to plan for; give it again for more. By default all.",
+)
+@click.option(
+    "--pods",
+    metavar="[IAD|NODE=]N",
+    multiple=True,
+    help="Pods that nodes have: all, those of an IAD, or one. By default 1.",
+)
+@click.option(
+    "--profile",
+    type=Parsed("profile", _profile),
+    help="Hardware of nodes that were not measured. [default: pi3; of the building, its own]",
+)
+@click.option(
+    "--mean-ms",
+    type=Number(0.01, 600_000),
+    help="Instead: their pods' mean service time, lognormal.",
+)
+@click.option(
+    "--sigma",
+    type=Number(0, 3),
+    default=_sigma,
+    show_default="that of the profiles",
+    help="With --mean-ms: σ of its logarithm.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(2_000, 1_000_000),
+    help="Queries of a run. [default: 60000, or what the rarest percentile needs]",
+)
+@click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces. [default: 10]")
+@SEED
+@click.option("--quick", is_flag=True, help="Seconds: 3 seeds, 10000 queries.")
+@click.option(
+    "--picture",
+    type=Parsed("file", _picture),
+    help="Draw latency against rate, and pods for the target: .svg, .png or .pdf.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def plan(
+    config: Path | None,
+    classes: Path | None,
+    records: tuple[Path, ...],
+    models: Path | None,
+    target_per_s: float | None,
+    policies: tuple[Policy, ...],
+    pods: tuple[str, ...],
+    profile: str | None,
+    mean_ms: float | None,
+    sigma: float,
+    queries: int | None,
+    seeds: int | None,
+    seed: int,
+    quick: bool,
+    picture: Path | None,
+    as_json: bool,
+) -> int:
+    """Plan capacity: the highest rate that a fleet sustains, and the pods for a target.
+
+    CONFIG is the configuration file of a master with a fixed pool; without it the shipped
+    building is planned. Needs numpy, matplotlib for a picture, and pyarrow for --models.
+
+    Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 130 interrupted.
+    """
+    libraries = ["numpy"]
+    if picture is not None:
+        libraries.append("matplotlib")
+    if models is not None:
+        libraries.append("pyarrow")
+    if (status := without(*libraries)) is not None:
+        return status
+    if picture is not None and not picture.parent.is_dir():
+        return exits.fail(f"{picture}: there is no folder {picture.parent}", exits.USAGE)
+    from fleet.plan import command
+    from fleet.simulation.policies import POLICIES
+
+    return command.run(
+        command.Options(
+            config=config,
+            classes=classes,
+            records=records,
+            models=models,
+            pods=pods,
+            profile=profile,
+            mean_ms=mean_ms,
+            sigma=sigma,
+            policies=tuple(each for each in POLICIES if not policies or each in policies),
+            target_per_s=target_per_s,
+            queries=queries or (10_000 if quick else None),
+            seeds=seeds or (3 if quick else 10),
+            seed=seed,
+            picture=picture,
+            as_json=as_json,
+        )
+    )

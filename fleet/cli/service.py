@@ -1,0 +1,178 @@
+"""The command line of `fleet service`: options and their checks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli.connecting import connecting
+from fleet.cli.options import CHANNEL, NAME, SLO, Number, areas_to, patience
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+    from fleet.query.service import Asker
+
+
+def _asks(wait: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """The options of every command here: it gets `ask`, which sends a request of its own making
+    and gives the exit status."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        @connecting("operator")
+        @patience(wait, "How long it may take.")
+        @click.option("--json", "as_json", is_flag=True, help="Print the wire's JSON.")
+        @functools.wraps(command)
+        def asking(
+            operator: str,
+            timeout_ms: float,
+            as_json: bool,
+            keys: KeyFiles | None,
+            **options: Any,
+        ) -> int:
+            from fleet.query.service import Asker
+
+            return command(ask=Asker(operator, timeout_ms, as_json, keys), **options)
+
+        return asking
+
+    return add
+
+
+@click.group(context_settings={"max_content_width": 100})
+def service() -> None:
+    """Set services up between IADs, and change them while they run.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
+    """
+
+
+@service.command()
+@click.argument("name", type=NAME)
+@click.option(
+    "--capability", type=CHANNEL, required=True, help="What is sensed, such as temperature."
+)
+@areas_to("cover")
+@click.option("--slo", type=SLO, required=True, help="Tail-latency objective: p99=800ms.")
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=Number(0, 1e6, min_open=True),
+    required=True,
+    help="λ: queries per second, all query schedulers together.",
+)
+@click.option(
+    "--scheduler",
+    "schedulers",
+    type=NAME,
+    multiple=True,
+    help="An IAD that only schedules; give it again for more.",
+)
+@click.option(
+    "--only", type=NAME, multiple=True, help="Buy from this IAD only; give it again for more."
+)
+@click.option(
+    "--fewest",
+    type=click.IntRange(1, 500),
+    default=1,
+    show_default=True,
+    help="How many IADs must serve.",
+)
+@click.option(
+    "--relax",
+    type=Number(1, 100),
+    default=1.0,
+    show_default=True,
+    help="How many times longer or rarer the terms of a counter-offer may be.",
+)
+@click.option(
+    "--redundant", is_flag=True, help="Where two IADs cover an area, ask both; the first wins."
+)
+@_asks("10s")
+def create(
+    name: str,
+    capability: str,
+    areas: tuple[str, ...],
+    slo: Any,
+    rate_per_s: float,
+    schedulers: tuple[str, ...],
+    only: tuple[str, ...],
+    fewest: int,
+    relax: float,
+    redundant: bool,
+    ask: Asker,
+) -> int:
+    """Set a service up: discover IADs, negotiate, provision, form the pool.
+
+    Exit status: 0 all areas are served, 1 set up but some are not, 2 wrong usage, 3 refused,
+    4 no reply.
+    """
+    from agent.wire.operator import CreateService
+    from fleet.query.service import GRACE_MS
+
+    request = CreateService(
+        id="create",
+        service=name,
+        capability=capability,
+        areas=areas,
+        slo=slo,
+        rate_per_s=rate_per_s,
+        schedulers=schedulers,
+        only=only,
+        fewest=fewest,
+        relax=relax,
+        redundant=redundant,
+        timeout_ms=ask.timeout_ms,
+    )
+    return ask.run(request, extra_ms=GRACE_MS)
+
+
+@service.command(name="list")
+@_asks("2s")
+def list_(ask: Asker) -> int:
+    """Print the services that a master is a member or the owner of."""
+    from agent.wire.operator import ListServices
+
+    return ask.run(ListServices("list"))
+
+
+@service.command()
+@click.argument("name", type=NAME)
+@_asks("2s")
+def show(name: str, ask: Asker) -> int:
+    """Print the pool of one service."""
+    return ask.show(name)
+
+
+@service.command()
+@click.argument("name", type=NAME)
+@click.argument("iad", type=NAME)
+@_asks("15s")
+def add(name: str, iad: str, ask: Asker) -> int:
+    """Take one more IAD into a running pool."""
+    from agent.wire.operator import AddIad
+
+    return ask.run(AddIad("add", name, iad))
+
+
+@service.command()
+@click.argument("name", type=NAME)
+@click.argument("iad", type=NAME)
+@_asks("15s")
+def remove(name: str, iad: str, ask: Asker) -> int:
+    """Take an IAD out of a running pool; what it has open it finishes."""
+    from agent.wire.operator import RemoveIad
+
+    return ask.run(RemoveIad("remove", name, iad))
+
+
+@service.command()
+@click.argument("name", type=NAME)
+@_asks("15s")
+def drop(name: str, ask: Asker) -> int:
+    """End a service at all its members."""
+    from agent.wire.operator import DropService
+
+    return ask.run(DropService("drop", name))

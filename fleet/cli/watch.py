@@ -1,0 +1,116 @@
+"""The command line of `fleet watch`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fleet.cli.connecting import connecting
+from fleet.cli.options import (
+    CHANNELS,
+    INTERVAL,
+    OBJECTIVE,
+    SERIES,
+    TIMEOUT,
+    WINDOW,
+    areas_to,
+)
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+
+_STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
+
+
+@click.command()
+@connecting("master")
+@areas_to("ask")
+@click.option(
+    "--every",
+    "interval_s",
+    type=INTERVAL,
+    default="5s",
+    show_default=True,
+    help="Time from one round to the next; with --on the least.",
+)
+@click.option(
+    "--window", "window_s", type=WINDOW, help="Length of each round's window; else as --every."
+)
+@click.option("--stream", is_flag=True, help="Every reading once: windows lie back to back.")
+@click.option("--when", "trigger", default="", help="Only rounds in which this trigger holds.")
+@click.option("--on", default="", help="A round whenever alerts come for which this filter holds.")
+@click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
+@click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
+@OBJECTIVE
+@CHANNELS
+@SERIES
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=TIMEOUT,
+    help="Answer timeout of a round; by default 4 times the SLO's latency.",
+)
+@click.option("--service", default="default", show_default=True, help="Service asked.")
+@click.option("--resume", "watch_id", help="Go on with this watch, left open by --detach.")
+@click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
+@click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each round as a line of JSON.")
+def watch(
+    master: str,
+    areas: tuple[str, ...],
+    interval_s: float,
+    window_s: float | None,
+    stream: bool,
+    trigger: str,
+    on: str,
+    lasting_s: float | None,
+    rounds: int | None,
+    slo: Any,
+    channels: tuple[str, ...],
+    series: bool,
+    timeout_ms: float | None,
+    service: str,
+    watch_id: str | None,
+    after: int | None,
+    detach: bool,
+    as_json: bool,
+    keys: KeyFiles | None,
+) -> int:
+    """Ask areas again and again, and print each round as it comes.
+
+    A trigger compares channels, or min, max, mean, last or rate of one, with numbers:
+    'temperature > 30 or rate(humidity) > 2/min'. A filter is one of `fleet subscribe`:
+    'metric = "co2" and value > 1000'.
+
+    Exit status: 0 done, 2 wrong usage, 3 refused, 4 no reply, 130 interrupted.
+    """
+    from fleet.query import watch as command
+
+    styles = [name for name, given in _STYLES.items() if click.get_current_context().params[given]]
+    if len(styles) > 1:
+        raise click.UsageError(f"{' and '.join(styles)} are different styles; choose one")
+    if (watch_id is None) != (after is None):
+        raise click.UsageError("--resume and --after go together")
+    return command.run(
+        command.Options(
+            master=master,
+            areas=areas,
+            style="streaming" if stream else "event" if trigger or on else "periodic",
+            interval_s=interval_s,
+            window_s=window_s,
+            lasting_s=lasting_s,
+            trigger=trigger,
+            on=on,
+            slo=slo,
+            channels=channels,
+            form="series" if series else "aggregate",
+            timeout_ms=timeout_ms,
+            service=service,
+            rounds=rounds,
+            resume=None if watch_id is None or after is None else (watch_id, after),
+            detach=detach,
+            as_json=as_json,
+        ),
+        keys,
+    )

@@ -1,0 +1,1 @@
+"""What every command may use: exit statuses, locks, TOML, errors that nobody expected."""

@@ -1,0 +1,1 @@
+"""`fleet demo`: the main job on one machine."""

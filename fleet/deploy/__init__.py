@@ -1,1 +1,0 @@
-"""Deploying: releases and configuration onto hosts, so that queries stay answered."""

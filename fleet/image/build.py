@@ -1,0 +1,177 @@
+"""`fleet image build` and `list`: from a recipe to an image, its block map and its manifest."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fleet.image import assemble, layers, recipe, rootfs
+from fleet.image.layers import ImageError, Value
+from fleet.inventory.folder import Folder
+from fleet.inventory.folder import cache as cache_of
+from fleet.release import apt_sources
+from fleet.release import bundle as bundles
+from fleet.release.target import PYTHON_OF, Target
+
+MANIFEST: Final = ".json"
+BLOCK: Final = 1 << 20
+
+Say = Callable[[str], None]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is told of an image beside it, in IMAGE.json."""
+
+    image: str  # name of its file
+    model: str
+    suite: str
+    release: str
+    recipe: str  # SHA-256 of the plan: layers, values, files
+    fetched: int  # when its packages were fetched, Unix time; no file of the image is later
+    bytes: int
+    sha256: str
+    layers: tuple[str, ...]
+    values: dict[str, Value]
+    packages: dict[str, str]  # name → version
+
+
+class Wanted(NamedTuple):
+    """What `fleet image build` is asked for."""
+
+    model: str
+    suite: str
+    mirror: str | None
+    values: Mapping[str, Value]
+    size_mib: int | None
+    output: Path | None
+    release: str
+    refresh: bool
+
+
+def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
+    """Build the image; ImageError, ReleaseError. What is wrong with its plan (PlanError) is told
+    before anything is done."""
+    plan = plan_of(wanted)
+    if lacking := rootfs.missing():
+        raise ImageError(lacking)
+    lines = apt_sources.lines_for(wanted.suite, apt_sources.of_host(), wanted.mirror)
+    cache = cache_of(folder.images / "cache")
+    output = (wanted.output or folder.images / f"{wanted.model}-{wanted.suite}.img").resolve()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    release = _bundle(folder, wanted, say)
+    root = rootfs.make(plan, wanted.suite, lines, cache, refresh=wanted.refresh, say=say)
+    part = output.with_name(f".{output.name}.part")
+    try:
+        _assemble(plan, root, release, lines, part, say)
+        say("mapping blocks and adding it all up")
+        manifest = Manifest(
+            image=output.name,
+            model=plan.model,
+            suite=wanted.suite,
+            release=release.release,
+            recipe=plan.digest,
+            fetched=root.epoch,
+            bytes=part.stat().st_size,
+            sha256=_sha256(part),
+            layers=plan.layers,
+            values=dict(plan.values),
+            packages=root.packages,
+        )
+        _write_map(part, output.with_suffix(".bmap"))
+        part.rename(output)
+    finally:
+        part.unlink(missing_ok=True)
+    output.with_suffix(MANIFEST).write_bytes(
+        msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    )
+    return manifest
+
+
+def plan_of(wanted: Wanted) -> recipe.Plan:
+    """The plan of what is wanted; PlanError."""
+    of_model = layers.read_recipe(wanted.model)
+    if wanted.size_mib is not None:
+        of_model = msgspec.structs.replace(of_model, size_mib=wanted.size_mib)
+    return recipe.plan(layers.read_library(), of_model, wanted.values)
+
+
+def stored(folder: Folder) -> list[Manifest]:
+    """All images of the fleet's folder, by name; what has no manifest is none."""
+    found = []
+    for path in sorted(folder.images.glob("*.img")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            found.append(read_manifest(path))
+    return found
+
+
+def read_manifest(image: Path) -> Manifest:
+    """What is told of an image beside it; OSError, msgspec.DecodeError."""
+    return msgspec.json.decode(image.with_suffix(MANIFEST).read_bytes(), type=Manifest)
+
+
+def _bundle(folder: Folder, wanted: Wanted, say: Say) -> bundles.Bundle:
+    target = Target("aarch64", PYTHON_OF[wanted.suite])
+    if wanted.release:
+        return bundles.find(folder, wanted.release, target)
+    return bundles.build(folder, target, say=say)
+
+
+def _assemble(
+    plan: recipe.Plan,
+    root: rootfs.RootFs,
+    release: bundles.Bundle,
+    lines: str,
+    image: Path,
+    say: Say,
+) -> None:
+    """Have `assemble` run as root: of a user namespace, unless this is root."""
+    what = assemble.Specification(
+        plan=plan,
+        root_tar=str(root.tar),
+        bundle=str(release.path.resolve()),
+        release=release.release,
+        sources=lines,
+        epoch=root.epoch,
+        image=str(image),
+        work=str(image.parent),
+    )
+    command = [sys.executable, "-m", "fleet.image.assemble"]
+    if os.geteuid():
+        command = ["unshare", "--map-root-user", "--map-auto", "--", *command]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(msgspec.json.encode(what))
+        process.stdin.close()
+        for line in process.stdout:
+            say(line.decode().strip())
+        said = process.stderr.read().decode().strip()
+    if process.returncode:
+        raise ImageError(said.splitlines()[-1] if said else "the image could not be assembled")
+
+
+def _write_map(image: Path, path: Path) -> None:
+    command = ("bmaptool", "create", "--output", str(path), str(image))
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    if done.returncode:
+        raise ImageError(f"bmaptool failed: {done.stderr.strip().splitlines()[-1]}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

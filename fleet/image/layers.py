@@ -1,0 +1,234 @@
+"""What an image is described by: recipes, layers and their variables, as their files have them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from agent.wire.config import ConfigError, Section, parse
+from fleet.common.exits import FAILED, USAGE, CommandError
+
+Value = bool | int | str
+S = TypeVar("S", bound=Section)
+
+# The recipes and layers that come with the sources.
+SOURCES: Final = Path(__file__).parents[2] / "images"
+
+
+class ImageError(CommandError):
+    """No image comes of it; the text is one line that says what is wrong and what to do."""
+
+    status = FAILED
+
+
+class PlanError(ImageError):
+    """Recipe, layers and values do not go together."""
+
+    status = USAGE
+
+
+class Variable(Section, frozen=True, tag_field="type"):
+    """What a recipe or --set may choose in a layer."""
+
+    description: str
+
+    def complaint(self, value: Value) -> str:
+        """What is wrong with `value`; empty if it may be had."""
+        raise NotImplementedError
+
+
+class Switch(Variable, frozen=True, tag="boolean"):
+    """On or off."""
+
+    default: bool
+
+    def complaint(self, value: Value) -> str:
+        """See Variable."""
+        return "" if isinstance(value, bool) else "is not true or false"
+
+
+class Number(Variable, frozen=True, tag="integer"):
+    """A whole number within bounds."""
+
+    default: int
+    min: int
+    max: int
+
+    def complaint(self, value: Value) -> str:
+        """See Variable."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return "is not a whole number"
+        if not self.min <= value <= self.max:
+            return f"is not within {self.min} and {self.max}"
+        return ""
+
+
+class Text(Variable, frozen=True, tag="string"):
+    """A text of which all matches a pattern."""
+
+    default: str
+    pattern: str
+
+    def complaint(self, value: Value) -> str:
+        """See Variable."""
+        if not isinstance(value, str):
+            return "is not a text"
+        return "" if re.fullmatch(self.pattern, value) else f"does not match {self.pattern}"
+
+
+class Choice(Variable, frozen=True, tag="choice"):
+    """One of several texts."""
+
+    default: str
+    choices: tuple[str, ...]
+
+    def complaint(self, value: Value) -> str:
+        """See Variable."""
+        return "" if value in self.choices else f"is none of {', '.join(self.choices)}"
+
+
+AnyVariable = Switch | Number | Text | Choice
+TYPES: Final[dict[str, type[AnyVariable]]] = {
+    "boolean": Switch,
+    "choice": Choice,
+    "integer": Number,
+    "string": Text,
+}
+
+
+class File(Section, frozen=True):
+    """A file of the image: `content`, in which @name@ stands for a variable's value, or the file
+    `source` below images/, as it is."""
+
+    path: str
+    content: str | None = None
+    source: str | None = None
+    mode: str = "0644"
+    owner: str = "root"
+    when: str = ""  # a boolean variable: only if it is true
+
+
+class Directory(Section, frozen=True):
+    """A folder of the image with a mode or owner of its own."""
+
+    path: str
+    mode: str = "0755"
+    owner: str = "root"
+
+
+class Link(Section, frozen=True):
+    """A symbolic link of the image."""
+
+    path: str
+    target: str
+
+
+class Boot(Section, frozen=True):
+    """Lines of config.txt and words of the kernel's command line; @name@ as in files."""
+
+    config: tuple[str, ...] = ()
+    command_line: tuple[str, ...] = ()
+    when: str = ""
+
+
+class Run(Section, frozen=True):
+    """A program of the image that is run in it when everything else is done."""
+
+    command: tuple[str, ...]
+    when: str = ""
+
+
+class Layer(Section, frozen=True):
+    """One subject of an image; `requires` names layers that come before it."""
+
+    name: str
+    description: str
+    requires: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    variable: dict[str, AnyVariable] = msgspec.field(default_factory=dict)
+    file: tuple[File, ...] = ()
+    directory: tuple[Directory, ...] = ()
+    link: tuple[Link, ...] = ()
+    boot: tuple[Boot, ...] = ()
+    run: tuple[Run, ...] = ()
+    sysctl: dict[str, str] = msgspec.field(default_factory=dict)
+    modules: tuple[str, ...] = ()  # of the kernel, in the initramfs
+    enable: tuple[str, ...] = ()  # systemd units
+    mask: tuple[str, ...] = ()
+
+
+class Recipe(Section, frozen=True):
+    """What an image consists of; layers that others require need not be named."""
+
+    model: str
+    description: str
+    layers: tuple[str, ...]
+    values: dict[str, Value] = msgspec.field(default_factory=dict)
+    size_mib: int = 2048  # a power of two: QEMU's emulated card readers take no other
+
+
+class Library(NamedTuple):
+    """All layers, and where the files are that they name."""
+
+    layers: Mapping[str, Layer]
+    folder: Path
+
+
+def read_library(folder: Path = SOURCES) -> Library:
+    """All layers below `folder`; PlanError."""
+    found: dict[str, Layer] = {}
+    for path in sorted((folder / "layers").glob("*.toml")):
+        layer = parse_layer(_table(path), str(path))
+        if layer.name != path.stem:
+            raise PlanError(f"{path}: its name is {layer.name!r}; call the file {layer.name}.toml")
+        found[layer.name] = layer
+    return Library(found, folder)
+
+
+def read_recipe(model: str, folder: Path = SOURCES) -> Recipe:
+    """The recipe of a model; PlanError."""
+    path = folder / f"{model}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in folder.glob("*.toml")))
+        raise PlanError(f"there is no recipe for {model!r}; there are {known}")
+    return _parse(_table(path), Recipe, str(path))
+
+
+def parse_layer(table: dict[str, Any], source: str) -> Layer:
+    """A layer of its file's content; PlanError names `source`."""
+    rows = table.get("variable", {})
+    for name, row in rows.items() if isinstance(rows, dict) else ():
+        kind = TYPES.get(str(row.get("type"))) if isinstance(row, dict) else None
+        if kind is None:
+            raise PlanError(f"{source}: variable {name} needs a type: {', '.join(TYPES)}")
+        keys = {"type", *kind.__struct_fields__}
+        for key in row:
+            if key not in keys:
+                raise PlanError(f"{source}: variable {name}: no key {key!r}; {nearest(key, keys)}")
+    return _parse(table, Layer, source)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: {error}") from None
+
+
+def _parse(table: dict[str, Any], kind: type[S], source: str) -> S:
+    try:
+        return parse(table, kind, source)
+    except ConfigError as error:
+        raise PlanError(str(error)) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Which of `known` was meant, as the end of a line; or all of them, if none is near."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"

@@ -1,0 +1,177 @@
+"""Images of others: how a stock Raspberry Pi OS is told at its first boot who it is.
+
+cloud-init's NoCloud (Raspberry Pi OS from Trixie on) reads user-data and meta-data from the boot
+partition; JSON is YAML, so both are written as JSON. Before that, Raspberry Pi Imager leaves a
+script firstrun.sh there and has the kernel's command line start it once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any, Final, Literal
+
+import msgspec
+
+from fleet.common.exits import CommandError
+from fleet.image.inject import MARK, ImageMark, NodeData, authorized
+
+Kind = Literal["sanderling", "cloud-init", "firstrun"]
+# What is looked at to tell images apart.
+TELLING: Final = (MARK, "user-data", "meta-data", "cmdline.txt", "issue.txt")
+FIRST_BOOT: Final = re.compile(r"\binit=/usr/lib/raspberrypi-sys-mods/firstboot\b")
+STARTED: Final = re.compile(r"\s+systemd\.(run|run_success_action|unit)=\S*")
+RUN: Final = (
+    " systemd.run=/boot/firmware/firstrun.sh systemd.run_success_action=reboot"
+    " systemd.unit=kernel-command-line.target"
+)
+
+
+class UnknownImageError(CommandError):
+    """Nobody here knows how to tell this image who it is; the text is one line."""
+
+
+def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None]:
+    """Which convention an image follows, by those of its files that are TELLING (None: not there),
+    and what one of ours says of itself. UnknownImageError if it is none of them."""
+    if (mark := files.get(MARK)) is not None:
+        try:
+            return "sanderling", msgspec.json.decode(mark, type=ImageMark)
+        except msgspec.DecodeError as error:
+            raise UnknownImageError(
+                f"the image's {MARK} is of another version: {error}; build it again"
+            ) from None
+    if files.get("user-data") is not None and files.get("meta-data") is not None:
+        return "cloud-init", None
+    command_line = (files.get("cmdline.txt") or b"").decode(errors="replace")
+    issue = files.get("issue.txt") or b""
+    if FIRST_BOOT.search(command_line) or (
+        command_line and issue.startswith(b"Raspberry Pi reference")
+    ):
+        return "firstrun", None
+    raise UnknownImageError(
+        "the image is neither one of `fleet image build` nor a Raspberry Pi OS with cloud-init "
+        "(user-data, meta-data) or firstrun.sh"
+    )
+
+
+def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
+    """Files for NoCloud. `number` makes it an instance that cloud-init has not seen.
+
+    cloud-init leaves user-data where it is, and the host key with it: so its last command puts
+    one without secrets in its place, of the same instance.
+    """
+    lasting: dict[str, Any] = {
+        "hostname": data.hostname,
+        "manage_etc_hosts": True,
+        "ssh_pwauth": False,
+        "ssh_deletekeys": False,
+        "users": [
+            {
+                "name": data.user,
+                "gecos": "Sanderling",
+                "shell": "/bin/bash",
+                "lock_passwd": True,
+                "sudo": "ALL=(ALL) NOPASSWD:ALL",
+                "ssh_authorized_keys": list(data.authorized_keys),
+            }
+        ],
+    }
+    once = {
+        "ssh_deletekeys": True,
+        "ssh_keys": {
+            "ed25519_private": data.host_key.private.decode(),
+            "ed25519_public": data.host_key.public,
+        },
+        "runcmd": [
+            ["systemctl", "enable", "--now", "ssh"],
+            ["sh", "-c", _HIDE.format(name="user-data", kept="sanderling-user-data")],
+        ],
+    }
+    return {
+        "sanderling-user-data": _cloud_config(lasting),
+        "meta-data": _json(
+            {"instance-id": f"sanderling-{number}", "local-hostname": data.hostname}
+        ),
+        "user-data": _cloud_config({**lasting, **once}),
+    }
+
+
+# Overwritten before it is replaced: what is only unlinked can be read from the card.
+_HIDE: Final = (
+    "cd /boot/firmware && head -c $(stat -c %s {name}) /dev/zero "
+    "| dd of={name} conv=notrunc,fsync status=none && mv -f {kept} {name} && sync"
+)
+
+
+def firstrun(data: NodeData, command_line: bytes) -> dict[str, bytes]:
+    """Files for the way of Raspberry Pi Imager: the script, and the kernel's command line that
+    starts it."""
+    before = STARTED.sub("", command_line.decode().strip())
+    script = _FIRSTRUN.format(
+        hostname=quote(data.hostname),
+        user=quote(data.user),
+        keys=quote(authorized(data)),
+        private=quote(data.host_key.private.decode()),
+        public=quote(data.host_key.public),
+    )
+    return {"firstrun.sh": script.encode(), "cmdline.txt": f"{before}{RUN}\n".encode()}
+
+
+# All of it is a function: the shell has read it when the file is overwritten.
+_FIRSTRUN: Final = """\
+#!/bin/bash
+# Written by `fleet image flash`; runs once, as root, and removes itself.
+set +e
+
+main() {{
+    name={hostname}
+    user={user}
+    echo "$name" >/etc/hostname
+    hostname "$name"
+    sed -i '/^127\\.0\\.1\\.1\\s/d' /etc/hosts
+    printf '127.0.1.1\\t%s\\n' "$name" >>/etc/hosts
+
+    # The first user of Raspberry Pi OS is renamed; its own tool also ends the wizard for that.
+    if ! id "$user" >/dev/null 2>&1 && [ -x /usr/lib/userconf-pi/userconf ]; then
+        /usr/lib/userconf-pi/userconf "$user" '*'
+    fi
+    id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$user"
+    usermod --lock "$user"
+    printf '%s ALL=(ALL) NOPASSWD:ALL\\n' "$user" >/etc/sudoers.d/010_sanderling
+    chmod 440 /etc/sudoers.d/010_sanderling
+
+    home=$(getent passwd "$user" | cut -d: -f6)
+    install -d -m 700 -o "$user" -g "$user" "$home/.ssh"
+    printf '%s' {keys} >"$home/.ssh/authorized_keys"
+    chown "$user:$user" "$home/.ssh/authorized_keys"
+    chmod 600 "$home/.ssh/authorized_keys"
+
+    systemctl disable regenerate_ssh_host_keys.service 2>/dev/null
+    rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+    (umask 077 && printf '%s' {private} >/etc/ssh/ssh_host_ed25519_key)
+    printf '%s\\n' {public} >/etc/ssh/ssh_host_ed25519_key.pub
+    printf 'PasswordAuthentication no\\n' >/etc/ssh/sshd_config.d/10-sanderling.conf
+    systemctl enable ssh
+
+    sed -i -E 's/ systemd\\.(run|run_success_action|unit)=[^ ]*//g' /boot/firmware/cmdline.txt
+    sync
+    head -c "$(stat -c %s /boot/firmware/firstrun.sh)" /dev/zero |
+        dd of=/boot/firmware/firstrun.sh conv=notrunc,fsync status=none
+    rm -f /boot/firmware/firstrun.sh
+    sync
+    exit 0
+}}
+
+main
+"""
+
+
+def _cloud_config(document: dict[str, Any]) -> bytes:
+    return b"#cloud-config\n" + _json(document)
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()

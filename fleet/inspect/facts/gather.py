@@ -1,0 +1,24 @@
+"""Facts over a connection: fleet/on_host is sent, its one document is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fleet.inspect.facts.facts import Facts, parse
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+
+def gather(connection: Connection) -> Facts:
+    """What the host is and has; one round trip. HostError."""
+    from fleet.ssh.errors import HostError
+    from fleet.ssh.remote import run_program
+
+    answer = run_program(connection, {"do": "facts", "root": "/"})
+    try:
+        return parse(answer)
+    except msgspec.ValidationError as error:
+        raise HostError("failed", f"its facts cannot be read: {error}") from None

@@ -1,0 +1,127 @@
+"""What is wrong with a fleet as a whole: its keys, its IADs, the operator's machine, and what only
+shows between hosts; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Final, NamedTuple
+
+from fleet.inspect.findings import Finding
+from fleet.inspect.machine_checks import SKEW_S
+from fleet.inspect.seen import HostSeen, IadSeen
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import Party
+
+SOON: Final = timedelta(days=30)
+# So many clocks that agree are believed rather than this machine's.
+ENOUGH_CLOCKS: Final = 3
+HERE: Final = "this machine"
+KEYS: Final = "keys"
+# Only images need them.
+IMAGE_TOOLS: Final = ("mmdebstrap", "qemu-aarch64-static", "mcopy", "bmaptool")
+
+
+class KeySeen(NamedTuple):
+    """A party's key; `expires` is None where it has none."""
+
+    party: Party
+    expires: datetime | None
+    revoked: bool = False
+
+
+def key_findings(keys: Sequence[KeySeen], now: datetime) -> Iterator[Finding]:
+    """Keys that are missing, over or nearly so, or out."""
+    for key in keys:
+        who = str(key.party)
+        if key.revoked:
+            what = f"{who} was revoked and is in the inventory still"
+            remedy = f"take it out of fleet.toml, or `fleet keys reinstate {key.party.name}`"
+            yield Finding("note", KEYS, "key_revoked", what, remedy)
+        elif key.expires is None:
+            what = f"{who} has no key"
+            yield Finding("error", KEYS, "key_missing", what, "`fleet keys init`, `fleet deploy`")
+        elif key.expires <= now + SOON:
+            over = key.expires <= now
+            word = "expired" if over else "expires"
+            what = f"the key of {who} {word} on {key.expires:%Y-%m-%d}"
+            severity = "error" if over else "warning"
+            yield Finding(severity, KEYS, "key_expires", what, "`fleet keys rotate`")  # type: ignore[arg-type]  # one of the two
+
+
+def machine_here(tools: Collection[str], hosts: Sequence[HostSeen]) -> Iterator[Finding]:
+    """The operator's machine, which has `tools`; its clock beside those of hosts that are
+    synchronised."""
+    clocks = [
+        seen.skew_s
+        for seen in hosts
+        if seen.facts and seen.facts.clock.synchronised and seen.skew_s is not None
+    ]
+    if len(clocks) >= ENOUGH_CLOCKS and abs(middle := median(clocks)) > SKEW_S:
+        way = "behind" if middle > 0 else "ahead of"
+        what = f"its clock is {abs(middle):.0f} s {way} those of {len(clocks)} synchronised hosts"
+        yield Finding("error", HERE, "clock_here", what, "set it: `timedatectl set-ntp true`")
+    missing = [tool for tool in IMAGE_TOOLS if tool not in tools]
+    if missing:
+        what = f"{', '.join(missing)} missing; only `fleet image` needs them"
+        remedy = "apt install mmdebstrap qemu-user-static mtools bmap-tools"
+        yield Finding("note", HERE, "tools", what, remedy)
+
+
+def iad_findings(
+    fleet: Inventory, iads: Sequence[IadSeen], hosts: Sequence[HostSeen]
+) -> Iterator[Finding]:
+    """Masters that do not answer, do not reach each other, or know other nodes."""
+    down = {seen.host.iad.name for seen in hosts if seen.host.node is None and seen.error}
+    inventory = {iad.name: {node.name for node in iad.node} for iad in fleet.iad}
+    local = {iad.name for iad in fleet.iad if iad.master.local}
+    for seen in iads:
+        if seen.status is None:
+            remedy = f"`fleet logs tail --limit {seen.iad}/master`"
+            if seen.iad in local:
+                remedy = f"start it here: sanderling-master --config masters/{seen.iad}/master.toml"
+            elif seen.iad in down:
+                remedy = "its host is not reached either: begin there"
+            what = f"its master does not answer: {seen.error}"
+            yield Finding("error", seen.iad, "master_silent", what, remedy)
+            continue
+        for other in seen.status.unreachable_iads:
+            what = f"its master does not reach the one of {other}"
+            remedy = "is that one running, are the ports open, was either deployed with old keys?"
+            yield Finding("error", seen.iad, "iad_unreachable", what, remedy)
+        for node in seen.status.nodes:
+            if node.node not in inventory[seen.iad] and node.state == "live":
+                what = f"node {node.node} is live, but not in the inventory"
+                remedy = "add it to fleet.toml, or put it out of service"
+                yield Finding("warning", seen.iad, "stranger", what, remedy)
+
+
+def between_hosts(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:
+    """What one host alone does not show: two names for one machine, and many releases at a time.
+    `sources` is the release that these sources make; empty: not known."""
+    machines: dict[str, list[str]] = {}
+    for seen in hosts:
+        if seen.facts and seen.facts.boot_id:
+            machines.setdefault(seen.facts.boot_id, []).append(seen.name)
+    for names in machines.values():
+        for name in names[1:]:
+            what = f"the same machine as {names[0]}: both addresses lead to it"
+            yield Finding("error", name, "same_machine", what, "correct `address` in fleet.toml")
+    yield from _releases(hosts, sources)
+
+
+def _releases(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:
+    free = [seen for seen in hosts if seen.release and not seen.wanted]
+    counts: Mapping[str, int] = {
+        release: sum(seen.release == release for seen in free)
+        for release in dict.fromkeys(seen.release for seen in free)
+    }
+    if len(counts) > 1:
+        told = ", ".join(f"{release} on {count}" for release, count in counts.items())
+        what = f"hosts run different releases: {told}"
+        yield Finding("warning", "inventory", "releases", what, "`fleet deploy`, or set `release`")
+    elif sources and counts and sources not in counts:
+        what = f"hosts run {next(iter(counts))}; these sources make {sources}"
+        remedy = "`fleet deploy` when you want it, or pin with `releases.pin`"
+        yield Finding("note", "inventory", "sources", what, remedy)

@@ -1,0 +1,187 @@
+"""`fleet inventory show`: the fleet as the inventory has it, and the files of a host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from fleet.common import exits
+from fleet.inventory.effective import release_of, sensors_of
+from fleet.inventory.files import HostFile, areas_of, files_of
+from fleet.inventory.folder import Folder
+from fleet.inventory.load import load
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf, Party
+from fleet.inventory.selection import one_host, select
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.store import Store
+from fleet.terminal import output
+
+NO_KEY: Final = b"# not made yet: fleet keys init\n"
+
+
+class ShownHost(Struct, frozen=True):
+    """A host. `model` is empty, and `areas`, `sensors` and `groups` are, of a master's; `release`
+    is empty where it is the one built from these sources."""
+
+    name: str
+    address: str
+    release: str
+    model: str = ""
+    areas: tuple[str, ...] = ()
+    sensors: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class ShownMaster(Struct, frozen=True):
+    """An IAD's master; `local`: on the operator's own machine. `release` as of a host."""
+
+    address: str
+    release: str
+    local: bool
+    public_port: int
+    nodes_port: int
+    operator_port: int
+
+
+class ShownIad(Struct, frozen=True):
+    """An IAD: its master, what it offers, and its hosts that were asked for."""
+
+    name: str
+    master: ShownMaster
+    areas: tuple[str, ...]
+    hosts: tuple[ShownHost, ...]
+
+
+class Shown(Struct, frozen=True):
+    """What `fleet inventory show --json` prints."""
+
+    fleet: str
+    iads: tuple[ShownIad, ...]
+
+
+class ShownFile(Struct, frozen=True):
+    """A file of a host; `content` is null of a secret."""
+
+    path: str
+    mode: str
+    owner: str
+    restart: bool
+    content: str | None
+
+
+class ShownFiles(Struct, frozen=True):
+    """What `fleet inventory show --host HOST --files --json` prints."""
+
+    host: str
+    files: tuple[ShownFile, ...]
+
+
+class NoSecrets:
+    """The key store without its secrets; a key that was not made yet says so."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._store = Store(folder)
+
+    def publics(self, party: Party) -> tuple[str, ...]:
+        """Its valid public keys."""
+        return self._store.publics(party)
+
+    def secret_file(self, _: Party) -> bytes:
+        """Nothing: a secret is not even read."""
+        return b""
+
+    def public_file(self, party: Party) -> bytes:
+        """Its public key file."""
+        try:
+            return self._store.public_file(party)
+        except KeyStoreError:
+            return NO_KEY
+
+    def webhook_file(self, _iad: str, _webhook: str) -> bytes:
+        """Nothing, either."""
+        return b""
+
+
+def run(
+    folder: Folder, iads: Sequence[str], groups: Sequence[str], limit: str, *, as_json: bool
+) -> int:
+    """Print the hosts chosen; the exit status."""
+    fleet = load(folder)
+    shown = describe(fleet, select(fleet, iads=iads, groups=groups, limit=limit))
+    if as_json:
+        output.write_json(shown)
+    else:
+        from fleet.inspect.show_screen import show
+
+        show(shown)
+    return exits.DONE
+
+
+def run_files(folder: Folder, name: str, *, as_json: bool) -> int:
+    """Print the files of the host `name`; the exit status."""
+    fleet = load(folder)
+    host = one_host(fleet, name)
+    files = files_of(fleet, host, NoSecrets(folder))
+    if as_json:
+        output.write_json(ShownFiles(host.name, tuple(_shown_file(file) for file in files)))
+        return exits.DONE
+    for file in files:
+        sys.stdout.write(f"==> {file.path} ({_mode(file)}, {file.owner})\n")
+        sys.stdout.write("(secret)\n" if file.secret else file.content.decode())
+        sys.stdout.write("\n")
+    return exits.DONE
+
+
+def describe(fleet: Inventory, chosen: Sequence[HostOf]) -> Shown:
+    """What there is to say of these hosts."""
+    by_iad: dict[str, list[HostOf]] = {}
+    for host in chosen:
+        by_iad.setdefault(host.iad.name, []).append(host)
+    return Shown(
+        fleet.name,
+        tuple(
+            ShownIad(
+                iad.name,
+                ShownMaster(
+                    iad.master.address,
+                    release_of(fleet, HostOf(iad, None)),
+                    iad.master.local,
+                    iad.master.public_port,
+                    iad.master.nodes_port,
+                    iad.master.operator_port,
+                ),
+                areas_of(iad),
+                tuple(_shown_host(fleet, host) for host in by_iad[iad.name]),
+            )
+            for iad in fleet.iad
+            if iad.name in by_iad
+        ),
+    )
+
+
+def _shown_host(fleet: Inventory, host: HostOf) -> ShownHost:
+    release = release_of(fleet, host)
+    if host.node is None:
+        return ShownHost(host.name, host.address, release)
+    return ShownHost(
+        host.name,
+        host.address,
+        release,
+        host.node.model,
+        host.node.areas,
+        tuple(sensor.called for sensor in sensors_of(fleet, host.node)),
+        host.node.groups,
+    )
+
+
+def _shown_file(file: HostFile) -> ShownFile:
+    content = None if file.secret else file.content.decode()
+    return ShownFile(file.path, _mode(file), file.owner, file.restart, content)
+
+
+def _mode(file: HostFile) -> str:
+    return f"{file.mode:04o}"

@@ -1,0 +1,199 @@
+"""The state of a fleet on a terminal: a summary, then hosts, those in trouble first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fleet.inspect.findings import Shared, named, together
+from fleet.inspect.rows import CARD, FleetStatus, Health, HostRow, IadRow
+from fleet.terminal.fitted import fitted
+from fleet.terminal.output import printable
+from fleet.terminal.screen import line, plain_table, show_table
+from fleet.terminal.units import size
+
+# Hosts that are shown without --all; those in trouble always are.
+MAX_ROWS: Final = 40
+MAX_FINDINGS: Final = 30
+STYLES: Final[dict[Health, str]] = {
+    "down": "red",
+    "error": "red",
+    "warning": "yellow",
+    "unknown": "dim",
+    "ok": "green",
+}
+FINDING_STYLES: Final = {"error": "red", "warning": "yellow", "note": "dim"}
+DASH: Final = "–"
+DAY_S: Final = 86_400
+
+
+def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
+    """Print it; into a file without blanks at the ends of lines."""
+    for part in parts(status, everything=everything):
+        if isinstance(part, Table):
+            show_table(screen, part)
+        else:
+            line(screen, part)
+
+
+def group(screen: Console, status: FleetStatus, *, everything: bool) -> RenderableType:
+    """The same as one thing, to be drawn anew on a terminal."""
+    found = parts(status, everything=everything)
+    return Group(*(each for part in found for each in fitted(part, screen)))
+
+
+def parts(status: FleetStatus, *, everything: bool) -> Iterable[Table | Text]:
+    """From top to bottom."""
+    for iad in status.iads:
+        yield iad_line(iad)
+    yield summary_line(status)
+    shown = status.hosts if everything else _chosen(status.hosts)
+    yield host_table(shown)
+    left = len(status.hosts) - len(shown)
+    if left:
+        yield Text(f"and {left} more that are ok: --all", "dim")
+    findings = [each for row in shown for each in row.findings if each.severity != "note"]
+    shared = together(findings)
+    for each in shared[:MAX_FINDINGS]:
+        yield finding_line(each)
+    left = len(shared) - MAX_FINDINGS
+    if left > 0:
+        yield Text(f"and {left} more: fleet doctor", "dim")
+
+
+def iad_line(iad: IadRow) -> Text:
+    """One line on an IAD."""
+    text = Text(f"{iad.iad}: ", "bold")
+    if not iad.answers:
+        return text.append(f"its master does not answer: {printable(iad.error)}", "not bold red")
+    style = "not bold green" if iad.live == iad.nodes else "not bold yellow"
+    text.append(f"{iad.live} of {iad.nodes} nodes live", style)
+    more = f", policy {iad.policy}"
+    if iad.open_queries:
+        more += f", open queries {iad.open_queries}"
+    if iad.queued:
+        more += f", {iad.queued} subtasks queued, most of them of {iad.longest_queue}"
+    if iad.unreachable_iads:
+        more += f", cannot reach {', '.join(iad.unreachable_iads)}"
+    if iad.strangers:
+        more += f", not in the inventory: {', '.join(iad.strangers)}"
+    return text.append(more, "not bold default")
+
+
+def summary_line(status: FleetStatus) -> Text:
+    """How many hosts are how, and which releases they run."""
+    text = Text(f"{len(status.hosts)} hosts: ")
+    counts = [f"{count} {health}" for health, count in status.hosts_by_health.items()]
+    text.append(", ".join(counts))
+    if status.releases:
+        releases = ", ".join(f"{name} on {count}" for name, count in status.releases.items())
+        text.append(f"; release {releases}")
+    return text
+
+
+def host_table(rows: Sequence[HostRow]) -> Table:
+    """A row a host."""
+    table = plain_table(
+        *("host", "health", "release", "state", "unit", "clock", "sensors", "power"),
+        *("waiting", "free", "life", "°C", "up"),
+        left=8,
+        folds=("power",),
+    )
+    table.padding = (0, 1, 0, 0)
+    for row in rows:
+        table.add_row(
+            row.host,
+            Text(row.health, STYLES[row.health]),
+            _release(row),
+            Text(row.state or DASH, "" if row.state in ("live", "answers", None) else "red"),
+            Text(_unit(row), "" if row.unit in ("active (running)", None) else "red"),
+            _clock(row),
+            _sensors(row),
+            _power(row),
+            DASH if row.events_waiting is None else str(row.events_waiting),
+            _free(row),
+            _life(row),
+            DASH if row.celsius is None else f"{row.celsius:.0f}",
+            DASH if row.uptime_s is None else uptime(row.uptime_s),
+        )
+    return table
+
+
+def finding_line(shared: Shared) -> Text:
+    """What is wrong with whom, and the remedy."""
+    finding = shared.finding
+    text = Text(f"{finding.severity:<7} ", FINDING_STYLES[finding.severity])
+    text.append(f"{named(shared.subjects)}: {printable(finding.what)}", "default")
+    if shared.remedy:
+        text.append(f" → {printable(shared.remedy)}", "dim")
+    return text
+
+
+def uptime(seconds: float) -> str:
+    """``4 m``, ``3 h``, ``12 d``."""
+    if seconds < 3_600:
+        return f"{seconds / 60:.0f} m"
+    return f"{seconds / 3_600:.0f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.0f} d"
+
+
+def _chosen(rows: Sequence[HostRow]) -> Sequence[HostRow]:
+    troubled = sum(row.health not in ("ok", "unknown") for row in rows)
+    return rows[: max(troubled, MAX_ROWS)]
+
+
+def _release(row: HostRow) -> Text:
+    if row.release is None:
+        return Text(DASH)
+    other = row.wanted not in ("", row.release) or row.current not in (None, row.release)
+    return Text(row.release, "yellow" if other else "")
+
+
+def _unit(row: HostRow) -> str:
+    if row.unit is None:
+        return DASH
+    return "running" if row.unit == "active (running)" else row.unit
+
+
+def _clock(row: HostRow) -> Text:
+    if row.clock_synchronised is None:
+        return Text(DASH)
+    return Text("ok") if row.clock_synchronised else Text("not set", "yellow")
+
+
+def _sensors(row: HostRow) -> Text:
+    if row.faults is None:
+        return Text(DASH)
+    if not row.faults:
+        return Text("ok")
+    names = sorted({fault.sensor for fault in row.faults})
+    text = printable(names[0]) if len(names) == 1 else str(len(names))
+    return Text(f"faults: {text}", "yellow")
+
+
+def _power(row: HostRow) -> Text:
+    if row.power_now is None:
+        return Text(DASH)
+    if row.power_now:
+        return Text(", ".join(row.power_now), "red")
+    if row.power_since_boot:
+        return Text(f"was: {', '.join(row.power_since_boot)}", "yellow")
+    return Text("ok")
+
+
+def _free(row: HostRow) -> str:
+    if row.disk is None:
+        return DASH
+    return "read-only" if row.disk.read_only else size(row.disk.free_bytes)
+
+
+def _life(row: HostRow) -> str:
+    """What the card has left; SD cards do not tell."""
+    if row.disk is None:
+        return DASH
+    if row.disk.life_used_percent is None:
+        return "untold" if row.disk.device.startswith(CARD) else DASH
+    return f"{100 - row.disk.life_used_percent} %"

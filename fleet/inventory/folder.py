@@ -1,0 +1,86 @@
+"""The folder of a fleet: where its inventory, keys, releases, images and runs are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from fleet.common.exits import CommandError
+
+INVENTORY: Final = "fleet.toml"
+VARIABLE: Final = "SANDERLING_FLEET"
+CACHE: Final = "SANDERLING_CACHE"
+
+
+class NoFleetError(CommandError, FileNotFoundError):
+    """There is no fleet's folder; the text is one line that says what to do."""
+
+
+class Folder:
+    """Paths below `root`; nothing is made or read here."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory."""
+        return self.root / INVENTORY
+
+    @property
+    def keys(self) -> Path:
+        """The key store: all secrets, mode 0700."""
+        return self.root / "keys"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys that are pinned, in OpenSSH's form."""
+        return self.root / "known_hosts"
+
+    @property
+    def releases(self) -> Path:
+        """Bundles by release and target, and the wheelhouse."""
+        return self.root / "releases"
+
+    @property
+    def images(self) -> Path:
+        """Images of cards."""
+        return self.root / "images"
+
+    @property
+    def runs(self) -> Path:
+        """What deployments did, one file each: to go on with, or to try the failed again."""
+        return self.root / "runs"
+
+    def master(self, iad: str) -> Path:
+        """Files of a master that runs on the operator's machine."""
+        return self.root / "masters" / iad
+
+
+def cache(otherwise: Path) -> Path:
+    """Where what was fetched or compiled is kept, for several fleets: $SANDERLING_CACHE, or
+    `otherwise`."""
+    return Path(os.environ.get(CACHE, otherwise)).resolve()
+
+
+def find(start: Path | None = None) -> Folder:
+    """The fleet's folder: $SANDERLING_FLEET, or the nearest folder with a fleet.toml, from `start`
+    (default: here) upwards. NoFleetError."""
+    if named := os.environ.get(VARIABLE):
+        return at(Path(named), f"${VARIABLE}")
+    here = (start or Path.cwd()).resolve()
+    for each in (here, *here.parents):
+        if (each / INVENTORY).is_file():
+            return Folder(each)
+    raise NoFleetError(
+        f"no {INVENTORY} here or above; `fleet init` writes one, --fleet FOLDER names another"
+    )
+
+
+def at(root: Path, source: str) -> Folder:
+    """The fleet's folder `root`, which `source` (an option, a variable) names. NoFleetError."""
+    folder = Folder(root)
+    if not folder.inventory.is_file():
+        raise NoFleetError(f"{folder.inventory}, from {source}, is not there")
+    return folder

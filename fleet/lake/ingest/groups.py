@@ -1,0 +1,303 @@
+"""Row groups of histories, as rows of `groups` and `readings`.
+
+A group is (iad, node, history, sequence). It may come again: the same, or a later revision, when
+its clock was put right after it had been exported, or when it has grown. The greatest (exported_ms,
+count, synchronised, shift_ms) counts; one that only was exported later changes nothing. The rows of
+an older revision go from the tables in the change that brings the new one.
+
+Where an older or a newer revision is, its times do not say: a clock without a battery begins in
+1970. So the index `moved` has the day of each group that ever came with a shift; those without are
+in the partitions of their own times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.ingest import paths, quarantine
+from fleet.lake.ingest.insertion import without
+from fleet.lake.ingest.paths import Partition, uri
+from fleet.lake.ingest.reading import read_files
+from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.times import LATEST_MS, day, timestamp
+from fleet.lake.ingest.work import Work
+from fleet.lake.schema import landing
+from fleet.lake.schema.tables import base
+from fleet.lake.schema.tables.model import DATE, IAD, NODE, Table
+from fleet.lake.schema.tables.model import Column as Described
+
+KEY: Final = ("iad", "node", "history", "sequence")
+TEXTS: Final = ("iad", "node", "history", "sensor")
+REVISION: Final = ("exported_ms", "count", "synchronised", "shift_ms")
+CONTENT: Final = ("count", "synchronised", "shift_ms")
+REQUIRED: Final = (*TEXTS, "sequence", "count", "first_ms", "last_ms", "exported_ms")
+MOVED: Final = Table(
+    "moved",
+    "On which day a group with a shift is, or was.",
+    (*KEY, "date"),
+    (IAD, DATE, NODE, base.HISTORY, Described("sequence", "bigint", "", "of the group")),
+    ("iad",),
+)
+
+
+class Taken(NamedTuple):
+    """What a merge has of groups: which rows to remove, how many revisions took the place of
+    another; those that cannot be used, as rows of the quarantine, if there are any."""
+
+    change: Change = Change()
+    replaced: int = 0
+    refused: DataFrame | None = None
+
+
+def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
+    """Stage what is new in these files of the landing. What is kept in memory until the merge is
+    over is added to `held`."""
+    spark = work.spark
+    ranked = _ranked(_heads(spark, files)).persist()
+    held.append(ranked)
+    seen = ranked.groupBy("iad", "date", F.col("reason").isNull().alias("sound")).agg(
+        F.sum(F.when(F.col("rank") == 1, 1).otherwise(0)).alias("groups"),
+        F.count(F.lit(1)).alias("rows"),
+        F.sum(F.when(F.col("rank") == 1, _values()).otherwise(0)).alias("values"),
+        F.max(F.col("shift_ms") != 0).alias("moved"),
+    )
+    found = seen.collect()
+    sound = [row for row in found if row.sound]
+    bad = sum(row.rows for row in found if not row.sound)
+    refused = _refused(ranked, work) if bad else None
+    if not sound:
+        return Taken(refused=refused)
+    winners = ranked.where((F.col("rank") == 1) & F.col("reason").isNull())
+    where = [Partition(row.iad, row.date) for row in sound]
+    there = paths.existing(work.lake, base.GROUPS, [*where, *_elsewhere(work, winners, sound)])
+    if there:
+        decided = _decided(work, winners, there).persist()
+        held.append(decided)
+        counted = decided.groupBy("iad", "date", "status").agg(
+            F.count(F.lit(1)).alias("groups"),
+            F.sum(_values()).alias("values"),
+            F.max(F.col("shift_ms") != 0).alias("moved"),
+        )
+        outcome = counted.collect()
+    else:
+        decided = winners.withColumn("status", F.lit("new"))
+        outcome = [Row(status="new", **row.asDict()) for row in sound]
+    taken = [row for row in outcome if row.status != "known" and row.groups]
+    if not taken:
+        return Taken(refused=refused)
+    every = sum(row.groups for row in taken) == sum(row.rows for row in found)
+    accepted = decided.where(F.col("status") != "known")
+    _stage(work, files, accepted, taken, every=every)
+    replaced = sum(row.groups for row in taken if row.status == "replaced")
+    old = decided.where(F.col("status") == "replaced")
+    return Taken(_remove_old(work, old) if replaced else Change(), replaced, refused)
+
+
+def _landed(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    # Folders are named like columns, which the files have themselves.
+    reader = spark.read.schema(landing.GROUPS).option("recursiveFileLookup", "true")
+    return reader.parquet(*(uri(file) for file in files))
+
+
+def _plain() -> list[Column]:
+    """Columns in which null says something."""
+    return [
+        F.coalesce("boot", F.lit("")).alias("boot"),
+        F.coalesce("synchronised", F.lit(False)).alias("synchronised"),
+        F.coalesce("shift_ms", F.lit(0).cast("bigint")).alias("shift_ms"),
+    ]
+
+
+def _heads(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Groups without their numbers, which are not read; `file` and `row` say where each is."""
+    return _landed(spark, files).select(
+        *KEY,
+        "sensor",
+        *_plain(),
+        "exported_ms",
+        "count",
+        "first_ms",
+        "last_ms",
+        F.coalesce(F.col("channels.name"), F.array().cast("array<string>")).alias("channels"),
+        F.col("_metadata.file_path").alias("file"),
+        F.col("_metadata.row_index").alias("row"),
+    )
+
+
+def _ranked(heads: DataFrame) -> DataFrame:
+    """With `reason` where one cannot be used, its `date`, and its `rank` among its revisions."""
+    missing = [F.when(F.col(name).isNull(), F.lit(f"{name} is missing")) for name in REQUIRED]
+    missing += [F.when(F.col(name) == "", F.lit(f"{name} is missing")) for name in TEXTS]
+    possible = (F.col("first_ms") >= 0) & (F.col("last_ms") <= LATEST_MS)
+    ordered = F.col("first_ms") <= F.col("last_ms")
+    reason = F.coalesce(*missing, F.when(~(possible & ordered), F.lit("time is impossible")))
+    judged = heads.withColumn("reason", reason).withColumn(
+        "date", F.when(F.col("reason").isNull(), day(F.col("first_ms")))
+    )
+    latest = Window.partitionBy(*KEY).orderBy(
+        F.col("reason").isNotNull(), *(F.col(c).desc() for c in REVISION), "file", "row"
+    )
+    return judged.withColumn("rank", F.row_number().over(latest))
+
+
+def _values() -> Column:
+    return F.col("count").cast("bigint") * F.size("channels")
+
+
+def _elsewhere(work: Work, winners: DataFrame, seen: Iterable[Row]) -> list[Partition]:
+    """Partitions beside their own in which other revisions of `winners` may be."""
+    found: list[Row] = []
+    if any(row.moved for row in seen):
+        before = F.col("first_ms") - F.col("shift_ms")
+        unshifted = winners.where((F.col("shift_ms") != 0) & before.between(0, LATEST_MS))
+        found += unshifted.select("iad", day(before).alias("date")).distinct().collect()
+    index = work.lake.index / MOVED.name
+    if index.is_dir():
+        known = work.spark.read.schema(MOVED.ddl).parquet(uri(index))
+        iads = sorted({row.iad for row in seen})
+        known = known.where(F.col("iad").isin(iads)).join(winners.select(*KEY), [*KEY], "left_semi")
+        found += known.select("iad", "date").distinct().collect()
+    return [Partition(row.iad, row.date) for row in found]
+
+
+def _decided(work: Work, winners: DataFrame, there: Sequence[Path]) -> DataFrame:
+    """`winners` with their `status`: new, replaced (what was there goes) or known; `old_…` where
+    another revision is."""
+    columns = [*KEY, "date", "first", "last", *CONTENT, "exported"]
+    old = read_files(work.spark, work.lake, base.GROUPS, there, columns).select(
+        *KEY,
+        F.struct("date", "first", "last").alias("old"),
+        F.struct(F.unix_millis("exported").alias("exported_ms"), *CONTENT).alias("old_revision"),
+    )
+    new = F.struct(*REVISION)
+    changed = F.struct(*CONTENT) != F.col("old_revision").dropFields("exported_ms")
+    status = (
+        F.when(F.col("old").isNull(), F.lit("new"))
+        .when(changed & (new > F.col("old_revision")), F.lit("replaced"))
+        .otherwise(F.lit("known"))
+    )
+    return winners.join(old, [*KEY], "left").withColumn("status", status)
+
+
+def _stage(
+    work: Work, files: Sequence[Path], accepted: DataFrame, taken: Sequence[Row], *, every: bool
+) -> None:
+    groups: dict[Partition, int] = {}
+    values: dict[Partition, int] = {}
+    for row in taken:
+        where = Partition(row.iad, row.date)
+        groups[where] = groups.get(where, 0) + row.groups
+        values[where] = values.get(where, 0) + row["values"]
+    work.stage(_rows(accepted), base.GROUPS, groups)
+    if any(row.moved for row in taken):
+        moved = accepted.where(F.col("shift_ms") != 0).select(*MOVED.names)
+        work.write(moved.coalesce(1), MOVED)
+    whole = _landed(work.spark, files).withColumn("file", F.col("_metadata.file_path"))
+    if not every:
+        whole = whole.withColumn("row", F.col("_metadata.row_index"))
+        whole = whole.join(accepted.select("file", "row"), ["file", "row"], "left_semi")
+    parts = work.cut(_by_day(whole), base.READINGS, values)
+    parts = parts.sortWithinPartitions("iad", "date", "node", "sensor", "first_ms")
+    work.write(_readings(parts), base.READINGS)
+
+
+def _rows(accepted: DataFrame) -> DataFrame:
+    return accepted.select(
+        "iad",
+        "date",
+        "node",
+        "sensor",
+        "history",
+        "sequence",
+        "count",
+        timestamp(F.col("first_ms")).alias("first"),
+        timestamp(F.col("last_ms")).alias("last"),
+        "boot",
+        "synchronised",
+        "shift_ms",
+        "channels",
+        timestamp(F.col("exported_ms")).alias("exported"),
+    )
+
+
+def _by_day(whole: DataFrame) -> DataFrame:
+    """A row a group and day that it has readings of: nearly always one."""
+    first, last = day(F.col("first_ms")), day(F.col("last_ms"))
+    days = F.when(first == last, F.array(first)).otherwise(
+        F.array_distinct(F.transform("time_ms", day))
+    )
+    return whole.select(
+        *KEY,
+        "sensor",
+        F.coalesce("synchronised", F.lit(False)).alias("synchronised"),
+        "first_ms",
+        (first != last).alias("several"),
+        "time_ms",
+        "source_time_ms",
+        "age_ms",
+        "channels",
+        F.explode(days).alias("date"),
+    )
+
+
+def _readings(parts: DataFrame) -> DataFrame:
+    """A row a reading and channel, in the order of groups, channels and times: so nothing has to
+    be sorted that is as long as the readings."""
+    channels = parts.withColumn("one", F.explode("channels")).drop("channels")
+    each = channels.select("*", F.posexplode("time_ms").alias("at", "taken_ms")).where(
+        F.col("taken_ms").between(0, LATEST_MS)
+        & (~F.col("several") | (day(F.col("taken_ms")) == F.col("date")))
+    )
+    at = F.col("at")
+
+    def nth(name: str) -> Column:
+        return F.get(name, at)
+
+    return each.select(
+        "iad",
+        "date",
+        "node",
+        "sensor",
+        F.col("one.name").alias("channel"),
+        timestamp(F.col("taken_ms")).alias("time"),
+        F.coalesce(nth("one.value"), F.lit(float("nan")).cast("float")).alias("value"),
+        F.coalesce(nth("one.quality"), F.lit(0).cast("smallint")).alias("quality"),
+        nth("one.raw").alias("raw"),
+        F.coalesce(nth("age_ms"), F.lit(0).cast("bigint")).alias("age_ms"),
+        timestamp(nth("source_time_ms")).alias("source_time"),
+        "synchronised",
+        "history",
+        (F.col("sequence") + at).alias("sequence"),
+        F.col("sequence").alias("group"),
+    )
+
+
+def _remove_old(work: Work, replaced: DataFrame) -> Change:
+    days = F.sequence(F.to_date("old.first"), F.to_date("old.last"))
+    groups = replaced.select("iad", F.col("old.date").alias("date")).distinct().collect()
+    readings = replaced.select("iad", F.explode(days).alias("date")).distinct().collect()
+    keys = replaced.select(*KEY)
+    return without(work, base.GROUPS, [Partition(*row) for row in groups], keys) | without(
+        work,
+        base.READINGS,
+        [Partition(*row) for row in readings],
+        keys.withColumnRenamed("sequence", "group"),
+    )
+
+
+def _refused(ranked: DataFrame, work: Work) -> DataFrame:
+    text = F.to_json(F.struct(*REQUIRED, "boot", "synchronised", "shift_ms", "channels"))
+    iad = F.coalesce(F.nullif("iad", F.lit("")), quarantine.iad(F.col("file")))
+    return ranked.where(F.col("reason").isNotNull()).select(
+        iad.alias("iad"),
+        F.lit(work.clock().date()).alias("date"),
+        quarantine.identity(iad, text).alias("id"),
+        quarantine.source(F.col("file")).alias("source"),
+        "reason",
+        quarantine.shown(text).alias("text"),
+    )

@@ -1,0 +1,207 @@
+"""Files of the landing become rows of tables: once, however often they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+from operator import or_
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.ingest import groups, inventory, lines, paths, quarantine
+from fleet.lake.ingest.insertion import insert
+from fleet.lake.ingest.paths import Partition, uri
+from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.times import EARLIEST_MS, LATEST_MS, day, timestamp
+from fleet.lake.ingest.work import Work, side_by_side
+from fleet.lake.schema import landing
+from fleet.lake.schema.tables import base
+from fleet.lake.schema.tables.model import Table
+
+RECORDS = "records"
+
+
+class Ingested(msgspec.Struct):
+    """What came of an ingest: rows added by table, what was put into the quarantine with its
+    reasons, and how many files of the landing were looked at, in how many batches. `replaced`:
+    row groups whose rows were replaced by those of a later revision."""
+
+    rows: dict[str, int] = {}
+    quarantined: int = 0
+    reasons: dict[str, int] = {}
+    replaced: int = 0
+    files: int = 0
+    batches: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was new."""
+        return bool(self.replaced or self.quarantined or any(self.rows.values()))
+
+    def add(self, other: Ingested) -> None:
+        """Count another one's too."""
+        for ours, theirs in ((self.rows, other.rows), (self.reasons, other.reasons)):
+            for name, count in theirs.items():
+                ours[name] = ours.get(name, 0) + count
+        self.quarantined += other.quarantined
+        self.replaced += other.replaced
+        self.files += other.files
+        self.batches += other.batches
+
+
+NOTHING: Final[Mapping[Path, quarantine.Broken]] = {}
+
+
+def merge(
+    work: Work, files: Sequence[Path], broken: Mapping[Path, quarantine.Broken] = NOTHING
+) -> Ingested:
+    """Bring `files` of the landing into the tables, in one change; `broken` ones, with the reason,
+    into the quarantine.
+
+    A row whose key a table has is dropped, so it does not matter which of them came before, under
+    whatever names. The cost is that of these files, and of the keys in the partitions that they
+    touch.
+    """
+    held: list[DataFrame] = []
+    try:
+        merged = _Merge(work, held)
+        kinds: dict[str, list[Path]] = {}
+        for file in files:
+            kinds.setdefault(_kind_of(work, file), []).append(file)
+        side_by_side([partial(merged.take, kind, found) for kind, found in kinds.items()])
+        merged.take_refused(broken)
+        return merged.finish(len(files) + len(broken))
+    finally:
+        for frame in held:
+            frame.unpersist()
+
+
+class _Merge:
+    """One merge under way."""
+
+    def __init__(self, work: Work, held: list[DataFrame]) -> None:
+        self._work = work
+        self._held = held
+        self._changes: list[Change] = []
+        self._nodes = 0
+        self._replaced = 0
+        self._refused: list[DataFrame] = []
+
+    def take(self, kind: str, files: Sequence[Path]) -> None:
+        """Stage what is new in the files of one folder of the landing."""
+        work = self._work
+        if kind == RECORDS:
+            self._take_lines(files)
+        elif kind == work.lake.groups.name:
+            taken = groups.take(work, files, self._held)
+            self._changes.append(taken.change)
+            self._replaced += taken.replaced
+            if taken.refused is not None:
+                self._refused.append(taken.refused)
+        elif kind == work.lake.nodes.name:
+            change, self._nodes = inventory.take(work, files, self._held)
+            self._changes.append(change)
+        elif kind == work.lake.pulls.name:
+            rows = _pulls(work.spark, files)
+            insert(work, base.PULLS, rows, _counts(rows))
+        elif kind == work.lake.refused.name:
+            self._refused.append(_refused(work, files))
+
+    def _take_lines(self, files: Sequence[Path]) -> None:
+        work = self._work
+        parsed = lines.parse(work.spark, files, work.clock()).persist()
+        self._held.append(parsed)
+        counts: dict[str | None, dict[Partition, int]] = {}
+        for row in parsed.groupBy("kind", "iad", "date").agg(F.count("*").alias("n")).collect():
+            counts.setdefault(row.kind, {})[Partition(row.iad, row.date)] = row.n
+        side_by_side(
+            [
+                partial(insert, work, kind.table, lines.rows(parsed, kind), counts[kind.name])
+                for kind in lines.KINDS
+                if kind.name in counts
+            ]
+        )
+        if None in counts:
+            self._refused.append(lines.refused(parsed, work.clock()))
+
+    def take_refused(self, broken: Mapping[Path, quarantine.Broken]) -> None:
+        """Stage the quarantine's new rows. They are of today: those that are there are looked for
+        on all days of their IADs."""
+        work, table = self._work, base.QUARANTINE
+        if broken:
+            landing, today = work.lake.landing, work.clock().date()
+            self._refused.append(quarantine.of_files(work.spark, landing, broken, today))
+        if not self._refused:
+            return
+        rows = self._refused[0]
+        for more in self._refused[1:]:
+            rows = rows.unionByName(more)
+        counts = _counts(rows)
+        iads = {partition.iad for partition in counts}
+        folders = paths.partition_folders(work.lake, table)
+        insert(work, table, rows, counts, [f for p, f in folders.items() if p.iad in iads])
+
+    def finish(self, files: int) -> Ingested:
+        """Commit."""
+        work = self._work
+        rows = work.rows()
+        if self._nodes:
+            rows[base.NODES.name] = self._nodes
+        quarantined = rows.pop(base.QUARANTINE.name, 0)
+        rows.pop(groups.MOVED.name, None)
+        reasons: Counter[str] = Counter()
+        for file in work.new_files(base.QUARANTINE):
+            for part in pq.ParquetFile(file).iter_batches(columns=["reason"]):
+                for pair in part.column(0).value_counts().to_pylist():
+                    reasons[pair["values"]] += pair["counts"]
+        work.commit(reduce(or_, self._changes, Change()))
+        return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0)
+
+
+def _kind_of(work: Work, file: Path) -> str:
+    return file.relative_to(work.lake.landing.absolute()).parts[0]
+
+
+def _counts(rows: DataFrame) -> dict[Partition, int]:
+    found = rows.groupBy("iad", "date").agg(F.count("*").alias("n")).collect()
+    return {Partition(row.iad, row.date): row.n for row in found}
+
+
+def _small(spark: SparkSession, schema: str, files: Sequence[Path]) -> DataFrame:
+    reader = spark.read.schema(schema).option("recursiveFileLookup", "true")
+    return reader.parquet(*(uri(file) for file in files))
+
+
+def _pulls(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    table: Table = base.PULLS
+    given = _small(spark, landing.PULLS, files).where(
+        (F.col("iad") != "") & F.col("time_ms").between(EARLIEST_MS, LATEST_MS)
+    )
+    time = {"date": day(F.col("time_ms")), "time": timestamp(F.col("time_ms"))}
+    empty = {"string": F.lit(""), "bigint": F.lit(0).cast("bigint")}
+    return given.select(
+        *(
+            (time[c.name] if c.name in time else F.coalesce(c.name, empty[c.type])).alias(c.name)
+            for c in table.columns
+        )
+    )
+
+
+def _refused(work: Work, files: Sequence[Path]) -> DataFrame:
+    given = _small(work.spark, landing.REFUSED, files)
+    iad = F.coalesce(F.nullif("iad", F.lit("")), F.lit(quarantine.UNKNOWN))
+    texts = {name: F.coalesce(name, F.lit("")) for name in ("source", "reason", "text")}
+    return given.select(
+        iad.alias("iad"),
+        F.lit(work.clock().date()).alias("date"),
+        quarantine.identity(iad, *texts.values()).alias("id"),
+        texts["source"].alias("source"),
+        texts["reason"].alias("reason"),
+        quarantine.shown(texts["text"]).alias("text"),
+    )

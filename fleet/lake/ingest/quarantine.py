@@ -1,0 +1,96 @@
+"""Rows of the quarantine: what could not be used, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.ingest.paths import uri
+from fleet.lake.schema import landing
+from fleet.lake.schema.tables.base import QUARANTINE
+from fleet.spark.errors import told
+
+SHOWN: Final = 1_000
+UNKNOWN: Final = "unknown"
+
+
+class Broken(NamedTuple):
+    """Why a whole file cannot be used, and what is shown of it."""
+
+    reason: str
+    text: str
+
+
+def source(path: Column) -> Column:
+    """The file of the landing, by Spark's name of it."""
+    tail = F.regexp_replace(path, r"^.*/landing/(?=(records|groups|nodes|pulls|refused)/)", "")
+    return F.try_url_decode(F.replace(tail, F.lit("+"), F.lit("%2B")))
+
+
+def iad(path: Column) -> Column:
+    """The IAD whose folder of the landing a file is in."""
+    return F.coalesce(
+        F.nullif(F.regexp_extract(source(path), r"iad=([^/]+)/", 1), F.lit("")), F.lit(UNKNOWN)
+    )
+
+
+def shown(text: Column) -> Column:
+    """What of a text is kept."""
+    return F.substring(F.make_valid_utf8(text), 1, SHOWN)
+
+
+def identity(iad: Column, *parts: Column) -> Column:
+    """SHA-256 of what it is: the same however often and under whatever name of a file it comes."""
+    return F.sha2(F.concat_ws("\0", iad, *parts), 256)
+
+
+def unreadable(spark: SparkSession, landed: Path, files: Iterable[Path]) -> dict[Path, Broken]:
+    """Which Parquet files cannot be read as what their folder of the landing holds, and why. A job
+    for each of them: asked only after a failure."""
+    broken = {}
+    for file in files:
+        if file.suffix != ".parquet":
+            continue
+        try:
+            for _ in pq.ParquetFile(file).iter_batches():
+                pass
+        except (pa.ArrowException, OSError) as error:
+            broken[file] = Broken("no Parquet file", " ".join(str(error).split()))
+            continue
+        schema = landing.BY_FOLDER[file.relative_to(landed).parts[0]]
+        try:
+            whole = spark.read.schema(schema).parquet(uri(file))
+            whole.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            known = told(error)
+            if known is None or known.died:
+                raise
+            wanted = f"wanted: {schema}; found: {_columns(file)}"
+            broken[file] = Broken("columns of another type", wanted)
+    return broken
+
+
+def _columns(file: Path) -> str:
+    schema = pq.ParquetFile(file).schema_arrow
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def of_files(
+    spark: SparkSession, landed: Path, broken: Mapping[Path, Broken], today: date
+) -> DataFrame:
+    """Whole files as rows of the quarantine."""
+    rows = []
+    for file, why in broken.items():
+        parts = file.relative_to(landed).parts
+        name = next((part[4:] for part in parts if part.startswith("iad=")), UNKNOWN)
+        known = sha256(f"{name}\0{'/'.join(parts)}".encode()).hexdigest()
+        rows.append((name, today, known, "/".join(parts), why.reason, why.text[:SHOWN]))
+    return spark.createDataFrame(rows, QUARANTINE.ddl)

@@ -1,0 +1,92 @@
+"""Tables of the lake as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.ingest.paths import plain_uri, uri
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables.model import Table
+
+# What `since` and `until` mean, the first of these that a table has.
+TIMES: Final = ("time", "first")
+
+
+def read(
+    spark: SparkSession,
+    lake: Lake,
+    table: Table,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> DataFrame:
+    """The rows of `table` from `since` on and before `until`, with its columns in their order.
+
+    By `time`, by `first` where a table has no `time`, else by whole days. Only the partitions of
+    those days are listed and read, and only the columns that are used further on. No rows where
+    nothing was ingested yet.
+    """
+    folder = lake.table(table.name)
+    if not folder.is_dir():
+        return spark.createDataFrame([], table.ddl)
+    rows = spark.read.schema(table.ddl).parquet(uri(folder)).select(*table.names)
+    return _between(rows, table, since, until)
+
+
+def read_files(
+    spark: SparkSession,
+    lake: Lake,
+    table: Table,
+    paths: Sequence[Path],
+    columns: Iterable[str] | None = None,
+    *,
+    file: str = "",
+) -> DataFrame:
+    """The rows of some files or folders of a table; with a column called `file` that says where
+    each is from, if that is given. No rows of no paths."""
+    names = list(columns or table.names)
+    if not paths:
+        empty = spark.createDataFrame([], table.ddl).select(*names)
+        return empty.withColumn(file, F.lit("")) if file else empty
+    rows = (
+        spark.read.schema(table.ddl)
+        .option("basePath", plain_uri(lake.table(table.name)))
+        .parquet(*map(uri, paths))
+    )
+    origin = [F.col("_metadata.file_path").alias(file)] if file else []
+    return rows.select(*names, *origin)
+
+
+def _between(
+    rows: DataFrame, table: Table, since: datetime | None, until: datetime | None
+) -> DataFrame:
+    time = next((name for name in TIMES if name in table.names), None)
+    if since is not None:
+        since = _utc(since)
+        rows = rows.where(F.col("date") >= F.lit(since.date()))
+        if time:
+            rows = rows.where(F.col(time) >= _literal(since))
+    if until is not None:
+        until = _utc(until)
+        last = until - timedelta(microseconds=1)
+        rows = rows.where(F.col("date") <= F.lit(last.date()))
+        if time:
+            rows = rows.where(F.col(time) < _literal(until))
+    return rows
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _literal(time: datetime) -> Column:
+    return F.timestamp_micros(F.lit(_micros(time)))
+
+
+def _micros(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -1,0 +1,73 @@
+"""`fleet lake ingest`: what was pulled becomes tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fleet.common import exits
+from fleet.lake.selection import existing_lake
+
+if TYPE_CHECKING:
+    from fleet.inventory.folder import Folder
+    from fleet.lake.ingest.merging import Ingested
+
+SETTINGS: Final = {"spark.sql.shuffle.partitions": "32"}
+SHOWN: Final = 3
+
+
+def run(
+    named: Path | None,
+    folder: Folder | None,
+    master: str,
+    *,
+    compact: bool,
+    as_json: bool,
+    tell_nothing: bool = False,
+) -> int:
+    """Ingest, and print what was new; the exit status, `exits.NOTHING` only where nothing new is to
+    be told from something."""
+    lake = existing_lake(named, folder)
+    from fleet.lake.ingest import store
+    from fleet.lake.ingest.stream import ingest
+    from fleet.spark.session import open_session
+    from fleet.terminal.output import write_json
+
+    with store.writing(lake):
+        pass  # whoever has to wait hears so before Spark starts
+    with open_session("fleet lake ingest", master, SETTINGS) as spark:
+        done = ingest(spark, lake, compact=compact)
+    if as_json:
+        write_json(done)
+    else:
+        print("\n".join(table(done)))
+    return exits.NOTHING if tell_nothing and not done.changed else exits.DONE
+
+
+def table(done: Ingested) -> list[str]:
+    """Lines for people: rows by table, what went into the quarantine and why."""
+    if not done.changed:
+        return ["nothing new"]
+    rows = {name: count for name, count in sorted(done.rows.items()) if count}
+    if done.quarantined:
+        rows["quarantine"] = done.quarantined
+    width = max(map(len, rows), default=0)
+    digits = max((len(f"{count:,}") for count in rows.values()), default=0)
+    lines = [f"{name:{width}}  {count:>{digits},}" for name, count in rows.items()]
+    if done.quarantined:
+        lines[-1] += f"  {reasons(done)}"
+    lines.append(f"from {done.files:,} new files" + replaced(done))
+    return lines
+
+
+def reasons(done: Ingested) -> str:
+    """The commonest reasons, the commonest first."""
+    ordered = sorted(done.reasons.items(), key=lambda item: (-item[1], item[0]))
+    more = sum(count for _, count in ordered[SHOWN:])
+    shown = [f"{reason} ({count:,})" for reason, count in ordered[:SHOWN]]
+    return ", ".join([*shown, *([f"others ({more:,})"] if more else [])])
+
+
+def replaced(done: Ingested) -> str:
+    """What is said of row groups that came again with other times."""
+    return f"; {done.replaced:,} row groups came again, put right" if done.replaced else ""

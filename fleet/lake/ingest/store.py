@@ -1,0 +1,149 @@
+"""How tables change: all of a change or nothing of it, whatever is killed and when.
+
+Tables are folders of plain Parquet files that never change. A `Change` names files to add, which
+lie complete in the staging, and files to remove. It is written to the journal first, in one
+rename; then it is carried out, and taken out of the journal. `recover` carries out what a killed
+writer left in the journal, and deletes what it had staged beside. Everything is on stable storage
+before the next step, so that a power cut costs no more than a kill.
+
+There is one writer (`writing`). Readers take no part: between the renames of a change they may
+see a part of it for a moment, rows that are rewritten even twice; and a file that they have listed
+may be gone when they open it, because its rows are in another one now. They read again then.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from fleet.common import locks
+from fleet.common.exits import CommandError
+from fleet.lake.schema.folder import Lake
+
+# Below the staging, which pulls use, too.
+OURS: Final = "tables"
+LOCK: Final = "writer.lock"
+
+
+class BusyError(CommandError):
+    """Another writer is at work."""
+
+
+class StoreError(CommandError):
+    """A change cannot be carried out."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Paths relative to the lake: `add` from the staging to their place, `remove`."""
+
+    add: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.remove)
+
+    def __or__(self, other: Change) -> Change:
+        """Both at once."""
+        return Change(self.add + other.add, self.remove + other.remove)
+
+
+@contextmanager
+def writing(lake: Lake) -> Iterator[None]:
+    """Be the lake's only writer. BusyError; OSError."""
+    lake.root.mkdir(parents=True, exist_ok=True)
+    busy = BusyError(f"another ingest or follow is at work in {lake.root}")
+    with locks.alone(lake.root / LOCK, busy):
+        yield
+
+
+def new_staging(lake: Lake) -> Path:
+    """A name for a folder in the staging, on the file system of the tables."""
+    folder = lake.staging / OURS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / uuid4().hex
+
+
+def commit(lake: Lake, change: Change) -> None:
+    """Do all of `change`; once this returns, or the journal has it, nothing undoes it. OSError."""
+    if not change:
+        return
+    folders = {(lake.root / staged).parent for staged, _ in change.add}
+    for staged, _ in change.add:
+        _sync(lake.root / staged)
+    for folder in folders:
+        _sync(folder)
+    _make(lake.journal)
+    name = uuid4().hex
+    part = lake.journal / f"{name}.part"
+    with part.open("wb") as file:
+        file.write(msgspec.json.encode(change))
+        file.flush()
+        os.fsync(file.fileno())
+    entry = lake.journal / f"{name}.json"
+    os.replace(part, entry)  # noqa: PTH105 - tests fail each of these calls in turn
+    _sync(lake.journal)
+    _carry_out(lake, change, entry)
+
+
+def recover(lake: Lake) -> int:
+    """Finish what a killed writer began; how many changes that were. To be called by a writer
+    before anything else. StoreError; OSError."""
+    entries = sorted(lake.journal.glob("*.json"))
+    for entry in entries:
+        change = msgspec.json.decode(entry.read_bytes(), type=Change)
+        _carry_out(lake, change, entry)
+    for part in lake.journal.glob("*.part"):
+        os.unlink(part)  # noqa: PTH108 - as above
+    if (lake.staging / OURS).is_dir():
+        shutil.rmtree(lake.staging / OURS)
+    return len(entries)
+
+
+def _carry_out(lake: Lake, change: Change, entry: Path) -> None:
+    """Each step may have been done already."""
+    folders = set()
+    for staged, place in change.add:
+        source, target = lake.root / staged, lake.root / place
+        if source.exists():
+            _make(target.parent)
+            os.replace(source, target)  # noqa: PTH105 - as above
+        elif not target.exists():
+            raise StoreError(
+                f"{entry} adds {source}, which is gone; restore it, or remove {entry.name}, "
+                f"{lake.tables} and {lake.checkpoints}, and ingest again"
+            )
+        folders.add(target.parent)
+    for place in change.remove:
+        target = lake.root / place
+        if target.exists():
+            os.unlink(target)  # noqa: PTH108 - as above
+        if target.parent.is_dir():
+            folders.add(target.parent)
+    for folder in sorted(folders):
+        _sync(folder)
+    os.unlink(entry)  # noqa: PTH108 - as above
+    _sync(lake.journal)
+
+
+def _make(folder: Path) -> None:
+    """Have a folder whose own name is on stable storage as well."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,182 @@
+"""What the parts of one merge share: where they stage rows, and how these are cut into files."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.ingest.paths import Partition, partition_of, plain_uri
+from fleet.lake.ingest.store import Change, commit
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables import base
+from fleet.lake.schema.tables.model import Table
+
+# Rows as they lie in a file: what they take, about, and what is next to what.
+BYTES_A_ROW: Final = {"readings": 2, "subtasks": 40}
+USUAL_BYTES: Final = 100
+ORDER: Final = {
+    "readings": ("node", "channel", "time"),
+    "groups": ("node", "first"),
+    "quarantine": ("reason", "source"),
+    "nodes": ("node",),
+}
+SALT: Final = "_salt"
+# Row groups are small enough that a task holds several files open. What grows from row to row is
+# stored as differences, which no dictionary may come before: a third of the bytes.
+PARQUET: Final = {
+    "compression": "zstd",
+    "parquet.block.size": str(32 * 2**20),
+    "parquet.writer.version": "v2",
+    "parquet.enable.dictionary#time": "false",
+    "parquet.enable.dictionary#sequence": "false",
+}
+
+
+class Sizes(NamedTuple):
+    """How large the parts of a load are."""
+
+    file_bytes: int = 100 * 2**20  # of a table, at most, where there is enough
+    portion_bytes: int = 4 * 2**30  # of the landing, that become one change
+    batch_files: int = 5_000  # of the landing, that the driver looks at in one go
+    task_rows: int = 500_000  # worth a task of their own
+
+
+USUAL: Final = Sizes()
+
+
+class Work(NamedTuple):
+    """`folder` is in the staging: ``new/<table>`` has rows that are new, ``kept/<table>`` those
+    of files that are written again."""
+
+    spark: SparkSession
+    lake: Lake
+    folder: Path
+    sizes: Sizes
+    clock: Callable[[], datetime]
+
+    def stage(
+        self,
+        rows: DataFrame,
+        table: Table,
+        counts: Mapping[Partition, int],
+        *,
+        kept: bool = False,
+        unique: bool = False,
+        salts: int | None = None,
+    ) -> None:
+        """Write `rows`, about `counts` of them, as files of `table`: `salts` a partition, by
+        default as many as their length calls for; with `unique`, one of each key. One shuffle."""
+        cut = self.cut(rows, table, counts, salts)
+        if unique:
+            within = dict.fromkeys((*table.partitions, SALT, *table.key))
+            cut = cut.dropDuplicates([*within])
+        cut = cut.sortWithinPartitions(*table.partitions, *ORDER.get(table.name, ("time",)))
+        self.write(cut.select(*table.names), table, kept=kept)
+
+    def cut(
+        self,
+        rows: DataFrame,
+        table: Table,
+        counts: Mapping[Partition, int],
+        salts: int | None = None,
+    ) -> DataFrame:
+        """`rows` in as many tasks as will write them, those of a file together."""
+        total = sum(counts.values())
+        if salts is None:
+            in_file = max(1, self.sizes.file_bytes // BYTES_A_ROW.get(table.name, USUAL_BYTES))
+            salts = max(1, math.ceil(total / max(1, len(counts)) / in_file))
+        tasks = min(salts * max(1, len(counts)), math.ceil(total / self.sizes.task_rows))
+        if tasks <= 1 and salts == 1:
+            return rows.withColumn(SALT, F.lit(0)).coalesce(1)  # less than a shuffle costs
+        by = ["node"] if "node" in rows.columns else [*table.key]
+        salt = F.pmod(F.hash(*by), F.lit(salts))
+        return rows.withColumn(SALT, salt).repartition(tasks, *table.partitions, SALT)
+
+    def write(self, rows: DataFrame, table: Table, *, kept: bool = False) -> None:
+        """Write each task's rows as they come."""
+        folder = self.folder / ("kept" if kept else "new") / table.name
+        writer = rows.write.mode("append").options(**PARQUET)
+        writer.partitionBy(*table.partitions).parquet(plain_uri(folder))
+
+    def staged(self) -> Change:
+        """What was staged, and where it belongs."""
+        return Change(
+            add=tuple(
+                (
+                    str(file.relative_to(self.lake.root)),
+                    str(self._place(file).relative_to(self.lake.root)),
+                )
+                for file in self._files()
+            )
+        )
+
+    def commit(self, more: Change) -> None:
+        """Bring what was staged to its place, together with `more`."""
+        commit(self.lake, self.staged() | more)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def staged_rows(self) -> int:
+        """How many rows were staged."""
+        return sum(rows_of(file) for file in self._files())
+
+    def rows(self) -> dict[str, int]:
+        """How many new rows were staged, by table; from the files' own metadata."""
+        counted: dict[str, int] = {}
+        for file in self._files():
+            kind, name = file.relative_to(self.folder).parts[:2]
+            if kind == "new":
+                counted[name] = counted.get(name, 0) + rows_of(file)
+        return counted
+
+    def new_files(self, table: Table) -> list[Path]:
+        """Files with new rows of one table."""
+        return sorted((self.folder / "new" / table.name).rglob("[!._]*.parquet"))
+
+    def _files(self) -> list[Path]:
+        # Of a task that failed nothing is taken.
+        found = self.folder.rglob("[!._]*.parquet")
+        return sorted(file for file in found if "_temporary" not in file.parts)
+
+    def _place(self, file: Path) -> Path:
+        name, *rest = file.relative_to(self.folder).parts[1:]
+        known = name in {table.name for table in base.TABLES}
+        return (self.lake.tables if known else self.lake.index).joinpath(name, *rest)
+
+
+def rows_of(file: Path) -> int:
+    """How many rows a Parquet file has."""
+    return int(pq.read_metadata(file).num_rows)
+
+
+def rows_by_partition(files: Iterable[Path]) -> dict[Partition, int]:
+    """The same, of files of a table."""
+    counts: dict[Partition, int] = {}
+    for file in files:
+        where = partition_of(file.parent)
+        counts[where] = counts.get(where, 0) + rows_of(file)
+    return counts
+
+
+def removal(lake: Lake, files: Sequence[Path]) -> Change:
+    """Remove these files of tables."""
+    root = lake.root.absolute()
+    return Change(remove=tuple(str(file.absolute().relative_to(root)) for file in files))
+
+
+def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
+    """Do them at once: small ones wait more for Spark's driver than they compute."""
+    if len(parts) == 1:
+        parts[0]()
+        return
+    with ThreadPoolExecutor(len(parts) or 1) as pool:
+        for done in [pool.submit(part) for part in parts]:
+            done.result()

@@ -1,0 +1,68 @@
+"""Which nodes there were, and what came of each host: one small Parquet file each, by pull."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from fleet.common.exits import CommandError
+from fleet.inventory.model import Inventory
+from fleet.lake.pull.landing_files import staged
+from fleet.lake.pull.outcome import COUNTED, HostPulled
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.landing import NODES, PULLS
+
+
+class NoArrowError(CommandError):
+    """pyarrow is missing; the text is one line that says how to get it."""
+
+
+def require_arrow() -> None:
+    """NoArrowError before anything is taken that could not be written."""
+    if find_spec("pyarrow") is None:
+        raise NoArrowError("pyarrow is missing; pip install 'sanderling[pipeline]'")
+
+
+def keep_nodes(lake: Lake, pull: str, fleet: Inventory, now_ms: int) -> None:
+    """Have the nodes of the inventory in the landing. OSError."""
+    rows = [
+        {
+            "iad": iad.name,
+            "node": node.name,
+            "time_ms": now_ms,
+            "areas": list(node.areas),
+            "model": node.model,
+        }
+        for iad in fleet.iad
+        for node in iad.node
+    ]
+    if rows:
+        _keep(lake, lake.nodes, pull, NODES, rows)
+
+
+def keep_pulls(lake: Lake, pull: str, hosts: Iterable[HostPulled], now_ms: int) -> None:
+    """Have what came of each host that was begun in the landing. OSError."""
+    rows = []
+    for host in hosts:
+        if host.outcome == "skipped":
+            continue
+        iad, _, name = host.host.partition("/")
+        row = {"iad": iad, "host": name, "time_ms": now_ms, "outcome": host.outcome}
+        row |= {"error": host.error or None}
+        rows.append(row | {count: getattr(host, count) for count in COUNTED})
+    if rows:
+        _keep(lake, lake.pulls, pull, PULLS, rows)
+
+
+def _keep(
+    lake: Lake, folder: Path, pull: str, ddl: str, rows: Sequence[Mapping[str, object]]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"string": pa.string(), "bigint": pa.int64(), "array<string>": pa.list_(pa.string())}
+    columns = [column.split(" ") for column in ddl.split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in columns])
+    with staged(lake, folder / f"{pull}.parquet") as part:
+        pq.write_table(pa.Table.from_pylist(list(rows), schema), part)

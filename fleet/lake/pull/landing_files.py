@@ -1,0 +1,69 @@
+"""Files of the landing: written in staging, on stable storage before they get their name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from fleet.lake.schema.folder import Lake
+
+# Below the staging, which others use, too.
+OURS: Final = "pull"
+
+
+@contextmanager
+def staged(lake: Lake, path: Path) -> Iterator[Path]:
+    """A file to write, which becomes `path` when the block ends well, and nothing otherwise.
+
+    Whoever sees `path` sees all of it, also after a power cut; one that was there is replaced.
+    Two writers never share a file. OSError.
+    """
+    part = new_part(lake)
+    try:
+        yield part
+        place(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def new_part(lake: Lake) -> Path:
+    """Where a file may be written that has no name yet; nobody else gets the same. OSError."""
+    folder = lake.staging / OURS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / uuid4().hex
+
+
+def place(part: Path, path: Path) -> None:
+    """Give a file that is complete its name. OSError."""
+    sync(part)
+    _make(path.parent)
+    part.replace(path)
+    sync(path.parent)
+
+
+def clear(lake: Lake) -> None:
+    """Remove what pulls left that were cut off; none may be under way."""
+    shutil.rmtree(lake.staging / OURS, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or a folder's names, on stable storage."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _make(folder: Path) -> None:
+    """Have a folder whose own name is on stable storage as well."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)

@@ -1,0 +1,75 @@
+"""The folder of a run on this machine as a fleet: what `fleet.testbed.testbed` lays out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agent.wire.config import ConfigError, load
+from agent.wire.drs_config import DrsConfig
+from agent.wire.edge_config import EdgeConfig
+from agent.wire.master_config import MasterConfig
+from fleet.common.exits import CommandError
+from fleet.inventory.model import MODELS, Iad, Inventory, Master, Model, Node
+from fleet.inventory.parties import HostOf
+from fleet.lake.pull.landing_files import staged
+from fleet.lake.schema.folder import LOCAL_RUN, Lake
+
+CONFIG: Final = "config.toml"
+RESULTS: Final = "results.json"
+HERE: Final = "127.0.0.1"
+
+
+class NoRunError(CommandError, FileNotFoundError):
+    """No run is there; the text is one line that says what makes one."""
+
+
+class Run(NamedTuple):
+    """What a run left: its fleet, and each host's configuration by the host's name."""
+
+    fleet: Inventory
+    configs: dict[str, Path]
+
+
+def run_in(folder: Path) -> Run:
+    """The run in `folder`. NoRunError; ConfigError for a configuration that cannot be read."""
+    configs: dict[str, Path] = {}
+    iads = tuple(_iads(folder, configs))
+    if not iads:
+        makes = "`make demo` makes one" if folder == LOCAL_RUN else "it has no folder of an IAD"
+        raise NoRunError(f"no run in {folder}: {makes}")
+    return Run(Inventory(name=folder.name, iad=iads), configs)
+
+
+def keep_results(folder: Path, lake: Lake) -> None:
+    """Have what the run's clients measured in the lake, if they did. OSError."""
+    if (results := folder / RESULTS).is_file():
+        with staged(lake, lake.client) as part:
+            shutil.copyfile(results, part)
+
+
+def _iads(folder: Path, configs: dict[str, Path]) -> Iterator[Iad]:
+    for path in sorted(folder.glob(f"*/{CONFIG}")):
+        try:
+            name = load(path, MasterConfig).iad.name
+        except ConfigError as error:
+            try:
+                load(path, DrsConfig)  # the registration service's
+            except ConfigError:
+                raise error from None
+            continue
+        iad = Iad(name=name, master=Master(address=HERE, local=True))
+        configs[HostOf(iad, None).name] = path
+        nodes = []
+        for each in sorted(path.parent.glob(f"*/{CONFIG}")):
+            nodes.append(_node(load(each, EdgeConfig)))
+            configs[HostOf(iad, nodes[-1]).name] = each
+        yield Iad(name=name, master=iad.master, node=tuple(nodes))
+
+
+def _node(config: EdgeConfig) -> Node:
+    """Its model is what it emulates."""
+    model: Model = next((each for each in MODELS if config.pods.emulate.startswith(each)), "host")
+    return Node(name=config.node.name, address=HERE, areas=config.node.areas, model=model)

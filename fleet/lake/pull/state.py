@@ -1,0 +1,41 @@
+"""How far a host was pulled: one small file each, replaced after what it tells of has landed.
+
+Should the state be lost, or be that of before the last segment, the same is taken again, which is
+harmless: readers know repeated lines and groups.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from fleet.lake.pull.landing_files import staged
+from fleet.lake.schema.folder import Lake
+from fleet.ssh.errors import HostError
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def state_path(lake: Lake, iad: str, host: str) -> Path:
+    """Where the state of a host is; `host` is a node's name, or ``master``."""
+    return lake.state / iad / f"{host}.json"
+
+
+def load(path: Path, kind: type[S]) -> S:
+    """The state; one with all defaults if there is none. HostError for one that is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return kind()
+    except msgspec.MsgspecError as error:
+        raise HostError(
+            "failed", f"{path} cannot be read ({error}); without it all is taken again: delete it"
+        ) from None
+
+
+def save(lake: Lake, path: Path, state: msgspec.Struct) -> None:
+    """Replace it at once, for good. OSError."""
+    with staged(lake, path) as part:
+        part.write_bytes(msgspec.json.encode(state))

@@ -1,0 +1,1 @@
+"""Folders and tables of the lake, for every reader and writer; no Spark here."""

@@ -1,0 +1,9 @@
+"""What is in the lake's tables: every column with its type, unit and meaning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fleet.lake.schema.tables import base, models, report, requests, sensing
+
+ALL: Final = (*base.TABLES, *requests.TABLES, *sensing.TABLES, *report.TABLES, *models.TABLES)

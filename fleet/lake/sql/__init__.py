@@ -1,0 +1,1 @@
+"""`fleet lake sql`: the tables as Spark SQL sees them."""

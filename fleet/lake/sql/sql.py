@@ -1,0 +1,32 @@
+"""`fleet lake sql`: the tables as Spark SQL sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet.common import exits
+from fleet.lake.selection import existing_lake
+
+if TYPE_CHECKING:
+    from fleet.inventory.folder import Folder
+
+
+def run(
+    named: Path | None, folder: Folder | None, master: str, statement: str, form: str, rows: int
+) -> int:
+    """Print what `statement` selects; the exit status."""
+    lake = existing_lake(named, folder)
+    from fleet.lake.sql import answers, views
+    from fleet.spark.session import open_session
+
+    with open_session("fleet lake sql", master) as spark:
+        known = views.register(spark, lake)
+        frame = views.select(spark, statement, known)
+        if form == "table":
+            answers.write_table(frame, rows)
+        elif form == "csv":
+            answers.write_csv(frame)
+        else:
+            answers.write_json(frame)
+    return exits.DONE

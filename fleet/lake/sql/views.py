@@ -1,0 +1,109 @@
+"""The lake's tables, the newest report's and the models as views for SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Any, Final
+
+from py4j.java_gateway import is_instance_of
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from fleet.common.exits import CommandError
+from fleet.lake.ingest.paths import uri
+from fleet.lake.ingest.reading import read
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables import base, models, report, requests, sensing
+from fleet.lake.schema.tables.model import Table
+
+LATEST: Final = "latest"
+PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
+# Whatever is not a plain query, by Spark's classes of parsed plans; scripts among it.
+REFUSED: Final = (f"{PLANS}.Command", f"{PLANS}.ParsedStatement", f"{PLANS}.CompoundPlanStatement")
+# These do more than read and are none of the above.
+REFUSED_NAMES: Final = re.compile("Insert|Execute|Write")
+# Of these, what only reads.
+HARMLESS: Final = frozenset(
+    {
+        "DescribeColumn",
+        "DescribeFunction",
+        "DescribeQueryCommand",
+        "DescribeRelation",
+        "ExplainCommand",
+        "ShowColumns",
+        "ShowFunctions",
+        "ShowTables",
+    }
+)
+
+
+class StatementError(CommandError):
+    """The statement is none that is answered; the text says why."""
+
+
+def register(spark: SparkSession, lake: Lake) -> list[str]:
+    """Make a view of every table that is there; their names."""
+    names = []
+    for table in base.TABLES:
+        if lake.table(table.name).is_dir():
+            read(spark, lake, table).createOrReplaceTempView(table.name)
+            names.append(table.name)
+    data = lake.reports / LATEST / "data"
+    for table in (*requests.TABLES, *sensing.TABLES, *report.TABLES):
+        names += _view(spark, table, data / f"{table.name}.parquet")
+    for table in models.TABLES:
+        names += _view(spark, table, lake.models / table.name)
+    return names
+
+
+def _view(spark: SparkSession, table: Table, path: Any) -> list[str]:
+    if not path.exists():
+        return []
+    frame = spark.read.schema(table.ddl).parquet(uri(path))
+    frame.createOrReplaceTempView(table.name)
+    return [table.name]
+
+
+def select(spark: SparkSession, statement: str, known: Collection[str]) -> DataFrame:
+    """What a statement selects. StatementError where it would change something, or names a table
+    that is not there; Spark's own exceptions for the rest."""
+    kind = _kind(spark, statement)
+    if kind is not None:
+        raise StatementError(
+            f"that does more than read ({kind}); SELECT, WITH, VALUES, DESCRIBE, SHOW TABLES and "
+            "EXPLAIN are answered"
+        )
+    try:
+        return spark.sql(statement)
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            raise
+        name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        there = ", ".join(sorted(known)) or "none; `fleet lake ingest` makes them"
+        raise StatementError(f"there is no table {name}; {hint}there are: {there}") from None
+
+
+def _kind(spark: SparkSession, statement: str) -> str | None:
+    """What a statement does, if it does more than read."""
+    session: Any = spark
+    parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001 - PySpark has no parser of its own
+    command = _command(session, parsed)
+    return None if command in HARMLESS else command
+
+
+def _command(session: Any, plan: Any) -> str | None:
+    """The first node of a parsed plan that is a command or a write, by the name of its class."""
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - as above
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        name = str(node.getClass().getSimpleName())
+        if REFUSED_NAMES.search(name) or any(is_instance_of(gateway, node, k) for k in REFUSED):
+            return name
+        children = node.children()
+        waiting += [children.apply(n) for n in range(children.size())]
+    return None

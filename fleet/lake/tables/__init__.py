@@ -1,9 +1,0 @@
-"""What is in the lake's tables: every column with its type, unit and meaning."""
-
-from __future__ import annotations
-
-from typing import Final
-
-from fleet.lake.tables import base, models, report, requests, sensing
-
-ALL: Final = (*base.TABLES, *requests.TABLES, *sensing.TABLES, *report.TABLES, *models.TABLES)

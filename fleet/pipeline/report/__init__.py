@@ -1,1 +1,0 @@
-"""The report: its tables, its pictures and its page."""

@@ -1,0 +1,1 @@
+"""Commands that talk to a master: queries, watches, subscriptions, services, its state."""

@@ -1,0 +1,44 @@
+"""What came back from a master: as the wire's JSON, or the one line that says why nothing did."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from agent.client import NoReplyError
+from agent.wire.base import Message
+from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
+from fleet.common import exits
+
+# What a master's refusal names if it does not have the service.
+OPERATOR_S: Final = "`fleet service list`"
+HINT: Final = " with the address of its operator socket, and name one with --service"
+
+
+def write_json(message: Message) -> None:
+    """Print `message` in a line of its own, at once."""
+    sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
+    sys.stdout.flush()
+
+
+def refused(message: str, master: str) -> int:
+    """Say that a master refused, and why; the exit status. Where the message names `fleet service
+    list`, it gets the operator socket of the demo, the only one that is known here."""
+    from fleet.query import running
+
+    if OPERATOR_S in message:
+        operator = running.operator_of(master)
+        command = f"`fleet service list --operator {operator or 'ADDRESS'}`"
+        message = message.replace(OPERATOR_S, command if operator else command + HINT)
+    return exits.fail(f"refused: {message}", exits.REFUSED)
+
+
+def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
+    """Say why there is no reply; the exit status. `reply` says from whom it came and what it is
+    not, `socket` which one of the master was meant."""
+    if isinstance(error, NoReplyError):
+        return exits.fail(str(error), exits.NO_REPLY)
+    if isinstance(error, WireError):
+        line = f"the reply from {reply} ({error}); is this a master's {socket} socket?"
+        return exits.fail(line, exits.NO_REPLY)
+    return exits.fail(str(error), exits.USAGE)  # the address, a key file, what does not go together

@@ -1,0 +1,129 @@
+"""The demos that run on this machine, for commands that are given no address.
+
+Each leaves its masters' addresses in a file, and holds the lock of that file, which the system
+releases however the demo ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from fleet.common import locks
+
+DEMOS: Final = "demo*.json"
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """A master's sockets."""
+
+    iad: str
+    master: str
+    operator: str
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A demo: its process, its masters, of which the first is asked, and the folder in which it was
+    started."""
+
+    pid: int
+    masters: tuple[Addresses, ...]
+    folder: str = ""
+
+    def address(self, socket: Literal["master", "operator"]) -> str:
+        """The address of a socket of the master that is asked."""
+        first = self.masters[0]
+        return first.master if socket == "master" else first.operator
+
+
+@contextmanager
+def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
+    """Inside, `found` knows of these masters; not where the file cannot be written."""
+    path = _place() / f"demo-{os.getpid()}-{secrets.token_hex(4)}.json"
+    # A demo has its name once it is written and its lock is held: whoever looks is in nobody's way.
+    before = path.with_suffix(".new")
+    with ExitStack() as held:
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _tidy()
+            held.enter_context(locks.alone(before, BlockingIOError(), 0o600))
+            held.callback(path.unlink, missing_ok=True)
+            running = Running(os.getpid(), masters, _here())
+            before.write_bytes(msgspec.json.encode(running))
+            before.rename(path)
+        yield
+
+
+def found() -> list[Running]:
+    """The demos of this user that run now, that which is meant first: of this folder, else the one
+    that was started first."""
+    here = _here()
+    demos = [demo for path in _files() if (demo := _read(path)) is not None]
+    return sorted(demos, key=lambda demo: demo.folder != here)
+
+
+def operator_of(master: str) -> str | None:
+    """The operator address of a demo's master that has this public one; None if it has none."""
+    masters = (each for demo in found() for each in demo.masters)
+    return next((each.operator for each in masters if each.master == master), None)
+
+
+def _read(path: Path) -> Running | None:
+    """The demo that holds the lock of that file."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(number, "rb") as file:
+        # Anybody can write to /tmp: only a file of this user is believed.
+        if os.fstat(number).st_uid != os.getuid():
+            return None
+        try:
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass  # it is held by a demo
+        else:
+            return None
+        try:
+            running = msgspec.json.decode(file.read(), type=Running)
+        except msgspec.DecodeError:
+            return None
+    return running if running.masters else None
+
+
+def _tidy() -> None:
+    """Remove what demos left that were killed."""
+    for path in _files():
+        if _read(path) is None:
+            with suppress(OSError):  # it is another user's
+                path.unlink(missing_ok=True)
+
+
+def _files() -> list[Path]:
+    """What demos announce or left, the oldest first."""
+    files = []
+    for path in _place().glob(DEMOS):
+        with suppress(OSError):
+            files.append((path.lstat().st_mtime_ns, path))
+    return [path for _, path in sorted(files)]
+
+
+def _here() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # somebody removed it
+        return ""
+
+
+def _place() -> Path:
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "sanderling"
+    return Path(tempfile.gettempdir()) / f"sanderling-{os.getuid()}"

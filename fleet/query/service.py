@@ -1,0 +1,72 @@
+"""`fleet service`: services of a master, from its operator socket."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from agent.client import NoReplyError, Operator
+from agent.net.keys import KeyFiles
+from agent.wire.operator import CreateService, ListServices, ServiceReport, ServiceRequest
+from fleet.common import exits
+from fleet.query import replies, service_screen
+from fleet.terminal import screen
+
+# What the report of a set-up may take beyond the time that the set-up itself has.
+GRACE_MS = 2_000.0
+
+
+class Asker(Struct, frozen=True):
+    """Whom a command asks, and how it prints what comes of it."""
+
+    operator: str
+    timeout_ms: float
+    as_json: bool
+    keys: KeyFiles | None
+
+    def run(self, request: ServiceRequest, extra_ms: float = 0.0) -> int:
+        """Ask, print what came of it, return the exit status."""
+        report = self._ask(request, self.timeout_ms + extra_ms)
+        if isinstance(report, int):
+            return report
+        if self.as_json:
+            replies.write_json(report)
+            return _status(request, report)
+        terminal = screen.console()
+        if isinstance(request, ListServices):
+            service_screen.show_list(terminal, report.services)
+            return exits.DONE
+        service_screen.show_report(terminal, report)
+        if not report.ok:
+            exits.fail(f"refused: {report.message}", exits.REFUSED)
+        return _status(request, report)
+
+    def show(self, name: str) -> int:
+        """Print one service; the exit status."""
+        report = self._ask(ListServices("show"), self.timeout_ms)
+        if isinstance(report, int):
+            return report
+        found = [service for service in report.services if service.id == name]
+        if not found:
+            return exits.fail(f"no service {name} here; see fleet service list", exits.FAILED)
+        if self.as_json:
+            replies.write_json(ServiceReport(report.id, ok=True, services=tuple(found)))
+        else:
+            service_screen.show_pool(screen.console(), found[0])
+        return exits.DONE
+
+    def _ask(self, request: ServiceRequest, timeout_ms: float) -> ServiceReport | int:
+        """The report, or the exit status of what went wrong."""
+        try:
+            with Operator(self.operator, self.keys) as link:
+                return link.ask_service(request, timeout_ms)
+        except (NoReplyError, ValueError) as error:
+            what = "no report about services"
+            return replies.fail(error, f"{self.operator} is {what}", "operator")
+
+
+def _status(request: ServiceRequest, report: ServiceReport) -> int:
+    """The exit status of a reply; a service set up for a part of what was asked is a failure."""
+    if not report.ok:
+        return exits.REFUSED
+    partial = isinstance(request, CreateService) and report.uncovered
+    return exits.FAILED if partial else exits.DONE

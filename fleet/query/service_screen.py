@@ -1,0 +1,100 @@
+"""Services and their set-up on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from agent.wire.market import Service, Terms
+from agent.wire.operator import ServiceReport, Step
+from fleet.terminal.screen import line, plain_table, show_table
+from fleet.terminal.units import format_ms
+
+STYLES = {"accepted": "green", "serves": "green", "refused": "red", "no answer": "yellow"}
+# Areas of a member that are named; the others are counted.
+NAMED_AREAS = 3
+# In letters; names of IADs up to here stay in one line at 80 columns.
+LONGEST_NAME = 24
+
+
+def show_report(screen: Console, report: ServiceReport) -> None:
+    """The steps of a set-up or change, what stays uncovered, and the pool."""
+    if report.steps:
+        folds = ("outcome", *_long_names(step.iad for step in report.steps))
+        table = plain_table("step", "IAD", "asked", "outcome", left=4, folds=folds)
+        for step in report.steps:
+            table.add_row(step.step, step.iad or "–", _asked(step.terms), _outcome(step))
+        show_table(screen, table)
+    for service in report.services:
+        show_pool(screen, service)
+    if report.uncovered:
+        line(screen, _coverage(report), style="yellow")
+    if report.ok:
+        line(screen, f"done in {format_ms(report.elapsed_ms)}")
+
+
+def show_list(screen: Console, services: Sequence[Service]) -> None:
+    """A row per service."""
+    if not services:
+        line(screen, "no services")
+        return
+    folds = ("service", "owner", "terms")
+    table = plain_table("service", "owner", "capability", "IADs", "terms", left=5, folds=folds)
+    for service in services:
+        sellers = sum(bool(member.areas) for member in service.members)
+        schedulers = len(service.members) - sellers
+        iads = f"{sellers} + {schedulers} scheduling" if schedulers else f"{sellers}"
+        table.add_row(
+            service.id, service.owner, service.capability or "all", iads, _asked(service.terms)
+        )
+    show_table(screen, table)
+
+
+def show_pool(screen: Console, service: Service) -> None:
+    """A service and its members."""
+    text = f"{service.id}: {service.capability or 'all'}, owned by {service.owner}"
+    if service.terms is not None:
+        text += f", {_asked(service.terms)}"
+    if service.redundant:
+        text += ", redundant"
+    line(screen, text)
+    folds = ("areas", "address", *_long_names(member.iad for member in service.members))
+    table = plain_table("IAD", "tasks/s", "areas", "address", left=4, folds=folds)
+    for member in service.members:
+        rate = f"{member.rate_per_s:.4g}" if member.areas else "–"
+        table.add_row(member.iad, rate, _areas(member.areas), member.address)
+    show_table(screen, table)
+
+
+def _long_names(iads: Iterable[str]) -> tuple[str, ...]:
+    """The column of the names, if one is so long that it must fold."""
+    return ("IAD",) if any(len(iad) > LONGEST_NAME for iad in iads) else ()
+
+
+def _coverage(report: ServiceReport) -> str:
+    """How much of what was asked, or is on offer there, is served, and what is not."""
+    nobody = f"nobody serves {_areas(report.uncovered)}"
+    if not report.services:
+        return nobody
+    served = len({area for member in report.services[0].members for area in member.areas})
+    return f"serves {served} of {served + len(report.uncovered)} areas; {nobody}"
+
+
+def _asked(terms: Terms | None) -> str:
+    if terms is None:
+        return "–"
+    return f"{terms.rate_per_s:.4g}/s, p{terms.percentile:.4g} ≤ {format_ms(terms.budget_ms)}"
+
+
+def _outcome(step: Step) -> Text:
+    style = next((s for word, s in STYLES.items() if step.outcome.startswith(word)), "")
+    return Text(step.outcome, style=style)
+
+
+def _areas(areas: Sequence[str]) -> str:
+    if not areas:
+        return "only schedules"
+    more = len(areas) - NAMED_AREAS
+    return ", ".join(areas[:NAMED_AREAS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,245 @@
+"""`fleet subscribe`: a line for each alert as it comes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from rich.text import Text
+
+from agent.client import Client, NoReplyError, Notifications, SubscriptionError, UnknownLoss
+from agent.net.keys import KeyFiles
+from agent.wire.overlay import Notification
+from agent.wire.predicates import Filter, Value, write_filter
+from agent.wire.push import Gap, Notified
+from fleet.common import exits
+from fleet.query import replies
+from fleet.terminal import screen
+from fleet.terminal.fitted import whole
+from fleet.terminal.output import printable
+from fleet.terminal.units import format_duration
+
+# Wide enough for a date, a room's area, a channel, and a number with its unit; with a trigger and
+# an IAD of usual names 80 columns.
+ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
+ENDING: Final = "  {:<7}  {:<12}  {}"
+COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
+COLOURS: Final = {"raised": "red", "cleared": "green"}
+# An alert that comes so much after its time is marked; a clock that is off by less is no harm.
+LATE_S: Final = 5.0
+
+
+class Options(Struct, frozen=True):
+    """What the command line says."""
+
+    master: str
+    wanted: Filter
+    durable: str | None
+    after: int | None
+    count: int | None
+    lasting_s: float | None
+    detach: bool
+    as_json: bool
+
+
+class Interrupted(Exception):
+    """By Ctrl-C, after the last words: what was being shown is not acknowledged."""
+
+
+class Tally(Struct):
+    """What came so far."""
+
+    raised: int = 0
+    cleared: int = 0
+    others: int = 0
+    dropped: int = 0  # positions that hold nothing
+    losses: int = 0  # of which nobody knows how many were wanted here
+
+
+def run(options: Options, keys: KeyFiles | None = None) -> int:
+    """Subscribe until the end, or Ctrl-C; the exit status."""
+    try:
+        with (
+            Client(options.master, keys) as client,
+            client.subscribe(
+                options.wanted,
+                id=options.durable,
+                durable=options.durable is not None,
+                after=options.after,
+            ) as notifications,
+        ):
+            return _show(notifications, options)
+    except Interrupted:
+        return exits.INTERRUPTED
+    except KeyboardInterrupt:
+        return exits.fail("interrupted", exits.INTERRUPTED)
+    except SubscriptionError as error:
+        return exits.fail(f"refused: {error}", exits.REFUSED)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{options.master} is none to a subscription", "public")
+
+
+def end(master: str, name: str, keys: KeyFiles | None = None) -> int:
+    """End a durable subscription; the exit status."""
+    try:
+        with Client(master, keys) as client:
+            client.unsubscribe(name)
+    except SubscriptionError as error:
+        return exits.fail(f"refused: {error}", exits.REFUSED)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{master} is none to a subscription", "public")
+    screen.line(screen.console(stderr=True), f"subscription {name} is ended")
+    return exits.DONE
+
+
+def _show(notifications: Notifications, options: Options) -> int:
+    err = screen.console(stderr=True)
+    tally, status, interrupted = Tally(), exits.DONE, False
+    if not options.detach:
+        if not options.as_json:
+            screen.line(err, headline(notifications, options), style="dim")
+        if notifications.doubt:
+            screen.line(err, notifications.doubt, style="yellow")
+        notifications.on_word = lambda word: screen.line(err, word, style="yellow")
+        try:
+            _follow(notifications, options, tally)
+        except KeyboardInterrupt:
+            interrupted = True
+        except SubscriptionError as error:
+            status = exits.fail(f"refused: {error}", exits.REFUSED)
+        else:
+            notifications.acknowledge()  # the last line is shown
+        screen.line(err, summary_line(tally))
+    if options.durable is not None and notifications.is_open:
+        name = options.durable
+        again = whole(f"--durable {name} --after {notifications.after}")
+        end = whole(f"--durable {name} --unsubscribe")
+        screen.line(err, f"alerts are kept; go on with {again}, end it with {end}")
+    if interrupted:
+        raise Interrupted
+    return status
+
+
+def _follow(notifications: Notifications, options: Options, tally: Tally) -> None:
+    out = screen.console()
+    if not options.as_json:
+        screen.line(out, header(), "bold")
+    for shown, each in enumerate(_until(notifications, options.lasting_s), start=1):
+        _count(tally, each)
+        if options.as_json:
+            replies.write_json(each)
+        else:
+            screen.line(out, alert_line(each, time.time()))
+        if shown == options.count:
+            return
+
+
+def _until(
+    notifications: Notifications, lasting_s: float | None
+) -> Iterator[Notified | Gap | UnknownLoss]:
+    end_s = math.inf if lasting_s is None else time.monotonic() + lasting_s
+    while (each := notifications.wait(max(0.0, end_s - time.monotonic()))) is not None:
+        yield each
+
+
+def _count(tally: Tally, each: Notified | Gap | UnknownLoss) -> None:
+    match each:
+        case Notified(notification=notification):
+            kind = notification.attributes.get("kind")
+            tally.raised += kind == "raised"
+            tally.cleared += kind == "cleared"
+            tally.others += kind not in ("raised", "cleared")
+        case Gap(lost=None):
+            tally.dropped += each.last - each.first + 1
+        case _:
+            tally.losses += 1
+
+
+def headline(notifications: Notifications, options: Options) -> str:
+    """What is subscribed to, in a line."""
+    text = f"subscription {notifications.id}: {write_filter(options.wanted)}"
+    if options.lasting_s is not None:
+        text += f", for {format_duration(options.lasting_s)}"
+    if notifications.after:
+        text += f", after position {notifications.after}"
+    return f"{text}; Ctrl-C ends {'this command' if options.durable else 'it'}"
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    """What stands in the columns of `alert_line`."""
+    return ALERT.format("time", *COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
+
+
+def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
+    """An alert in a line, or what is missing in place of some. It came at `now_s` on the wall
+    clock."""
+    match each:
+        case Notified(notification=notification):
+            return notification_line(notification, now_s)
+        case Gap(first=first, last=last, lost=None):
+            count = last - first + 1
+            text = f"{count} alert{'s' * (count != 1)} dropped, too many came at a time or while "
+            text += f"nobody listened: position{'s' * (count != 1)} {_range(first, last)}"
+        case Gap(lost=lost) if lost is not None:
+            text = f"{lost.count} alert{'s' * (lost.count != 1)} of {lost.publisher} lost before "
+            text += "everybody had them, wanted here or not: "
+            text += f"{lost.history} {_range(lost.first, lost.last)}"
+        case UnknownLoss(after=after):
+            text = f"alerts may be lost after position {after}, nobody knows how many: "
+            text += printable(each.message)
+    return Text(text, "yellow")
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def notification_line(notification: Notification, now_s: float) -> Text:
+    """An alert in a line. It came at `now_s` on the wall clock."""
+    attributes = dict(notification.attributes)
+    area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
+    then_s = notification.time_ms / 1e3
+    when = datetime.fromtimestamp(then_s).astimezone()
+    unit = screen.unit_of(metric) if isinstance(metric, str) else ""
+    drawn = Text(
+        ALERT.format(
+            f"{when:%d %b %H:%M:%S}", _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
+        )
+    )
+    begun = len(drawn)
+    drawn.append(ENDING.format(*map(_word, (kind, trigger, iad))))
+    drawn.stylize(COLOURS.get(str(kind), ""), begun, begun + 10)
+    for name, more in sorted(attributes.items()):
+        drawn.append(f"  {name}={_word(more)}", "dim")
+    if now_s - then_s > LATE_S:
+        drawn.append(f"  late {format_duration(round(now_s - then_s))}", "yellow")
+    return drawn
+
+
+def _word(value: Value | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return screen.format_value(value)
+    return printable(str(value))
+
+
+def summary_line(tally: Tally) -> str:
+    """How many alerts came, of which kind, and what is missing."""
+    alerts = tally.raised + tally.cleared + tally.others
+    text = f"{alerts} alert{'s' * (alerts != 1)}" if alerts else "no alert came"
+    if tally.raised or tally.cleared:
+        text += f": {tally.raised} raised, {tally.cleared} cleared"
+        text += f", {tally.others} other" if tally.others else ""
+    if tally.dropped:
+        text += f"; {tally.dropped} dropped"
+    if tally.losses:
+        text += f"; losses of unknown size: {tally.losses}"
+    return text

@@ -1,0 +1,274 @@
+"""`fleet watch`: a standing query, a line per round as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Final, Literal
+
+from msgspec import Struct
+from rich.text import Text
+
+from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.net.keys import KeyFiles
+from agent.scheduling.watches.scheduler import LAG_S
+from agent.wire.base import Form
+from agent.wire.messages import Answer, Slo
+from agent.wire.watches import Round, Style
+from fleet.common import exits
+from fleet.query import replies
+from fleet.query.subscribe import notification_line
+from fleet.terminal import screen
+from fleet.terminal.fitted import whole
+from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
+from fleet.terminal.units import format_duration, format_ms, format_slo
+
+# Wide enough for a number of six digits, a date, "partial" and a time in seconds.
+ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
+MAX_AREAS_NAMED: Final = 4
+MAX_ALERTS_SHOWN: Final = 4
+# A round that comes so much after it was due is marked; a clock that is off by less is no harm.
+LATE_S: Final = 5.0
+
+
+class Options(Struct, frozen=True):
+    """What the command line says."""
+
+    master: str
+    areas: tuple[str, ...]
+    style: Style
+    interval_s: float
+    window_s: float | None
+    lasting_s: float | None
+    trigger: str
+    on: str
+    slo: Slo
+    channels: tuple[str, ...]
+    form: Form
+    timeout_ms: float | None
+    service: str
+    rounds: int | None
+    resume: tuple[str, int] | None
+    detach: bool
+    as_json: bool
+
+
+class Tally(Struct):
+    """What came so far."""
+
+    rounds: int = 0
+    missed: int = 0
+    refused: int = 0
+    partial: int = 0  # and no SLO is missed: more time would not bring the others
+
+    def take(self, answer: Answer) -> None:
+        """One more round."""
+        self.rounds += 1
+        self.missed += (how := _how(answer)) == "missed"
+        self.refused += how == "refused"
+        self.partial += how == "partial"
+
+
+def run(options: Options, keys: KeyFiles | None = None) -> int:
+    """Watch until the end, or Ctrl-C; the exit status."""
+    try:
+        with Client(options.master, keys) as client, _watch(client, options) as rounds:
+            return _show(rounds, options)
+    except KeyboardInterrupt:
+        return exits.fail("interrupted", exits.INTERRUPTED)
+    except WatchError as error:
+        return replies.refused(str(error), options.master)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{options.master} is none to a watch", "public")
+
+
+def _watch(client: Client, options: Options) -> Rounds:
+    return client.watch(
+        options.areas,
+        style=options.style,
+        interval_s=options.interval_s,
+        window_s=options.window_s,
+        lasting_s=options.lasting_s,
+        trigger=options.trigger,
+        on=options.on,
+        percentile=options.slo.percentile,
+        latency_ms=options.slo.latency_ms,
+        channels=options.channels,
+        form=options.form,
+        timeout_ms=options.timeout_ms,
+        service=options.service,
+        label="fleet watch",
+        resume=options.resume,
+        detach=options.detach,
+    )
+
+
+def _show(rounds: Rounds, options: Options) -> int:
+    out, err = screen.console(), screen.console(stderr=True)
+    tally, status = Tally(), exits.DONE
+    if not options.as_json:
+        screen.line(err, _headline(rounds, options), style="dim")
+        screen.line(err, "an area's channels: lowest, mean and highest value", style="dim")
+        header = ROUND.format("round", "window's end", "areas", "time", "SLO")
+        screen.line(out, header.rstrip(), "bold")
+    if rounds.message:
+        screen.line(err, rounds.message, style="yellow")
+    rounds.on_word = lambda word: screen.line(err, word, style="yellow")
+    try:
+        for each in islice(rounds, options.rounds):
+            tally.take(each.answer)
+            if options.as_json:
+                replies.write_json(each)
+            else:
+                for text in round_lines(each, time.time()):
+                    screen.line(out, text)
+    except KeyboardInterrupt:
+        status = exits.INTERRUPTED
+    except WatchError as error:
+        status = exits.fail(f"refused: {error}", exits.REFUSED)
+        if not tally.rounds:
+            return status
+    rounds.acknowledge()
+    if not options.detach:
+        rounds.cancel()  # the reply says how many rounds there were
+    screen.line(err, _summary(tally, options, rounds.looked_at))
+    if status == exits.DONE and tally.rounds == tally.refused > 0:
+        status = exits.REFUSED
+    if options.detach and rounds.is_open:
+        again = whole(f"--resume {rounds.id} --after {rounds.after}")
+        screen.line(err, f"left open; go on with {again}")
+    return status
+
+
+def _how(answer: Answer) -> Literal["kept", "missed", "partial", "refused"]:
+    """How a round stands to its SLO."""
+    if answer.status == "refused":
+        return "refused"
+    if screen.is_timeless(answer):
+        return "partial"
+    return "kept" if answer.slo_met else "missed"
+
+
+def _headline(rounds: Rounds, options: Options) -> str:
+    at_most = "at most " if options.on else ""
+    what = f"{options.style}, {at_most}every {format_duration(options.interval_s)}"
+    if options.window_s is not None:
+        what += f" the last {format_duration(options.window_s)}"
+    if options.on:
+        what += f" on {options.on}"
+    if options.trigger:
+        what += f" when {options.trigger}"
+    if options.lasting_s is not None:
+        what += f", for {format_duration(options.lasting_s)}"
+    return f"watch {rounds.id}: {what}, {format_slo(options.slo)}; Ctrl-C ends it"
+
+
+# --- a round --------------------------------------------------------------------------------------
+
+
+def round_lines(each: Round, now_s: float) -> list[Text]:
+    """A round in a line, its areas below it, and what is missing. It came at `now_s` on the wall
+    clock."""
+    answer = each.answer
+    end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
+    coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
+    slo = _how(answer)
+    head = Text(
+        ROUND.format(
+            each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
+        ).rstrip()
+    )
+    colour = {"kept": "green", "missed": "yellow", "partial": "yellow", "refused": "red"}[slo]
+    head.stylize(colour, len(head) - len(slo))
+    lag_s = 0.0 if each.alerts else LAG_S
+    late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
+    if late_s > LATE_S:
+        head.append(f"  late {format_duration(round(late_s))}", style="yellow")
+    if each.fired:
+        head.append("  ")
+        head.append("fired: " + _named(each.fired), style="bold magenta")
+    lines = [head, *_alert_lines(each)]
+    if answer.status == "refused":
+        return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
+    summaries = summarize(answer)
+    channels = channels_of(summaries)
+    width = max((len(area.area) for area in summaries), default=0)
+    lines += [text for area in summaries for text in _area_lines(area, channels, width)]
+    lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
+    return lines
+
+
+def _alert_lines(each: Round) -> Iterable[Text]:
+    shown = each.alerts[-MAX_ALERTS_SHOWN:]
+    if before := each.alert_count - len(shown):
+        yield Text(f"{'':8}{before} alert{'s' * (before != 1)} before these", style="dim")
+    for alert in shown:
+        # How late it is says the round.
+        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3))
+
+
+def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
+    """An area in a line; each channel in one of its own where units do not tell them apart."""
+    head = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
+    if screen.told_by_units(channels):
+        yield _area_line(head, area, channels)
+        return
+    yield Text(head.rstrip(), style="dim")
+    longest = max(map(len, channels))
+    for name, channel in sorted(area.channels.items()):
+        text = f"{'':10}{name:<{longest}}  {_extent(channel)} {screen.unit_of(name)}"
+        drawn = Text(text.rstrip(), style="dim")
+        if notes := screen.notes_on(channel):
+            drawn.append(f"  {notes}", style="not dim yellow")
+        yield drawn
+
+
+def _area_line(head: str, area: AreaSummary, channels: list[str]) -> Text:
+    text = head
+    for name in channels:
+        channel = area.channels.get(name)
+        numbers = f"{'–':>20}" if channel is None else _extent(channel)
+        text += f"  {numbers} {screen.unit_of(name)}"
+    drawn = Text(text, style="dim")
+    notes = [f"{name} {told}" for name, c in area.channels.items() if (told := screen.flagged(c))]
+    if area.age_ms:
+        notes.append(f"age {format_ms(area.age_ms)}")
+    if notes:
+        drawn.append(f"  {'; '.join(notes)}", style="not dim yellow")
+    return drawn
+
+
+def _extent(channel: ChannelSummary) -> str:
+    low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
+    return f"{low:>6} {mean:>6} {high:>6}"
+
+
+def _named(areas: tuple[str, ...]) -> str:
+    shown = ", ".join(areas[:MAX_AREAS_NAMED])
+    more = len(areas) - MAX_AREAS_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _summary(tally: Tally, options: Options, looked_at: int) -> str:
+    if options.on and not tally.rounds:
+        return "no alert came"
+    return summary_line(tally, options.slo, looked_at, options.trigger)
+
+
+def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> str:
+    """How many rounds came, and how many of them missed the SLO or were refused; of `looked_at`
+    rounds if there is a `trigger`."""
+    if not tally.rounds:
+        if not trigger or not looked_at:
+            return "no round came"
+        return f"the trigger never held in {looked_at} round{'s' * (looked_at != 1)}"
+    text = f"{tally.rounds} round{'s' * (tally.rounds != 1)}, "
+    late, objective = tally.missed, format_slo(slo)
+    text += f"{late} missed the SLO ({objective})" if late else f"none missed {objective}"
+    if tally.refused:
+        text += f", {tally.refused} refused"
+    if tally.partial:
+        text += f", {tally.partial} partial: more time would not bring the others"
+    return text

@@ -1,0 +1,164 @@
+"""Bundles: a release for one target as a file, which a host only has to unpack."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fleet.inventory.folder import Folder, cache
+from fleet.release import sources as sources_
+from fleet.release import wheelhouse
+from fleet.release.target import ReleaseError, Target, parse
+
+__all__ = ["Bundle", "ReleaseError", "Target", "build", "find", "stored"]
+
+# Folder of downloads and compiled modules; by default the fleet's `releases`.
+_SUFFIX: Final = ".tar.xz"
+# Beside the bundles of a release: the commit of its sources, and what differed from it. Not in
+# them, as the same sources make the same bytes whatever their commit.
+ORIGIN: Final = "origin.json"
+
+
+class Bundle(NamedTuple):
+    """A stored bundle."""
+
+    release: str
+    target: Target
+    path: Path
+    sha256: str
+    bytes: int
+    origin: sources_.Origin | None = None  # None: not known
+
+
+def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
+    """The bundle of these sources for `target`, made unless it is there. Seconds to minutes; `say`
+    gets a line now and then. ReleaseError says in one line why it cannot be made."""
+    checkout = sources_.checkout()
+    sources = sources_.read(checkout)
+    _record(folder, sources.release, sources_.origin(checkout), say)
+    path = _path(folder, sources.release, target)
+    if not path.is_file():
+        content = _made(folder, sources, target, say)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            file.write(content)
+        whole = Path(file.name)
+        whole.chmod(0o644)
+        whole.replace(path)
+    return _bundle(path)
+
+
+def _record(
+    folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
+) -> None:
+    """Keep which commit a release is of; `say` is told of changes since."""
+    if changes := origin.told(release):
+        say(changes)
+    path = folder.releases / release / ORIGIN
+    if _origin(path.parent) == origin:
+        return  # the folder's time is that of the release
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f".{ORIGIN}")
+    whole.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")
+    whole.replace(path)
+
+
+def origin_of(folder: Folder, release: str) -> sources_.Origin | None:
+    """The origin kept beside a stored release; None if there is none that can be read."""
+    return _origin(folder.releases / release)
+
+
+def _origin(release: Path) -> sources_.Origin | None:
+    try:
+        return msgspec.json.decode((release / ORIGIN).read_bytes(), type=_Origin).origin
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """The file beside a release's bundles."""
+
+    commit: str
+    changed: tuple[str, ...]
+
+    @property
+    def origin(self) -> sources_.Origin:
+        return sources_.Origin(self.commit, self.changed)
+
+
+def stored(folder: Folder) -> list[Bundle]:
+    """All bundles of the fleet's folder, the latest release first."""
+    if not folder.releases.is_dir():
+        return []
+    releases = [path for path in folder.releases.iterdir() if path.is_dir()]
+    latest_first = sorted(releases, key=lambda path: (-path.stat().st_mtime, path.name))
+    return [_bundle(path) for release in latest_first for path in _bundles(release)]
+
+
+def find(folder: Folder, release: str, target: Target) -> Bundle:
+    """The bundle of `release` for `target`. ReleaseError names what there is."""
+    path = _path(folder, release, target)
+    if path.is_file():
+        return _bundle(path)
+    others = [each.name.removesuffix(_SUFFIX) for each in _bundles(path.parent)]
+    if others:
+        raise ReleaseError(f"release {release} is stored for {', '.join(others)}, not for {target}")
+    known = list(dict.fromkeys(bundle.release for bundle in stored(folder)))
+    if known:
+        raise ReleaseError(f"release {release} is not stored; there is {', '.join(known)}")
+    raise ReleaseError("no release is stored; `fleet release build` makes one")
+
+
+def _path(folder: Folder, release: str, target: Target) -> Path:
+    return folder.releases / release / f"{target}{_SUFFIX}"
+
+
+def _bundles(release: Path) -> list[Path]:
+    """The files of a release's folder that are bundles."""
+    found = []
+    for path in sorted(release.glob(f"*{_SUFFIX}")):
+        try:
+            parse(path.name.removesuffix(_SUFFIX))
+        except ValueError:
+            continue
+        found.append(path)
+    return found
+
+
+def _bundle(path: Path) -> Bundle:
+    content = path.read_bytes()
+    target = parse(path.name.removesuffix(_SUFFIX))
+    digest = hashlib.sha256(content).hexdigest()
+    return Bundle(path.parent.name, target, path, digest, len(content), _origin(path.parent))
+
+
+def _made(
+    folder: Folder, sources: sources_.Sources, target: Target, say: Callable[[str], None]
+) -> bytes:
+    """The bytes of a bundle."""
+    from fleet.release import byte_code, lock, wheel
+    from fleet.release.archive import packed
+    from fleet.release.tree import Tree
+
+    tree = Tree(sources.release, target)
+    tree.share(sources.shared)
+    wanted = lock.pinned(sources.lock, target)
+    caches = cache(folder.releases)
+    for each in wheelhouse.provide(caches / "wheelhouse", wanted, target, say):
+        if each.suffix == ".whl":
+            tree.add_wheel(each)
+            continue
+        with tempfile.TemporaryDirectory() as built:
+            tree.add_wheel(wheelhouse.wheel_of_sdist(each, Path(built)))
+    with tempfile.TemporaryDirectory() as built:
+        own = wheel.build(sources, target, Path(built), caches=caches, say=say)
+        tree.add_wheel(own, scripts=True)
+    if target.has_this_python:
+        tree.add_byte_code(byte_code.compiled(tree))
+    say(f"packing {sources.release} for {target}")
+    return packed(tree.entries)

@@ -1,0 +1,68 @@
+"""What a release is made for, and the one line that says why it cannot be."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Final, NamedTuple
+
+from fleet.common.exits import FAILED, CommandError
+
+PYTHON_OF: Final = {"bookworm": "3.11", "trixie": "3.13"}  # Debian's suites
+MACHINES: Final = ("aarch64", "x86_64")  # as uname -m
+# The older suite's C library; the later one's runs what was made for it.
+GLIBC_MINOR: Final = 36
+# Where releases are on a host.
+RELEASES: Final = "/opt/sanderling/releases"
+# The time of every file in a release (1980-01-01, the first that a wheel can hold).
+EPOCH_S: Final = 315_532_800
+
+
+class ReleaseError(CommandError):
+    """A release that is not there or cannot be made, in one line for people."""
+
+    status = FAILED
+
+
+class Target(NamedTuple):
+    """The machine and Python of hosts."""
+
+    machine: str  # as uname -m: aarch64, x86_64
+    python: str  # 3.11
+
+    def __str__(self) -> str:
+        return f"{self.machine}-py{self.python}"
+
+    @property
+    def triplet(self) -> str:
+        """As compilers and Debian's folders call the machine."""
+        return f"{self.machine}-linux-gnu"
+
+    @property
+    def has_this_machine(self) -> bool:
+        """Whether this machine's own compiler makes its code."""
+        return self.machine == platform.machine()
+
+    @property
+    def has_this_python(self) -> bool:
+        """Whether the running Python makes its byte code."""
+        return self.python == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    @property
+    def site_packages(self) -> str:
+        """Where its modules are, in a release."""
+        return f"lib/python{self.python}/site-packages"
+
+    @property
+    def platforms(self) -> list[str]:
+        """Tags of the wheels that run there, the best first (PEP 600)."""
+        new = [f"manylinux_2_{minor}_{self.machine}" for minor in range(GLIBC_MINOR, 16, -1)]
+        return [*new, f"manylinux2014_{self.machine}"]
+
+
+def parse(text: str) -> Target:
+    """The target that `str` wrote. ValueError if it is none."""
+    machine, separator, python = text.partition("-py")
+    if machine not in MACHINES or not separator or python not in PYTHON_OF.values():
+        raise ValueError(f"{text!r} is no target; one is aarch64-py3.11")
+    return Target(machine, python)

@@ -1,0 +1,1 @@
+"""The report: its jobs, its tables, its page."""

@@ -1,0 +1,103 @@
+"""Which job makes which table of a report, and from what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fleet.lake.ingest.reading import read
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables import base, report, requests, sensing
+from fleet.lake.schema.tables.model import Table
+from fleet.report.jobs import climate, deadlines, health, load, models, slo, timing
+from fleet.report.jobs.contents import client, contents, pulled, quarantined
+from fleet.report.jobs.worst import worst_sensors
+
+# A query's tasks are stamped by other masters' clocks, and a little later.
+SLACK: Final = timedelta(minutes=5)
+Made = Callable[[Table], DataFrame]
+Job = tuple[Table, Callable[[], DataFrame]]
+
+
+class Sources:
+    """The lake's tables, of the time from `since` to `until`.
+
+    Of pulls and of the quarantine, which go by the operator's clock and come after what they
+    brought, all since then; of nodes all there are.
+    """
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, since: datetime | None, until: datetime | None
+    ) -> None:
+        def of(table: Table) -> DataFrame:
+            return read(spark, lake, table, since, until)
+
+        def around(table: Table) -> DataFrame:
+            return read(spark, lake, table, since and since - SLACK, until and until + SLACK)
+
+        self.queries = of(base.QUERIES)
+        self.tasks = of(base.TASKS)
+        self.subtasks = of(base.SUBTASKS)
+        self.events = of(base.EVENTS)
+        self.readings = of(base.READINGS)
+        self.tasks_around = around(base.TASKS)
+        self.subtasks_around = around(base.SUBTASKS)
+        self.nodes = read(spark, lake, base.NODES)
+        self.pulls = read(spark, lake, base.PULLS, since)
+        self.quarantine = read(spark, lake, base.QUARANTINE, since)
+
+    def is_empty(self) -> bool:
+        """Whether nothing happened in this time."""
+        frames = (self.queries, self.readings, self.tasks, self.events)
+        return all(frame.isEmpty() for frame in frames)
+
+
+def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Iterator[Job]:
+    """Each table with its job; `made` gives a table that came before, as it was written."""
+    s = sources
+    yield requests.ATTAINMENT, lambda: slo.attainment(s.queries, s.tasks_around)
+    yield requests.TIME_SPENT, lambda: timing.time_spent(s.tasks, s.subtasks_around)
+    yield requests.NODE_HOURS, lambda: deadlines.node_hours(s.subtasks)
+    yield (
+        requests.LOAD_CURVE,
+        lambda: load.load_curve(
+            s.queries, s.tasks_around, s.subtasks_around, load.window_s(s.queries)
+        ),
+    )
+    yield sensing.CLIMATE_HOURS, lambda: climate.climate_hours(s.readings, s.nodes)
+    yield sensing.CLIMATE_DAYS, lambda: climate.climate_days(made(sensing.CLIMATE_HOURS))
+    yield sensing.SENSOR_HEALTH, lambda: health.sensor_health(s.readings, s.nodes)
+    yield (
+        report.WORST_SENSORS,
+        lambda: worst_sensors(s.readings, made(sensing.SENSOR_HEALTH)),
+    )
+    yield report.PULLED, lambda: pulled(s.pulls)
+    yield report.QUARANTINED, lambda: quarantined(s.quarantine)
+    yield report.CLIENT, lambda: client(spark, lake.client, s.queries)
+    yield (
+        report.CONTENTS,
+        lambda: contents(
+            s.queries,
+            s.tasks,
+            s.subtasks,
+            s.events,
+            made(sensing.SENSOR_HEALTH),
+            s.nodes,
+            s.pulls,
+            s.quarantine,
+        ),
+    )
+
+
+def write_models(lake: Lake, sources: Sources) -> None:
+    """Write what `fleet plan` reads, of the same time as the report."""
+    s = sources
+    frames = {
+        "unloaded": models.unloaded(s.subtasks),
+        "arrivals": models.arrivals(s.queries),
+        "sizes": models.sizes(s.queries, s.tasks_around, s.subtasks_around),
+    }
+    models.write_models(frames, lake)

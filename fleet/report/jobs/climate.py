@@ -1,0 +1,55 @@
+"""Climate of rooms, by hour and by day."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.schema.tables.sensing import CLIMATE_DAYS, CLIMATE_HOURS
+from fleet.report.jobs.areas import with_area
+from sensors.quality.flags import BAD
+
+
+def climate_hours(readings: DataFrame, nodes: DataFrame) -> DataFrame:
+    """CLIMATE_HOURS of `readings`, whose areas `nodes` says.
+
+    Bad values and NaN are counted, and are in no other number; an hour of nothing else has nulls.
+    One shuffle, of a row an hour and channel of each partition read.
+    """
+    good = (F.col("quality").bitwiseAND(F.lit(BAD)) == 0) & ~F.isnan("value")
+    value = F.when(good, F.col("value").cast("double"))
+    narrow = readings.select(
+        "iad",
+        "node",
+        "channel",
+        F.date_trunc("hour", "time").alias("hour"),
+        value.alias("value"),
+    )
+    grouped = with_area(narrow, nodes).groupBy("iad", "area", "channel", "hour")
+    rolled = grouped.agg(
+        F.count(F.lit(1)).alias("readings"),
+        F.count_if(F.isnull("value")).alias("bad"),
+        F.min("value").alias("minimum"),
+        F.avg("value").alias("mean"),
+        F.max("value").alias("maximum"),
+    )
+    return rolled.select(*CLIMATE_HOURS.names)
+
+
+def climate_days(hours: DataFrame) -> DataFrame:
+    """CLIMATE_DAYS of `climate_hours`: what the readings themselves would give, for an hour's mean
+    counts as often as it has good values."""
+    good = F.col("readings") - F.col("bad")
+    grouped = hours.groupBy("iad", "area", "channel", F.to_date("hour").alias("day"))
+    rolled = grouped.agg(
+        F.sum("readings").alias("readings"),
+        F.sum("bad").alias("bad"),
+        F.min("minimum").alias("minimum"),
+        _ratio(F.sum(F.col("mean") * good), F.sum(good)).alias("mean"),
+        F.max("maximum").alias("maximum"),
+    )
+    return rolled.select(*CLIMATE_DAYS.names)
+
+
+def _ratio(total: Column, count: Column) -> Column:
+    return F.when(count > 0, total / count)

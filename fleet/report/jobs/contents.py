@@ -1,0 +1,171 @@
+"""What a report is made from: counts by IAD, host and reason, and the clients' own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+from fleet.lake.schema.tables.report import CLIENT, CONTENTS, PULLED, QUARANTINED
+from fleet.report.jobs.requests import response_ms
+from fleet.report.jobs.statistics import percentile, ranked
+
+SUCCEEDED: Final = ("done", "bounded")
+EXPIRED: Final = ("expired_files", "expired_groups", "expired_readings")
+# Of a file that a run has left: so large a one is something else.
+MAX_BYTES: Final = 16_000_000
+
+
+def contents(
+    queries: DataFrame,
+    tasks: DataFrame,
+    subtasks: DataFrame,
+    events: DataFrame,
+    health: DataFrame,
+    nodes: DataFrame,
+    pulls: DataFrame,
+    quarantine: DataFrame,
+) -> DataFrame:
+    """CONTENTS: a row for each IAD that something is known of. `health` is SENSOR_HEALTH: a sensor
+    has as many readings as its fullest channel."""
+    sensors = health.groupBy("iad", "node", "sensor").agg(
+        F.max("readings").alias("readings"),
+        F.min("first").alias("first"),
+        F.max("last").alias("last"),
+    )
+    known = nodes.select("iad", "node").union(health.select("iad", "node")).distinct()
+    failed = F.count_if(~F.col("outcome").isin(*SUCCEEDED))
+    parts = (
+        _counted(queries, "queries", "time"),
+        _counted(tasks, "tasks", "time"),
+        _counted(subtasks, "subtasks"),
+        _counted(events, "events", "time"),
+        _counted(known, "nodes"),
+        _counted(quarantine, "quarantined"),
+        sensors.groupBy("iad").agg(
+            F.sum("readings").alias("readings"),
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+        ),
+        pulls.groupBy("iad").agg(
+            F.count("*").alias("pulls"),
+            failed.alias("failed"),
+            *[F.sum(name).alias(name) for name in EXPIRED],
+        ),
+    )
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part, allowMissingColumns=True)
+    counts = [c.name for c in CONTENTS.columns if c.type == "bigint"]
+    return (
+        whole.groupBy("iad")
+        .agg(
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+            *[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts],
+        )
+        .select(*CONTENTS.names)
+    )
+
+
+def _counted(frame: DataFrame, name: str, time: str | None = None) -> DataFrame:
+    span = (F.min(time).alias("first"), F.max(time).alias("last")) if time else ()
+    return frame.groupBy("iad").agg(F.count("*").alias(name), *span)
+
+
+def pulled(pulls: DataFrame) -> DataFrame:
+    """PULLED: a row for each host that was pulled, or was to be."""
+    return (
+        pulls.groupBy("iad", "host")
+        .agg(
+            F.count("*").alias("pulls"),
+            F.count_if(~F.col("outcome").isin(*SUCCEEDED)).alias("failed"),
+            F.max("time").alias("last"),
+            F.max_by("outcome", "time").alias("outcome"),
+            F.max_by("error", "time").alias("error"),
+            F.sum("bytes").alias("bytes"),
+            *[F.sum(name).alias(name) for name in EXPIRED],
+        )
+        .select(*PULLED.names)
+    )
+
+
+def quarantined(quarantine: DataFrame) -> DataFrame:
+    """QUARANTINED: a row for each IAD and reason."""
+    return (
+        quarantine.groupBy("iad", "reason")
+        .agg(F.count("*").alias("items"), F.min("text").alias("example"))
+        .select(*QUARANTINED.names)
+    )
+
+
+class _Class(Struct):
+    """Of fleet.simulation.measures.ClassSummary what is shown."""
+
+    kind: str
+    slo_ms: float
+    n: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    within_slo: float
+    not_complete: int
+
+
+class _Run(Struct):
+    policy: str
+    classes: list[_Class]
+
+
+class _Results(Struct):
+    real: list[_Run]
+
+
+def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
+    """CLIENT, from the results.json of a run and the records of the same queries (QUERIES), which
+    their label tells; no row if there is no such file that can be read."""
+    measured = [
+        (
+            f"{run.policy} {kind.kind}",
+            run.policy,
+            kind.kind,
+            kind.slo_ms,
+            kind.n,
+            kind.p50_ms,
+            kind.p95_ms,
+            kind.p99_ms,
+            kind.within_slo,
+            kind.not_complete,
+        )
+        for run in _runs(path)
+        for kind in run.classes
+    ]
+    own = ", ".join(f"{c.name} {c.type}" for c in CLIENT.columns if "recorded" not in c.name)
+    frame = spark.createDataFrame(measured, f"label string, {own}")
+    labelled = queries.join(F.broadcast(frame.select("label")), "label", "left_semi").select(
+        "label", "slo_met", response_ms()
+    )
+    recorded = (
+        ranked(labelled, ("label",), "response_ms")
+        .groupBy("label")
+        .agg(
+            F.count("*").alias("recorded"),
+            (F.count_if("slo_met") / F.count("*")).alias("recorded_attainment"),
+            percentile("response_ms", 50.0).alias("recorded_p50_ms"),
+            percentile("response_ms", 99.0).alias("recorded_p99_ms"),
+        )
+    )
+    return frame.join(recorded, "label", "left").fillna(0, ["recorded"]).select(*CLIENT.names)
+
+
+def _runs(path: Path) -> list[_Run]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return []
+        return msgspec.json.decode(path.read_bytes(), type=_Results).real
+    except (OSError, msgspec.MsgspecError):
+        return []

@@ -1,0 +1,110 @@
+"""Queueing against load (DSSP Fig. 8)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fleet.report.page import drawing
+from fleet.report.page.markup import (
+    Picture,
+    Row,
+    Section,
+    behind,
+    element,
+    figure,
+    join,
+    name_of,
+    numbers,
+    percent,
+    table,
+    whole,
+)
+from fleet.report.page.sections.overview import left_out, nothing
+from fleet.report.page.shown import Shown
+
+MOST: Final = 200
+LISTED: Final = 40
+TITLE: Final = "Queueing against load"
+NO_WINDOW: Final = "No run of queries under one policy was long enough for a whole window."
+
+
+def section(shown: Shown) -> Section:
+    """Mean and tail of queueing and response time over the rate of queries, for each policy."""
+    top = shown.top("load_curve", ("policy", "rate_per_s"), MOST)
+    if not top.rows:
+        return Section(
+            "load",
+            TITLE,
+            nothing(NO_WINDOW),
+        )
+    picture = _picture(top.rows)
+    body = join(
+        figure(
+            picture,
+            "Windows of equal length, by the rate at which queries came in them. Solid: mean; "
+            "dashed: 99th percentile.",
+        ),
+        element(
+            "details",
+            element("summary", "The numbers of the curves"),
+            table(
+                "Queueing and response time by offered load (DSSP Fig. 8)",
+                (
+                    name_of("policy", "policy"),
+                    numbers("rate_per_s", "λ, 1/s"),
+                    numbers("windows", "windows", whole),
+                    numbers("queries", "queries", whole),
+                    numbers("subtasks", "subtasks", whole),
+                    numbers("queueing_ms", "queueing, ms"),
+                    numbers("queueing_p99_ms", "p99, ms"),
+                    numbers("response_ms", "response, ms"),
+                    numbers("response_p99_ms", "p99, ms"),
+                    numbers("violations", "violations", percent),
+                ),
+                top.rows[:LISTED],
+                source="load_curve",
+            ),
+        ),
+        left_out(top.total - min(len(top.rows), LISTED), "rows", "load_curve"),
+        behind("load_curve"),
+    )
+    return Section("load", TITLE, body, (picture,))
+
+
+def _picture(rows: list[Row]) -> Picture:
+    curves: dict[str, list[Row]] = {}
+    for row in rows:
+        curves.setdefault(row["policy"], []).append(row)
+    highest = [max(curve, key=lambda row: row["rate_per_s"]) for curve in curves.values()]
+    alt = "Queueing and response time over λ. At the highest load: " + ", ".join(
+        f"{drawing.text(row['policy'])} {row['queueing_ms']:.0f} ms of queueing at "
+        f"{row['rate_per_s']:.3g} queries/s"
+        for row in highest
+        if row["queueing_ms"] is not None
+    )
+
+    def paint(picture: Any, axes: Any) -> None:
+        for axis, key, title in zip(
+            axes[0],
+            ("queueing", "response"),
+            ("Queueing of a subtask", "Response time"),
+            strict=True,
+        ):
+            for number, (policy, curve) in enumerate(sorted(curves.items())):
+                colour = drawing.colour_of(policy, number)
+                for suffix, style in (("_ms", "o-"), ("_p99_ms", "o--")):
+                    points = [r for r in curve if r[key + suffix] is not None]
+                    axis.plot(
+                        [r["rate_per_s"] for r in points], [r[key + suffix] for r in points],
+                        style, color=colour, markersize=4, linewidth=1.8,
+                        label=drawing.text(policy) if style == "o-" else None,
+                    )  # fmt: skip
+            axis.set_title(title)
+            axis.set_xlabel("λ, queries per second")
+            axis.set_ylabel("ms")
+            axis.set_ylim(bottom=0)
+            axis.set_xlim(left=0)
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        picture.legend(handles, labels, loc="outside upper center", ncols=max(len(labels), 1))
+
+    return drawing.draw("load", 340, alt + ".", paint, columns=2)

@@ -1,0 +1,211 @@
+"""Who kept the SLO, by class and policy, beside what the clients measured themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from matplotlib.ticker import LogLocator, NullLocator
+
+from fleet.report.page import drawing
+from fleet.report.page.markup import (
+    Column,
+    Html,
+    Picture,
+    Row,
+    Section,
+    behind,
+    between,
+    digits,
+    element,
+    figure,
+    join,
+    name_of,
+    number,
+    numbers,
+    share,
+    table,
+    whole,
+)
+from fleet.report.page.sections.overview import left_out, nothing
+from fleet.report.page.shown import Shown
+
+MOST: Final = 24
+DRAWN: Final = 16
+FEW: Final = 8
+TITLE: Final = "Who kept the SLO"
+
+
+def section(shown: Shown) -> Section:
+    """SLO attainment and response times of each class under each policy."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
+
+    top = shown.top("attainment", (F.desc("queries"), "class", "policy"), MOST)
+    if not top.rows:
+        return Section("objectives", TITLE, nothing("There were no queries in this time."))
+    rows = sorted(top.rows, key=_order)
+    drawn = sorted((row for row in top.rows[:DRAWN] if row["attainment"] is not None), key=_order)
+    picture = _picture(drawn)
+    clients = shown.top("client", ("policy", "kind"), 2 * MOST).rows
+    body = join(
+        figure(
+            picture,
+            "Left: the 99th percentile of the response time with its 95 % interval; the mark is "
+            "the SLO. An arrow: the sample is too small for an upper end. Right: the share of "
+            "queries that were complete and within the SLO, with its 95 % interval.",
+        ),
+        table(
+            "Response times by class and policy: percentile (95 % interval)",
+            (
+                name_of("class", "class"),
+                name_of("service", "service"),
+                name_of("policy", "policy"),
+                numbers("queries", "queries", whole),
+                numbers("refused", "refused", whole),
+                Column("SLO", _objective, "figures"),
+                between("attainment", "kept", share),
+                between("p50_ms", "p50, ms"),
+                between("p90_ms", "p90, ms"),
+                between("p99_ms", "p99, ms"),
+                between("p999_ms", "p99.9, ms"),
+            ),
+            rows,
+            source="attainment",
+            class_of=lambda row: "bad" if _is_missed(row) else None,
+        ),
+        left_out(top.more, "classes", "attainment"),
+        _beside(clients),
+        behind("attainment", *(("client",) if clients else ())),
+    )
+    return Section("objectives", TITLE, body, (picture,))
+
+
+def _is_missed(row: Row) -> bool:
+    """Fewer kept the SLO than its percentile asks."""
+    return row["attainment"] is not None and 100 * row["attainment"] < row["percentile"]
+
+
+def _objective(row: Row) -> Html:
+    return join(
+        "p",
+        number(row["percentile"], lambda p: f"{p:g}"),
+        " ≤ ",
+        number(row["slo_ms"], digits),
+        " ms",
+    )
+
+
+def _beside(clients: list[Row]) -> Html:
+    """The clients' measurements, each beside what the records of the same queries say."""
+    if not clients:
+        return Html()
+    return join(
+        element("h3", "As the clients saw it"),
+        element(
+            "p",
+            "Clients count from the moment when the trace wanted a query sent, and over the way to "
+            "the query scheduler and back; records count from its reception.",
+        ),
+        table(
+            "The clients' own measurements beside those of the records",
+            (
+                name_of("kind", "kind"),
+                name_of("policy", "policy"),
+                numbers("queries", "queries", whole),
+                numbers("recorded", "in records", whole),
+                numbers("attainment", "kept", share),
+                numbers("recorded_attainment", "in records", share),
+                numbers("p50_ms", "p50, ms"),
+                numbers("recorded_p50_ms", "in records"),
+                numbers("p99_ms", "p99, ms"),
+                numbers("recorded_p99_ms", "in records"),
+                numbers("not_complete", "not complete", whole),
+            ),
+            clients,
+            source="client",
+        ),
+    )
+
+
+def _picture(rows: list[Row]) -> Picture:
+    missed = [row for row in rows if _is_missed(row)]
+    has_services = len({row["service"] for row in rows}) > 1
+    alt = (
+        "99th percentile of the response time against the SLO, and SLO attainment, of "
+        f"{len(rows)} classes; "
+        + (
+            f"{len(missed)} kept it less often than asked: "
+            + ", ".join(
+                f"{drawing.text(r['class'])} ({share(r['attainment'])})" for r in missed[:4]
+            )
+            if missed
+            else "all kept it as often as asked"
+        )
+        + "."
+    )
+
+    def paint(_figure: Any, axes: Any) -> None:
+        times, kept = axes[0]
+        for y, row in enumerate(rows):
+            colour = drawing.colour_of(row["policy"])
+            _time(times, y, row, colour)
+            _kept(kept, y, row, colour)
+        times.set_yticks(range(len(rows)), [_name(row, has_services=has_services) for row in rows])
+        times.set_ylim(len(rows) - 0.4, -0.6)
+        times.set_xscale("log")
+        times.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+        times.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        times.xaxis.set_minor_locator(NullLocator())
+        times.set_xlabel("p99 of the response time, ms")
+        times.set_title("Response time")
+        kept.set_xlim(0, 100)
+        kept.set_xlabel("within the SLO, %")
+        kept.set_title("SLO attainment")
+        for axis in (times, kept):
+            axis.grid(visible=False, axis="y")
+            axis.tick_params(axis="y", length=0)
+
+    height = 110 + (34 if len(rows) <= FEW else 27) * len(rows)
+    return drawing.draw("slo", height, alt, paint, columns=2, sharey=True, width_ratios=(3, 2))
+
+
+def _order(row: Row) -> tuple[float, str, str, str]:
+    return row["slo_ms"], row["class"], row["service"], row["policy"]
+
+
+def _name(row: Row, *, has_services: bool) -> str:
+    """The class; its service if there are several; its policy where it does not say so itself."""
+    words = [drawing.text(row["class"], 22)]
+    if has_services and row["service"] not in row["class"].split():
+        words.append(drawing.text(row["service"], 12))
+    if row["policy"] not in row["class"].split():
+        words.append(drawing.text(row["policy"], 10))
+    return " · ".join(words)
+
+
+def _time(axis: Any, y: int, row: Row, colour: str) -> None:
+    axis.plot([row["slo_ms"]] * 2, [y - 0.36, y + 0.36], color=drawing.INK, linewidth=2.2)
+    value = row["p99_ms"]
+    if value is None or value <= 0:
+        return
+    low, high = row["p99_low_ms"] or value, row["p99_high_ms"]
+    axis.plot([low, high or value], [y, y], color=colour, linewidth=3, alpha=0.45)
+    axis.plot([value], [y], "o", color=colour, markersize=8)
+    if high is None:
+        axis.annotate(
+            "", (value * 1.35, y), (value, y), arrowprops={"arrowstyle": "->", "color": colour}
+        )
+
+
+def _kept(axis: Any, y: int, row: Row, colour: str) -> None:
+    if row["attainment"] is None:
+        return
+    value = 100 * row["attainment"]
+    axis.barh(y, value, height=0.55, color=colour, alpha=0.85)
+    low, high = 100 * row["attainment_low"], 100 * row["attainment_high"]
+    axis.plot([low, high], [y, y], color=drawing.INK, linewidth=1.5)
+    axis.plot([row["percentile"]] * 2, [y - 0.36, y + 0.36], color=drawing.INK, linewidth=2.2)
+    is_wide = value > 30
+    axis.text(
+        2 if is_wide else value + 4, y, share(row["attainment"]),
+        va="center", color="white" if is_wide else drawing.INK, fontsize=9.5, fontweight="bold",
+    )  # fmt: skip

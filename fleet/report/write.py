@@ -1,0 +1,151 @@
+"""Write a report: its tables, its page and its pictures; whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from pyspark.sql import SparkSession
+
+from fleet.common import exits
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables.model import Table
+from fleet.report.files import DATA, write_table
+from fleet.report.job_table import Sources, jobs, write_models
+from fleet.report.page.page import PAGE, PICTURES, compose
+from fleet.report.page.sections import sources
+from fleet.report.page.shown import Shown
+
+LATEST: Final = "latest"
+
+
+class NothingToReportError(exits.CommandError):
+    """The lake has nothing of the time asked for."""
+
+    status = exits.NOTHING
+
+
+class OutputError(exits.CommandError):
+    """The folder for the report cannot be used; the text says why."""
+
+
+class Written(Struct, frozen=True):
+    """A report: its paths, where the models are, and the rows of each of its tables."""
+
+    page: str
+    pictures: list[str]
+    data: list[str]
+    models: str
+    rows: dict[str, int]
+
+
+def write(
+    spark: SparkSession,
+    lake: Lake,
+    since: datetime | None,
+    until: datetime | None,
+    output: Path,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Written:
+    """Write the report of all that happened from `since` to `until` to the folder `output`.
+
+    It appears by a rename, in the place of a report that is there. `say` is told what is being
+    made. NothingToReportError; OutputError where `output` is something else. Memory here does not
+    grow with the lake: Spark writes the tables, and few rows of them are shown.
+    """
+    _check(output)
+    lake_tables = Sources(spark, lake, since, until)
+    if lake_tables.is_empty():
+        raise NothingToReportError(
+            f"{lake.root} holds nothing from {_bound(since, 'the beginning')} to "
+            f"{_bound(until, 'now')}; `fleet logs pull` brings what there is"
+        )
+    # Beside the report: a rename stays within a file system.
+    staging = output.parent / f"{output.name}.part-{os.getpid()}"
+    staging.mkdir(parents=True)
+    try:
+        rows = _tables(spark, lake, lake_tables, staging, say)
+        say("writing the page")
+        made = sources.Made(
+            metadata.version("sanderling"),
+            _command(lake, since, until),
+            datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+            _bound(since, "the beginning"),
+            _bound(until, "the end"),
+            tuple(rows.items()),
+        )
+        pictures = compose(Shown(spark, staging), made)
+        say("writing models for fleet plan")
+        write_models(lake, lake_tables)
+        _replace(staging, output)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    data = [output / DATA / f"{table.name}{s}" for table in rows for s in (".csv", ".parquet")]
+    return Written(
+        str(output / PAGE),
+        [str(output / PICTURES / name) for name in pictures],
+        [str(path) for path in data],
+        str(lake.models),
+        {table.name: count for table, count in rows.items()},
+    )
+
+
+def point_latest(output: Path) -> None:
+    """Let ``latest`` beside `output` lead to it."""
+    link = output.parent / LATEST
+    new = output.parent / f"{LATEST}.part-{os.getpid()}"
+    with suppress(FileNotFoundError):
+        new.unlink()
+    new.symlink_to(output.name)
+    new.replace(link)
+
+
+def _tables(
+    spark: SparkSession,
+    lake: Lake,
+    lake_tables: Sources,
+    folder: Path,
+    say: Callable[[str], None],
+) -> dict[Table, int]:
+    shown = Shown(spark, folder)
+    rows = {}
+    for table, job in jobs(spark, lake, lake_tables, lambda table: shown.frame(table.name)):
+        say(f"computing {table.name}")
+        rows[table] = write_table(table, job(), folder)
+    return rows
+
+
+def _check(output: Path) -> None:
+    is_report = (output / PAGE).is_file() and (output / DATA).is_dir()
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise OutputError(f"{output} is no folder; name another --output")
+    if output.is_dir() and any(output.iterdir()) and not is_report:
+        raise OutputError(f"{output} holds something else than a report; name another --output")
+
+
+def _replace(staging: Path, output: Path) -> None:
+    before = output.parent / f"{output.name}.before-{os.getpid()}"
+    if output.exists():
+        output.rename(before)
+    staging.rename(output)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _bound(time: datetime | None, otherwise: str) -> str:
+    return otherwise if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _command(lake: Lake, since: datetime | None, until: datetime | None) -> str:
+    words = ["fleet", "report", "--lake", str(lake.root)]
+    for name, time in (("--since", since), ("--until", until)):
+        if time is not None:
+            words += [name, time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")]
+    return shlex.join(words)

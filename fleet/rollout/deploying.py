@@ -1,0 +1,128 @@
+"""What `fleet deploy` does to a host, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fleet.rollout.events import (
+    AnyEvent,
+    Confirmed,
+    Failed,
+    Healthy,
+    RolledBack,
+    Staged,
+    Switched,
+)
+from fleet.rollout.health import Gate
+from fleet.rollout.plan import HostPlan, Planner
+from fleet.rollout.session import Session, arrived
+from fleet.ssh.errors import HostError
+
+
+class Deploying:
+    """The acts of a deployment."""
+
+    def __init__(
+        self, planner: Planner, gates: Mapping[str, Gate], *, start_s: float, gate_s: float
+    ) -> None:
+        self.plans: dict[str, HostPlan] = {}
+        self.notes: dict[str, str] = {}
+        self._planner = planner
+        self._gates = gates
+        self._start_s = start_s
+        self._gate_s = gate_s
+
+    def gather(self, session: Session) -> AnyEvent:
+        """The way of the host to what it shall be."""
+        plan = self._planner.plan(session.host, session.facts())
+        self.plans[session.host.name] = plan
+        return plan.planned
+
+    def stage(self, session: Session, uploaded: Callable[[float], None]) -> AnyEvent:
+        """Have its release on it, and those that are too many not."""
+        name = session.host.name
+        plan = self.plans[name]
+        if not plan.uploads:
+            session.remove(plan.gone)
+            return Staged(name)
+        size = plan.bundle.bytes
+        session.stage(
+            plan.bundle,
+            arrived(plan.facts, plan.bundle),
+            plan.gone,
+            lambda sent: uploaded(sent / size),
+        )
+        return Staged(name)
+
+    def switch(self, session: Session, run: str) -> AnyEvent:
+        """Make the other changes."""
+        host = session.host
+        plan = self.plans[host.name]
+        if plan.only_removes:
+            return Switched(host.name)
+        planned = plan.planned
+        if planned.disturbs and planned.serving:
+            self._gates[host.iad.name].remember()
+        try:
+            session.switch(
+                run,
+                plan.desired,
+                plan.changes,
+                plan.contents,
+                start_s=self._start_s,
+                gate_s=self._gate_s,
+            )
+        except HostError as error:
+            if error.kind != "lost" or not self._switched(session, plan, run):
+                raise
+        return Switched(host.name)
+
+    def _switched(self, session: Session, plan: HostPlan, run: str) -> bool:
+        """Whether it was switched all the same, seen over a new connection."""
+        facts = session.facts()
+        unit = facts.units.get(plan.desired.unit)
+        return (
+            facts.pending is not None
+            and facts.pending.run == run
+            and facts.releases.current == plan.desired.release
+            and unit is not None
+            and unit.active == "active"
+        )
+
+    def check(self, session: Session) -> AnyEvent:
+        """Whether it serves with the new release."""
+        host = session.host
+        plan = self.plans[host.name]
+        gate = self._gates[host.iad.name]
+        verdict = gate.wait(host, plan.desired.release, self._gate_s)
+        if not verdict.healthy:
+            return Failed(host.name, "failed", verdict.text)
+        if verdict.text:
+            self.notes[host.name] = verdict.text
+        return Healthy(host.name, verdict.text)
+
+    def confirm(self, session: Session) -> AnyEvent:
+        """Let it stay so."""
+        name = session.host.name
+        plan = self.plans[name]
+        if plan.only_removes:
+            return Confirmed(name)
+        check = plan.planned.disturbs
+        try:
+            session.confirm(plan.desired, check=check)
+        except HostError as error:
+            if error.kind != "lost":
+                raise
+            if session.facts().pending is not None:
+                session.confirm(plan.desired, check=check)
+        return Confirmed(name)
+
+    def roll_back(self, session: Session, reason: str) -> AnyEvent:
+        """Let it be as it was before the switch."""
+        name = session.host.name
+        try:
+            return RolledBack(name, word=session.undo("pending", reason)["word"])
+        except HostError as error:
+            if error.kind in {"failed", "disk_full"}:
+                return RolledBack(name, problem=str(error))
+            raise

@@ -1,0 +1,142 @@
+"""A run's journal: ``runs/<time>-<n>.jsonl`` in the fleet's folder. Each line is on the disk before
+the next thing is begun."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from fleet.common import locks
+from fleet.common.exits import CommandError
+from fleet.inventory.folder import Folder
+from fleet.rollout.events import AnyEvent, Result
+
+LOCK: Final = ".lock"
+Command = Literal["deploy", "rollback"]
+# What versions that named no command wrote as the release of a rollback.
+BEFORE: Final = "the one before"
+
+
+class Begun(msgspec.Struct, frozen=True, tag_field="event", tag="begun"):
+    """A run: which hosts, and how. `release` is the one that was asked for by its name; empty: the
+    inventory's."""
+
+    run: str
+    hosts: tuple[str, ...]
+    release: str = ""
+    serial: str = ""
+    max_fail: str = ""
+    command: Command | None = None  # None: of a version that did not say
+
+
+class HostEnded(msgspec.Struct, frozen=True, tag_field="event", tag="host_ended"):
+    """How it ended for a host."""
+
+    host: str
+    result: Result
+
+
+class Ended(msgspec.Struct, frozen=True, tag_field="event", tag="ended"):
+    """The run came to its end; `stopped` says why nothing more was begun."""
+
+    counts: dict[str, int]
+    stopped: str = ""
+
+
+Line = AnyEvent | Begun | HostEnded | Ended
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    at: float  # Unix time
+    line: Line
+
+
+class Busy(CommandError):
+    """Another deployment of this fleet is under way."""
+
+
+class Journal:
+    """The journal of one run, open for more lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = path.stem
+        self._file = path.open("xb")
+
+    def write(self, line: Line) -> None:
+        """Add a line."""
+        self._file.write(msgspec.json.encode(_Entry(round(time.time(), 3), line)) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@contextmanager
+def opened(folder: Folder) -> Iterator[Journal]:
+    """The journal of a new run, and nobody else deploys meanwhile. Busy."""
+    folder.runs.mkdir(exist_ok=True)
+    busy = Busy("another deployment of this fleet is under way; wait for its end")
+    with locks.alone(folder.runs / LOCK, busy):
+        journal = Journal(_new_path(folder.runs))
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a journal; one that was cut off by a crash is passed over."""
+    found = []
+    for row in path.read_bytes().splitlines():
+        try:
+            found.append(msgspec.json.decode(row, type=_Entry).line)
+        except msgspec.DecodeError:
+            break
+    return found
+
+
+def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
+    """Those of `hosts` whose last run was a deployment that did not bring them to a good end, with
+    the release that it was of, as `Begun` has it. What has been rolled back since, well or not, is
+    meant to stay so."""
+    left = set(hosts)
+    found: dict[str, str] = {}
+    for path in sorted(folder.runs.glob("*.jsonl"), key=_order, reverse=True):
+        if not left:
+            break
+        lines = read(path)
+        begun = next((line for line in lines if isinstance(line, Begun)), None)
+        if begun is None:
+            continue
+        good = {
+            line.host
+            for line in lines
+            if isinstance(line, HostEnded) and line.result.outcome in {"changed", "unchanged"}
+        }
+        here = left & {*begun.hosts}
+        if begun.command != "rollback" and begun.release != BEFORE:
+            found |= dict.fromkeys(here - good, begun.release)
+        left -= here
+    return found
+
+
+def _order(path: Path) -> tuple[str, int, str]:
+    """By time, then by number: ten runs may begin in a second."""
+    time_, _, number = path.stem.rpartition("-")
+    return time_, len(number), number
+
+
+def _new_path(runs: Path) -> Path:
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    number = 1
+    while (path := runs / f"{now}-{number}.jsonl").exists():
+        number += 1
+    return path

@@ -1,0 +1,1 @@
+"""Keys on their way to hosts: pushed, rotated, revoked, pinned."""

@@ -1,0 +1,129 @@
+"""`fleet keys adopt`: pin the key that a host has already, once somebody vouches for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from fleet.common import exits
+from fleet.inventory.effective import jump_of, port_of
+from fleet.inventory.folder import Folder
+from fleet.inventory.load import load
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf
+from fleet.inventory.selection import one_host
+from fleet.keys import ssh
+from fleet.keys.errors import KeyStoreError
+from fleet.keys.store import Store
+from fleet.terminal import output
+
+# Something like a socket, whose other end is a host's sshd.
+Way = Callable[[], AbstractContextManager[Any]]
+
+
+class OtherKeyError(KeyStoreError):
+    """A host shows another key than somebody said."""
+
+    status = exits.REFUSED
+
+
+def run(folder: Folder, name: str, fingerprint: str | None, file: Path | None) -> int:
+    """Pin the key of a host or a jump host; the exit status."""
+    fleet = load(folder)
+    store = Store(folder)
+    jump = next((each for each in fleet.jump if each.name == name), None)
+    if jump is not None:
+        address, port, way = jump.address, jump.port or fleet.ssh.port, None
+    else:
+        host = one_host(fleet, name)
+        if host.is_local:
+            raise KeyStoreError(f"{name} runs on this machine, where nobody logs in")
+        address, port, way = host.address, port_of(fleet, host), way_to(folder, fleet, host)
+    if file is not None:
+        public = _of_file(file, address, port)
+    else:
+        public = shown_by(address, port, fleet.ssh.connect_s, way)
+        if not _vouched(name, public, fingerprint):
+            return exits.NOTHING
+    if jump is not None:
+        store.adopt_jump(fleet, name, public)
+    else:
+        store.adopt(fleet, host, public)
+    sys.stdout.write(f"{name} is pinned to {ssh.fingerprint(public)}\n")
+    return exits.DONE
+
+
+def way_to(folder: Folder, fleet: Inventory, host: HostOf) -> Way | None:
+    """The way to a host that is behind a jump host; None to another."""
+    if jump_of(fleet, host) is None:
+        return None
+    from fleet.ssh.connect import login_of, through
+
+    return lambda: through(login_of(folder, fleet, host), folder.known_hosts)
+
+
+def _vouched(name: str, public: str, fingerprint: str | None) -> bool:
+    found = ssh.fingerprint(public)
+    if fingerprint is None:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise KeyStoreError(
+                f"{name} shows {found}; if its own console says so too (ssh-keygen -lf "
+                f"/etc/ssh/ssh_host_ed25519_key.pub), give --fingerprint {found}"
+            )
+        output.say(f"{name} shows {public.split(' ', maxsplit=1)[0]} {found}")
+        question = "Does its own console say so (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub)?"
+        return output.confirm(question, yes=False)
+    if not ssh.same_fingerprint(fingerprint, public):
+        raise OtherKeyError(
+            f"{name} shows {found}, not {fingerprint}; nothing was pinned: somebody may be in "
+            "between"
+        )
+    return True
+
+
+def _of_file(file: Path, address: str, port: int) -> str:
+    try:
+        found = ssh.find_known(file.read_text(errors="replace"), address, port)
+    except OSError as error:
+        raise KeyStoreError(f"{file}: {error.strerror}") from None
+    if not found:
+        raise KeyStoreError(f"{file} has no key of {ssh.pattern(address, port)}")
+    return found[0]
+
+
+def shown_by(address: str, port: int, patience_s: float, way: Way | None = None) -> str:
+    """The public key that whoever answers at an address proves to have; the kind that is best of
+    those that it has. `way` leads there; left out: directly. KeyStoreError."""
+    import socket
+
+    import paramiko
+
+    import fleet.ssh.connect  # noqa: F401 - keeps paramiko's threads from printing
+    from fleet.ssh.errors import HostError
+
+    try:
+        reached = way() if way else socket.create_connection((address, port), patience_s)
+        with reached as connection:
+            transport = paramiko.Transport(connection)
+            try:
+                transport.get_security_options().key_types = [
+                    "ssh-ed25519",
+                    "ecdsa-sha2-nistp256",
+                    "ecdsa-sha2-nistp384",
+                    "ecdsa-sha2-nistp521",
+                    "rsa-sha2-512",
+                    "rsa-sha2-256",
+                ]
+                transport.start_client(timeout=patience_s)
+                key = transport.get_remote_server_key()
+            finally:
+                transport.close()
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        said = str(error) or type(error).__name__
+        raise KeyStoreError(f"no SSH at {ssh.pattern(address, port)}: {said}") from None
+    except HostError as error:
+        raise KeyStoreError(str(error)) from None
+    return f"{key.get_name()} {key.get_base64()}"

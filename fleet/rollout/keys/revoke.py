@@ -1,0 +1,78 @@
+"""`fleet keys revoke`: a party out of all allow-lists, at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fleet.common import exits
+from fleet.inventory.folder import Folder
+from fleet.inventory.load import load
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import Party, hosts
+from fleet.keys.named import named
+from fleet.keys.rotation import fleet_of
+from fleet.keys.store import Revocation, Store
+from fleet.rollout.keys.give import give
+from fleet.rollout.keys.push import Push, pusher
+from fleet.terminal import output
+
+
+class Failure(Struct, frozen=True):
+    """A host that could not be told, and why."""
+
+    host: str
+    error: str
+
+
+class Revoked(Struct, frozen=True):
+    """What `fleet keys revoke --json` prints: who is out, the hosts that know, and those that still
+    let them in."""
+
+    revoked: tuple[Revocation, ...]
+    told: tuple[str, ...]
+    failed: tuple[Failure, ...]
+
+
+def run(folder: Folder, name: str, reason: str, *, yes: bool, as_json: bool) -> int:
+    """Revoke; the exit status."""
+    fleet = load(folder)
+    chosen = named(fleet, name)
+    if not output.confirm(f"Revoke the keys of {name}?", yes=yes):
+        return exits.NOTHING
+    done = revoke(Store(folder), fleet, chosen, reason, pusher(folder, fleet))
+    for each in done.failed:
+        output.say(f"{each.host} could not be told, and still lets {name} in: {each.error}")
+    if as_json:
+        output.write_json(done)
+    elif not done.failed:
+        told = f"; told {', '.join(done.told)}" if done.told else ""
+        sys.stdout.write(f"{name} is out{told}\n")
+    if done.failed:
+        output.say(f"{name} is revoked here; run this again when these hosts are there")
+    return exits.FAILED if done.failed else exits.DONE
+
+
+def revoke(
+    store: Store, fleet: Inventory, chosen: Sequence[Party], reason: str, push: Push
+) -> Revoked:
+    """Take the parties' keys out of force, and give the hosts that this concerns their files. Of a
+    party that is revoked already only the latter, so that it can be tried again."""
+    before = fleet_of(fleet).concerned
+    for party in chosen:
+        if not store.revoked(party):
+            store.revoke(fleet, party, reason)
+    names = frozenset().union(*(before[party] for party in chosen))
+    everywhere = [host for host in hosts(fleet) if host.name in names]
+    # Whoever has a host that is out gets nothing there.
+    concerned = [host for host in everywhere if not store.revoked(host.party)]
+    told, failed = [], []
+    for host, error in give(store, fleet, concerned, push):
+        if error is None:
+            told.append(host.name)
+        else:
+            failed.append(Failure(host.name, str(error)))
+    found = [each for each in store.revocations() if each.party in chosen]
+    return Revoked(tuple(found), tuple(sorted(told)), tuple(failed))

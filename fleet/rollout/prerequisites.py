@@ -1,0 +1,62 @@
+"""What a host must have before anything is done to it, from its facts. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from fleet.inspect.facts.facts import Disk, Facts
+from fleet.rollout.changes import AnyChange, StoreRelease
+from fleet.ssh.errors import Kind
+
+MACHINES: Final = ("aarch64", "x86_64")
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+# Type=notify with all that the units ask for; Debian 12 has 252.
+OLDEST_SYSTEMD: Final = 247
+# An unpacked release is so many times its bundle; and what a host needs to go on living.
+UNPACKED: Final = 6
+RESERVE_BYTES: Final = 50_000_000
+INODES: Final = 5_000
+
+
+class Obstacle(NamedTuple):
+    """Why nothing can be done to a host, in one line with the remedy."""
+
+    kind: Kind
+    text: str
+
+
+def obstacles(facts: Facts) -> list[Obstacle]:
+    """What the host lacks to run an agent at all."""
+    found = []
+    if facts.machine not in MACHINES:
+        what = f"its machine is {facts.machine}, and releases are for {' and '.join(MACHINES)}"
+        if facts.machine.startswith(("armv", "i686")):
+            what += ": install a 64-bit system"
+        found.append(Obstacle("failed", what))
+    if facts.python not in PYTHONS:
+        what = f"its /usr/bin/python3 is {facts.python}; {PYTHONS[0]} to {PYTHONS[-1]} will do"
+        found.append(Obstacle("failed", f"{what}: install Debian 12 or later"))
+    if facts.systemd < OLDEST_SYSTEMD:
+        has = f"systemd {facts.systemd}" if facts.systemd else "no systemd"
+        found.append(Obstacle("failed", f"it runs {has}; {OLDEST_SYSTEMD} or later will do"))
+    for path, disk in facts.disks.items():
+        if disk.read_only and path in {"/", "/opt", "/var/lib"}:
+            found.append(Obstacle("failed", f"{path} is mounted read-only"))
+    return found
+
+
+def room(facts: Facts, changes: list[AnyChange]) -> list[Obstacle]:
+    """Whether the bundle fits, packed and unpacked."""
+    stored = next((each for each in changes if isinstance(each, StoreRelease)), None)
+    if stored is None:
+        return []
+    disk = facts.disks.get("/opt") or facts.disks.get("/") or Disk(1 << 60, 1 << 60, 1 << 30)
+    needed = stored.bytes * (1 + UNPACKED) + RESERVE_BYTES
+    if disk.free_bytes < needed:
+        free, wanted = disk.free_bytes / 1e6, needed / 1e6
+        return [
+            Obstacle("disk_full", f"{free:.0f} MB free for /opt/sanderling, {wanted:.0f} needed")
+        ]
+    if disk.free_inodes < INODES:
+        return [Obstacle("disk_full", f"{disk.free_inodes} inodes free, {INODES} needed")]
+    return []

@@ -1,0 +1,143 @@
+"""What came of a deployment: the document of --json, and the lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from fleet.common import exits
+from fleet.rollout.events import Outcome
+from fleet.ssh.errors import REMEDIES, Kind
+
+WORDS: Final[dict[Outcome, str]] = {
+    "changed": "changed",
+    "unchanged": "unchanged",
+    "rolled_back": "rolled back",
+    "failed": "failed",
+    "lost": "lost",
+    "skipped": "not begun",
+}
+# So many hosts of one outcome are named in the last line.
+NAMED: Final = 4
+GOOD: Final = frozenset({"changed", "unchanged"})
+
+
+class HostReport(msgspec.Struct, frozen=True):
+    """One host. `note` is worth knowing though all went well."""
+
+    host: str
+    outcome: Outcome
+    release: str = ""
+    before: str = ""
+    kind: Kind | None = None
+    reason: str = ""
+    remedy: str = ""
+    note: str = ""
+    changes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A whole run; `stopped` says why nothing more was begun. `dry`: nothing was done."""
+
+    run: str
+    dry: bool
+    hosts: tuple[HostReport, ...]
+    counts: dict[str, int]
+    seconds: float
+    stopped: str = ""
+
+
+def counted(hosts: Iterable[HostReport]) -> dict[str, int]:
+    """How many hosts ended how; only what occurs."""
+    found = Counter(host.outcome for host in hosts)
+    return {outcome: found[outcome] for outcome in WORDS if found[outcome]}
+
+
+def status_of(report: Report) -> int:
+    """The exit status."""
+    outcomes = {host.outcome for host in report.hosts}
+    if report.stopped == "interrupted":
+        return exits.INTERRUPTED
+    if outcomes <= GOOD:
+        return exits.DONE
+    return exits.FAILED if outcomes & (GOOD | {"rolled_back", "lost"}) else exits.NOTHING
+
+
+def lines(report: Report) -> Iterator[str]:
+    """One line per host that is not well, then all in one line."""
+    yield from failures(report)
+    for host in report.hosts:
+        if host.note and host.outcome in GOOD | {"skipped"}:
+            yield f"{host.host}: {host.note}"
+    if report.stopped:
+        yield f"stopped: {report.stopped}"
+    yield summary(report)
+
+
+def failures(report: Report) -> Iterator[str]:
+    """One line per host that is not well."""
+    for host in report.hosts:
+        if host.outcome not in GOOD | {"skipped"}:
+            yield failure_line(host)
+
+
+def summary(report: Report) -> str:
+    """All in one line, with the names of the hosts where it says more than how many."""
+    several = len(report.counts) > 1
+    told = ", ".join(
+        f"{number} {WORDS[name]}{_names(report, name) * several}"
+        for name, number in _items(report.counts)
+    )
+    if report.counts == {"unchanged": len(report.hosts)}:
+        shall = (
+            "1 host as it shall be"
+            if len(report.hosts) == 1
+            else (f"{len(report.hosts)} hosts as they shall be")
+        )
+        told = f"nothing to do: {shall}"
+    elif report.dry:
+        told = told.replace("changed", "to change", 1) if "changed" in report.counts else told
+    return f"{told} ({report.seconds:.1f} s)"
+
+
+def _names(report: Report, outcome: Outcome) -> str:
+    """The hosts that ended so, the first of them if there are many."""
+    names = [host.host for host in report.hosts if host.outcome == outcome]
+    more = len(names) - NAMED
+    return f" ({', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''})"
+
+
+def failure_line(host: HostReport) -> str:
+    """Which host, what, why, and what mends it."""
+    remedy = f" ({host.remedy})" if host.remedy else ""
+    kind = host.kind.replace("_", " ") if host.kind else ""
+    what = WORDS[host.outcome]
+    kind = f" [{kind}]" if kind and kind not in {"failed", what} else ""
+    return f"{host.host}: {what}{kind}: {host.reason}{remedy}"
+
+
+def remedy_of(kind: Kind | None) -> str:
+    """What usually mends it."""
+    return REMEDIES[kind] if kind else ""
+
+
+def dry_lines(report: Report) -> Iterator[str]:
+    """What would be done, hosts with the same changes together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for host in report.hosts:
+        if host.outcome == "changed":
+            alike.setdefault(host.changes, []).append(host.host)
+    for changes, names in alike.items():
+        yield f"{', '.join(names)}:"
+        for change in changes:
+            yield f"  {change}"
+
+
+def _items(counts: dict[str, int]) -> Iterator[tuple[Outcome, int]]:
+    for outcome in WORDS:
+        if number := counts.get(outcome):
+            yield outcome, number

@@ -1,0 +1,122 @@
+"""A deployment at work: a rollout's instructions done to hosts, its events kept in the journal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from fleet.rollout.events import AnyEvent, Do, Dropped, Instruction
+from fleet.rollout.idle import Idle
+from fleet.rollout.journal import HostEnded, Journal
+from fleet.rollout.rollout import Rollout
+from fleet.rollout.session import Session
+from fleet.rollout.workers import carry_out
+
+# What a stopped rollout does not begin any more.
+DROPPABLE: Final = frozenset({"gather", "stage"})
+
+
+class View(Protocol):
+    """Whoever shows how far it is; called from several threads."""
+
+    def begun(self, host: str, do: Do) -> None:
+        """Work on a host begins."""
+
+    def uploaded(self, host: str, part: float) -> None:
+        """So much of the release is there."""
+
+    def happened(self, event: AnyEvent, ended: int, total: int) -> None:
+        """Something came of it; so many hosts have come to their end."""
+
+
+class Acts(Protocol):
+    """What is done to a host, and what came of it; HostError. Called from several threads."""
+
+    def gather(self, session: Session) -> AnyEvent:
+        """Read its facts."""
+
+    def stage(self, session: Session, uploaded: Callable[[float], None]) -> AnyEvent:
+        """Have the release on it; `uploaded` is told which part is there."""
+
+    def switch(self, session: Session, run: str) -> AnyEvent:
+        """Make the changes."""
+
+    def check(self, session: Session) -> AnyEvent:
+        """See whether it is well."""
+
+    def confirm(self, session: Session) -> AnyEvent:
+        """It stays so."""
+
+    def roll_back(self, session: Session, reason: str) -> AnyEvent:
+        """It goes back."""
+
+
+class Runner:
+    """Acts on hosts until every one of them has come to its end."""
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        sessions: Mapping[str, Session],
+        acts: Acts,
+        journal: Journal,
+        view: View,
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self._rollout = rollout
+        self._sessions = sessions
+        self._idle = Idle()
+        self._acts = acts
+        self._journal = journal
+        self._view = view
+        self._stopping = threading.Event()
+        self._begun_s: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def run(self, parallel: int) -> None:
+        """Go on until the end. The first Ctrl-C begins nothing more, the second one is raised;
+        a host that was switched and hears nothing more then undoes that by itself."""
+        parallel = min(parallel, len(self._sessions))
+        try:
+            carry_out(self._rollout, self._attempt, self._take, parallel, self._stopping)
+        finally:
+            self._idle.close()
+
+    def _take(self, event: AnyEvent) -> list[Instruction]:
+        self._journal.write(event)
+        instructions = self._rollout.handle(event)
+        results = self._rollout.results
+        for host in results.keys() - self._told:
+            self._told.add(host)
+            self._journal.write(HostEnded(host, results[host]))
+            self.seconds[host] = time.monotonic() - self._begun_s.get(host, time.monotonic())
+        self._view.happened(event, len(results), len(self._sessions))
+        return instructions
+
+    def _attempt(self, instruction: Instruction) -> AnyEvent:
+        do, name, reason = instruction
+        if self._stopping.is_set() and do in DROPPABLE:
+            return Dropped(name)
+        self._begun_s.setdefault(name, time.monotonic())
+        self._view.begun(name, do)
+        session = self._sessions[name]
+        with self._idle.used(session):
+            return self._act(session, do, reason)
+
+    def _act(self, session: Session, do: Do, reason: str) -> AnyEvent:
+        name = session.host.name
+        match do:
+            case "gather":
+                return self._acts.gather(session)
+            case "stage":
+                return self._acts.stage(session, lambda part: self._view.uploaded(name, part))
+            case "switch":
+                return self._acts.switch(session, self._journal.run)
+            case "check":
+                return self._acts.check(session)
+            case "confirm":
+                return self._acts.confirm(session)
+            case "roll_back":
+                return self._acts.roll_back(session, reason)

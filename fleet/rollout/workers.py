@@ -1,0 +1,84 @@
+"""Threads that do what a rollout says, and the loop that tells it what came of that."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from fleet.common import unexpected
+from fleet.rollout.events import AnyEvent, Do, Failed, Instruction, Interrupted
+from fleet.rollout.rollout import Rollout
+from fleet.ssh.ctrl_c import noted
+from fleet.ssh.errors import HostError
+
+# Whoever may be out of service goes before whoever is not.
+URGENCY: Final[dict[Do, int]] = {
+    "roll_back": 0,
+    "confirm": 1,
+    "check": 2,
+    "switch": 3,
+    "stage": 4,
+    "gather": 5,
+}
+HOME: Final = -1  # before all else: a thread goes home
+# Waiting in one long call would keep Ctrl-C away on some systems.
+LOOK_S: Final = 0.5
+
+# Does what an instruction says: what came of it, or HostError. Called from several threads.
+Attempt = Callable[[Instruction], AnyEvent]
+# Tells the rollout of an event: what to do next.
+Take = Callable[[AnyEvent], Iterable[Instruction]]
+
+
+def carry_out(
+    rollout: Rollout, attempt: Attempt, take: Take, parallel: int, stopping: threading.Event
+) -> None:
+    """Go on until every host of the rollout has come to its end. The first Ctrl-C sets `stopping`
+    and begins nothing more, the second one is raised."""
+    work: queue.PriorityQueue[tuple[int, int, Instruction | None]] = queue.PriorityQueue()
+    events: queue.SimpleQueue[AnyEvent] = queue.SimpleQueue()
+    numbers = itertools.count()
+
+    def order(instructions: Iterable[Instruction]) -> None:
+        for each in instructions:
+            work.put((URGENCY[each.do], next(numbers), each))
+
+    def serve() -> None:
+        while (instruction := work.get()[2]) is not None:
+            events.put(_event_of(attempt, instruction))
+
+    threads = [
+        threading.Thread(target=serve, name=f"rollout-{number}", daemon=True)
+        for number in range(max(1, parallel))
+    ]
+    # Raised in the midst of this, Ctrl-C would lose an event or an order, and a host whose event
+    # is lost never comes to its end.
+    with noted(lambda: events.put(Interrupted())):
+        for thread in threads:
+            thread.start()
+        try:
+            order(rollout.begin())
+            while not rollout.ended:
+                try:
+                    event = events.get(timeout=LOOK_S)
+                except queue.Empty:
+                    continue
+                if isinstance(event, Interrupted):
+                    stopping.set()
+                order(take(event))
+        finally:
+            for _ in threads:
+                work.put((HOME, next(numbers), None))
+
+
+def _event_of(attempt: Attempt, instruction: Instruction) -> AnyEvent:
+    try:
+        return attempt(instruction)
+    except HostError as error:
+        undone, refused = ("rolled_back" in error.details, "refused" in error.details)
+        return Failed(instruction.host, error.kind, str(error), undone=undone, refused=refused)
+    except BaseException as error:  # noqa: BLE001 - as a thread that ends is waited for forever
+        return Failed(instruction.host, "failed", unexpected.told(error))

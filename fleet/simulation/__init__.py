@@ -1,0 +1,1 @@
+"""Fleets, loads and policies in virtual time, for `fleet plan`, the demo and the lab."""

@@ -1,0 +1,105 @@
+"""What the demo shows: headings, progress, and the tables of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from fleet.simulation.measures import ClassSummary
+from fleet.terminal import screen
+
+POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
+BAR_WIDTH: Final = 24
+# The longest text beside a bar, and the blanks around it.
+LONGEST_WORD: Final = len("10,000/30,000 answers") + 5
+Advance = Callable[[float, str], None]
+"""How much is done, of the total, and a word about it."""
+
+
+class DemoScreen:
+    """Writes to `console`; bars only where there is a terminal to draw them on."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def heading(self, text: str) -> None:
+        """The title of a step."""
+        self.console.print()
+        screen.line(self.console, text, style="bold cyan")
+
+    def say(self, text: str | Text, style: str = "") -> None:
+        """A line or a paragraph."""
+        if isinstance(text, str) and self.console.is_terminal:
+            self.console.print(text, style=style or None, markup=False)
+        else:
+            screen.line(self.console, text, style)
+
+    @contextmanager
+    def progress(self, text: str, total: float) -> Iterator[Advance]:
+        """A bar until the block ends; where there is no terminal, one line at its start."""
+        if not self.console.is_terminal:
+            screen.line(self.console, f"{text} …")
+            yield lambda _done, _word: None
+            return
+        if len(text) + BAR_WIDTH + LONGEST_WORD > self.console.width:
+            # It gets a line of its own, so that nothing is cut off.
+            screen.line(self.console, f"{text} …")
+            text = ""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[word]}"),
+            console=self.console,
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task(text, total=total, word="")
+            yield lambda done, word: bar.update(task, completed=done, word=word)
+
+    def runs(self, runs: Mapping[str, Sequence[ClassSummary]], *, with_p99: bool) -> None:
+        """A row per class and policy."""
+        columns = ["class", "SLO", "policy", "n", "p50", "p95"]
+        columns += ["p99"] if with_p99 else []
+        table = screen.plain_table(*columns, "within\nSLO", "not\ncomplete")
+        for rows in zip(*runs.values(), strict=True):
+            for policy, summary in zip(runs, rows, strict=True):
+                first = policy == next(iter(runs))
+                table.add_row(*_row(summary, policy, first=first, with_p99=with_p99))
+        table.columns[2].justify = "left"
+        screen.show_table(self.console, table)
+
+
+def _row(summary: ClassSummary, policy: str, *, first: bool, with_p99: bool) -> list[str | Text]:
+    cells: list[str | Text] = [
+        summary.kind if first else "",
+        f"{summary.slo_ms:g} ms" if first else "",
+        POLICY_NAMES[policy],
+        str(summary.n),
+        _ms(summary.p50_ms),
+        _ms(summary.p95_ms),
+    ]
+    if with_p99:
+        over = summary.p99_ms is None or summary.p99_ms > summary.slo_ms
+        # The word says it where there is no colour.
+        text = f"{_ms(summary.p99_ms)} missed" if over else f"{_ms(summary.p99_ms)} kept"
+        cells.append(Text(text, style="red" if over else "green"))
+    return [*cells, f"{summary.within_slo:.1%}".replace("%", " %"), str(summary.not_complete)]
+
+
+def _ms(milliseconds: float | None) -> str:
+    return "–" if milliseconds is None else f"{milliseconds:.0f} ms"
+
+
+def verdict(runs: Mapping[str, Sequence[ClassSummary]]) -> str:
+    """Which classes kept their SLO, in one sentence per policy."""
+    sentences = []
+    for policy, summaries in runs.items():
+        over = [s.kind for s in summaries if s.p99_ms is None or s.p99_ms > s.slo_ms]
+        kept = "every class keeps its SLO" if not over else f"SLO missed by class {', '.join(over)}"
+        sentences.append(f"{POLICY_NAMES[policy]}: {kept}.")
+    return " ".join(sentences)

@@ -1,0 +1,117 @@
+"""The same work on many hosts at a time; what happens on one stays with it."""
+
+from __future__ import annotations
+
+import collections
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from fleet.common import unexpected
+from fleet.inventory.parties import HostOf
+from fleet.ssh.ctrl_c import noted
+from fleet.ssh.errors import HostError
+
+T = TypeVar("T")
+# Waiting in one long call would keep Ctrl-C away on some systems.
+LOOK_S: Final = 0.5
+PARALLEL: Final = 50
+
+
+class Outcome(NamedTuple, Generic[T]):
+    """What came of the work on a host: a value, or why there is none."""
+
+    host: HostOf
+    value: T | None
+    error: HostError | None
+
+
+class Progress:
+    """How far many hosts are, for whoever shows it; this one shows nothing."""
+
+    def begin(self, hosts: int) -> None:
+        """So many hosts are to come."""
+
+    def started(self, host: HostOf) -> None:
+        """Work on `host` has begun; called in its thread."""
+
+    def ended(self, host: HostOf, error: HostError | None) -> None:
+        """Work on `host` is over."""
+
+
+def for_each(
+    hosts: Iterable[HostOf],
+    work: Callable[[HostOf], T],
+    *,
+    parallel: int = PARALLEL,
+    progress: Progress | None = None,
+) -> Iterator[Outcome[T]]:
+    """The outcome of `work` on each host, as they come, `parallel` threads at a time.
+
+    A HostError is an outcome, and so is whatever else is raised there; a dead host holds one
+    thread for its own timeout. Ctrl-C starts no more hosts; those under way come to their end
+    and are yielded, then KeyboardInterrupt is raised. A second one is raised at once; what is
+    under way is cut when the program ends.
+    """
+    waiting = collections.deque(hosts)
+    total = len(waiting)
+    shown = progress or Progress()
+    shown.begin(total)
+    done: queue.SimpleQueue[Outcome[T] | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        def begin(host: HostOf) -> T:
+            shown.started(host)
+            return work(host)
+
+        try:
+            with suppress(IndexError):  # none is left
+                while True:
+                    done.put(attempt(waiting.popleft(), begin))
+        finally:
+            done.put(None)
+
+    # Daemons: whoever interrupts twice does not wait for hosts that hang.
+    threads = [
+        threading.Thread(target=run, name=f"hosts-{number}", daemon=True)
+        for number in range(max(1, min(parallel, total)))
+    ]
+    interrupted = False
+
+    def stop() -> None:
+        nonlocal interrupted
+        interrupted = True
+        waiting.clear()
+
+    # Also while an outcome is being dealt with by whoever asked for it.
+    with noted(stop):
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        try:
+            while left:
+                try:
+                    outcome = done.get(timeout=LOOK_S)
+                except queue.Empty:
+                    continue
+                if outcome is None:
+                    left -= 1
+                    continue
+                shown.ended(outcome.host, outcome.error)
+                yield outcome
+        finally:
+            waiting.clear()
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def attempt(host: HostOf, work: Callable[[HostOf], T]) -> Outcome[T]:
+    """The outcome of `work` on one host, whatever it raises."""
+    try:
+        return Outcome(host, work(host), None)
+    except HostError as error:
+        return Outcome(host, None, error)
+    except BaseException as error:  # noqa: BLE001 - a thread that ends early is waited for forever
+        return Outcome(host, None, HostError("failed", unexpected.told(error)))

@@ -1,0 +1,177 @@
+"""A Python program run as root on a host: sent on standard input, answered in lines of JSON.
+
+One channel and no file on the host, whatever the program needs: an archive of its modules comes
+first, then its request, then any bytes that it reads. Nothing of these is in the host's list of
+processes. The program is fleet/on_host; the archive would run as a file there, too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import paramiko
+from fabric import Connection
+
+from fleet.ssh.errors import HostError
+
+PYTHON: Final = "/usr/bin/python3"
+# Reads lengths of archive and request, then runs the archive, from a file in memory, with REQUEST
+# and, for a program that leaves itself there, ARCHIVE; what follows stays in standard input for it.
+BOOT: Final = (
+    "import json,os,sys,zipimport\n"
+    "i=sys.stdin.buffer\n"
+    "a,b=map(int,i.readline().split())\n"
+    "s=i.read(a)\n"
+    "p='/proc/self/fd/%d'%os.memfd_create('sanderling')\n"
+    "with open(p,'wb') as f: f.write(s)\n"
+    "sys.path.insert(0,p)\n"
+    "exec(zipimport.zipimporter(p).get_code('__main__'),"
+    "{'__name__':'__main__','ARCHIVE':s,'REQUEST':json.loads(i.read(b))})"
+)
+# What the archive runs, here or as a file.
+MAIN: Final = """from fleet.on_host.program import start
+
+start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
+"""
+# Facts of a host with many files; a host cannot fill this machine's memory.
+LONGEST_LINE: Final = 16 << 20
+MAX_STDERR: Final = 4_096
+RECEIVE: Final = 65_536
+# Programs that take long have a thread that says so (`beat`): silence is a loss.
+SILENCE_S: Final = 30.0
+
+Answer = dict[str, Any]
+
+
+def packed(files: Mapping[str, str]) -> bytes:
+    """An archive that Python runs; the same bytes for the same files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text, zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+def host_files() -> dict[str, str]:
+    """What is in the archive of fleet/on_host, by path."""
+    folder = resources.files("fleet.on_host")
+    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".py"))
+    modules = {f"fleet/on_host/{name}": folder.joinpath(name).read_text() for name in names}
+    return {"__main__.py": MAIN, "fleet/__init__.py": "", **modules}
+
+
+@cache
+def host_program() -> bytes:
+    """The archive of fleet/on_host."""
+    return packed(host_files())
+
+
+def run_program(
+    connection: Connection,
+    request: object,
+    *,
+    program: bytes | None = None,
+    data: Iterable[bytes] = (),
+    silence_s: float = SILENCE_S,
+    on_line: Callable[[Answer], None] | None = None,
+) -> Answer:
+    """Run the program on the host; the last object that it printed. Those before go to `on_line`.
+
+    The program, an archive, sees `REQUEST`, and `data` on its standard input. It ends with an
+    object that has `ok`, or `kind` and `error`, which become a HostError; so does silence of
+    `silence_s` seconds.
+    """
+    channel = _start(connection, program or host_program(), request, silence_s)
+    try:
+        _send(channel, data)
+        with suppress(OSError):  # as in _send
+            channel.shutdown_write()
+        last: Answer | None = None
+        for line in _lines(channel):
+            if "beat" in line:
+                continue
+            if last is not None and on_line is not None:
+                on_line(last)
+            last = line
+        if not channel.status_event.wait(silence_s):
+            raise TimeoutError
+        status = channel.recv_exit_status()
+        errors = _read_errors(channel)
+    except TimeoutError:
+        raise HostError("lost", f"not a word for {silence_s:g} s") from None
+    finally:
+        channel.close()
+    if last is None or not (last.get("ok") or "error" in last):
+        raise _failed(errors, status, connection.user)
+    if "error" in last:
+        details = {name: value for name, value in last.items() if name not in {"kind", "error"}}
+        raise HostError(last.get("kind", "failed"), last["error"], **details)
+    return last
+
+
+def _start(
+    connection: Connection, program: bytes, request: object, silence_s: float
+) -> paramiko.Channel:
+    asked = json.dumps(request, separators=(",", ":")).encode()
+    sudo = "" if connection.user == "root" else "sudo -n "
+    channel: paramiko.Channel = connection.transport.open_session(timeout=silence_s)
+    channel.settimeout(silence_s)
+    channel.exec_command(f"{sudo}{PYTHON} -I -c {shlex.quote(BOOT)}")
+    _send(channel, [b"%d %d\n%b%b" % (len(program), len(asked), program, asked)])
+    return channel
+
+
+def _send(channel: paramiko.Channel, data: Iterable[bytes]) -> None:
+    """Send it all, unless the other end stops reading: what it says then tells why."""
+    for piece in data:
+        try:
+            channel.sendall(piece)
+        except TimeoutError:
+            raise
+        except OSError:
+            return
+
+
+def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
+    """The objects that the program prints; HostError for what is none."""
+    rest = b""
+    while piece := channel.recv(RECEIVE):
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise HostError("failed", f"the host wrote more than {LONGEST_LINE} bytes in one line")
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                shown = line[:200].decode(errors="replace")
+                raise HostError("failed", f"the host wrote {shown!r}") from None
+
+
+def _read_errors(channel: paramiko.Channel) -> str:
+    found = b""
+    while len(found) < MAX_STDERR and (piece := channel.recv_stderr(MAX_STDERR)):
+        found += piece
+    return found.decode(errors="replace").strip()
+
+
+def _failed(errors: str, status: int, user: str) -> HostError:
+    """Why a program ended without an answer, from what was written on standard error."""
+    said = errors.splitlines()[-1] if errors else f"exit status {status}"
+    if re.search(r"sudo: (command )?not found", errors):
+        return HostError("sudo", "sudo is not installed there: log in as root, or install it")
+    if PYTHON in errors and re.search("not found|No such file", errors):
+        return HostError("failed", f"{PYTHON} is missing there: apt install python3")
+    if "sudo:" in errors:
+        return HostError("sudo", f"{user}: {said}")
+    if status == -1:
+        return HostError("lost", "the connection was lost")
+    return HostError("failed", f"the program there ended: {said}")

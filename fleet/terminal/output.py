@@ -1,0 +1,108 @@
+"""What all commands keep to: data on stdout, progress on stderr, questions on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from msgspec import Struct
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+
+def write_json(document: Struct) -> None:
+    """Print one JSON document, for programs: the whole of stdout."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def write_json_line(document: Struct) -> None:
+    """Print one document in a line of its own, at once: what follows something."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    """`text` without what would move a terminal's cursor or change its colours."""
+    return "".join([c if c.isprintable() or c == "\t" else "?" for c in text])
+
+
+def once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say`, but no line a second time: what is made for many targets has much in common."""
+    said = set()
+
+    def say_new(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            say(line)
+
+    return say_new
+
+
+def say(text: str) -> None:
+    """Print one line of progress; what a host said in it does not steer the terminal."""
+    sys.stderr.write(f"{printable(' '.join(text.split()))}\n")
+    sys.stderr.flush()
+
+
+def say_as_it_is(text: str) -> None:
+    """The same, with the blanks at the start of the line."""
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
+
+
+def progress() -> Console:
+    """Where progress goes: colour and lines that move only on a terminal, no colour with
+    NO_COLOR."""
+    from fleet.terminal.screen import console
+
+    return console(stderr=True)
+
+
+def hosts_bar(console: Console) -> Progress:
+    """A bar for work on many hosts, gone when it is done: how many are, how long it takes, and
+    what happened last, as the task's description."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    return Progress(
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        words("{task.description}"),
+        console=console,
+        transient=True,
+        expand=True,
+    )
+
+
+def words(template: str) -> TextColumn:
+    """A text beside a bar, in a Progress that expands: where the terminal is too narrow it folds,
+    and takes no room from the other columns."""
+    from rich.progress import TextColumn
+    from rich.table import Column
+
+    return TextColumn(template, markup=False, table_column=Column(overflow="fold", ratio=1))
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Whether to go on: `yes`, or what is answered on the terminal. Without a terminal nobody is
+    asked: then click.UsageError, status 2, says that --yes is needed."""
+    if yes:
+        return True
+    require_terminal(question)
+    return click.confirm(question, err=True)
+
+
+def require_terminal(question: str) -> None:
+    """click.UsageError where nobody can be asked, before any work is done for the question."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{question} There is no terminal to ask on: give --yes")

@@ -1,0 +1,367 @@
+"""Answers and states on a terminal: what people read; programs use ``--json``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent.wire.base import RAW
+from agent.wire.messages import Answer, Slo
+from agent.wire.records import TaskRecord
+from fleet.terminal.fitted import fitted, folded, spaced
+from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
+from fleet.terminal.units import format_ms, format_slo
+from sensors.quality.limits import quantity_of
+
+UNITS: Final = {
+    "temperature": "°C",
+    "humidity": "%",
+    "co2": "ppm",
+    "light": "lx",
+    "pressure": "hPa",
+}
+# Channels side by side in one table.
+MAX_ABREAST: Final = 2
+GAPS: Final = {
+    "no_node": "no edge node covers it",
+    "node_down": "its edge node is down",
+    "timeout": "no answer before the answer timeout",
+    "no_data": "no readings in the window",
+    "no_channel": "no such channel",
+    "node_error": "its edge node could not read its history",
+    "iad_unreachable": "its IAD's master did not answer",
+    "too_large": "more readings than an answer holds",
+}
+# Areas that are missing so are missing however long one waits: no SLO was missed.
+TIMELESS: Final = ("no_node", "no_data", "no_channel")
+STYLES: Final = {
+    "complete": "green",
+    "partial": "yellow",
+    "refused": "red",
+    "live": "green",
+    "lost": "red",
+    "left": "yellow",
+}
+# Output that goes to no terminal is not squeezed into the width of one.
+FILE_WIDTH: Final = 200
+# Wider than any table: to see how wide one would like to be.
+BOUNDLESS: Final = 100_000
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or the file that stands in for it; NO_COLOR is respected."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else FILE_WIDTH
+    # No markup: names of others are printed, and [/] in one would end the program.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
+
+
+def line(screen: Console, text: str | Text, style: str = "") -> None:
+    """Print one line, however long; on a terminal it is folded between words."""
+    drawn = text if isinstance(text, Text) else Text(text)
+    if not screen.is_terminal:
+        as_it_is(screen, spaced(drawn), style)
+        return
+    for each in folded(drawn, screen.width):
+        as_it_is(screen, each, style)
+
+
+def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
+    """Print a line that is to be copied: the terminal alone breaks it."""
+    screen.print(text, style=style or None, soft_wrap=True)
+
+
+def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
+    """An empty table without lines; all columns but the first `left` are aligned to the right.
+
+    Where the terminal is too narrow, the columns `folds` go on in the next line; they, not the
+    others, give way.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        side: Literal["left", "right"] = "left" if number < left else "right"
+        table.add_column(column, justify=side, no_wrap=column not in folds, overflow="fold")
+    return table
+
+
+def show_table(screen: Console, table: Table) -> None:
+    """Print a table, or its rows as texts where the terminal is too narrow for it; into a file
+    without blanks at the ends of lines."""
+    if screen.is_terminal:
+        for part in fitted(table, screen):
+            screen.print(part, soft_wrap=isinstance(part, Text))
+        return
+    with screen.capture() as printed:
+        screen.print(table)
+    for row in printed.get().splitlines():
+        line(screen, row.rstrip())
+
+
+# --- readings -----------------------------------------------------------------------------------
+
+
+def show_readings(screen: Console, answer: Answer) -> None:
+    """How many readings of each area, from when to when, and each channel in its unit; then what is
+    wrong with values. A row per area where all of it fits, else a line per channel: no number and
+    no name is ever cut off."""
+    areas = summarize(answer)
+    if not areas:
+        return
+    channels = channels_of(areas)
+    with_last = any(result.series is not None for result in answer.results)
+    names = ["min", "mean", "max", "last"] if with_last else ["min", "mean", "max"]
+    legend = _legend(channels, areas)
+    if told_by_units(channels):
+        table = _area_table(areas, channels, names)
+        unbounded = screen.options.update(width=BOUNDLESS)
+        if screen.measure(table, options=unbounded).maximum <= screen.width:
+            show_table(screen, table)
+            known = ", ".join(f"{unit_of(channel)} {channel}" for channel in channels)
+            oldest = max(areas, key=lambda area: area.age_ms)
+            if oldest.age_ms:
+                known += f"; age up to {format_ms(oldest.age_ms)} ({oldest.area})"
+            line(screen, f"{known}; {legend}" if legend else known, style="dim")
+            _show_flagged(screen, areas)
+            return
+    for text in _channel_lines(areas, names, screen.width):
+        line(screen, text)
+    if legend:
+        line(screen, legend, style="dim")
+
+
+def _area_table(
+    areas: Sequence[AreaSummary], channels: Sequence[str], names: Sequence[str]
+) -> Table:
+    """A row per area, the channels side by side."""
+    table = plain_table("area", "n", "from", "to")
+    # Of a series the words below the table say more than these two.
+    counts = {
+        channel: [] if "last" in names else _counts_in(areas, channel) for channel in channels
+    }
+    # As narrow as it goes: two channels of a series fit 80 columns.
+    table.padding = (0, 1, 0, 0)
+    for channel in channels:
+        for name in names:
+            table.add_column(f"{name}\n{unit_of(channel)}", justify="right", no_wrap=True)
+        for name in counts[channel]:
+            table.add_column(name, justify="right", no_wrap=True)
+    today = datetime.now().astimezone()
+    for area in areas:
+        cells = [area.area, str(area.n)]
+        cells += [local_time(area.first_ms, today), local_time(area.last_ms, today)]
+        for channel in channels:
+            summary = area.channels.get(channel)
+            if summary is None:
+                cells += ["–"] * (len(names) + len(counts[channel]))
+            else:
+                cells += _numbers(summary, names)
+                cells += [str(getattr(summary, name)) for name in counts[channel]]
+        table.add_row(*cells)
+    return table
+
+
+def _channel_lines(
+    areas: Sequence[AreaSummary], names: Sequence[str], width: int
+) -> Iterable[Text]:
+    """A line per area and one per channel, by name: nodes give them in no order. What is wrong goes
+    below a channel where it does not fit beside it."""
+    rows = [
+        [name, str(summary.n), *_numbers(summary, names)]
+        for area in areas
+        for name, summary in sorted(area.channels.items())
+    ]
+    header = ["channel", "n", *names]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+
+    def aligned(cells: Sequence[str]) -> str:
+        name, *numbers = cells
+        right = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        return f"  {name:<{widths[0]}}  {' '.join(right)}"
+
+    yield Text(aligned(header), "bold")
+    today = datetime.now().astimezone()
+    left = iter(rows)
+    for area in areas:
+        yield Text(
+            f"{area.area}: {local_time(area.first_ms, today)} to {local_time(area.last_ms, today)}"
+        )
+        for name, summary in sorted(area.channels.items()):
+            drawn = Text(f"{aligned(next(left))} {unit_of(name)}".rstrip())
+            if notes := notes_on(summary):
+                fits = len(drawn) + 2 + len(notes) <= width
+                drawn.append("  " if fits else "\n      ")
+                drawn.append(notes, style="yellow")
+            yield drawn
+
+
+def notes_on(summary: ChannelSummary) -> str:
+    """What there is to say about a channel beside its numbers; empty if all is well."""
+    notes = [flagged(summary)]
+    if summary.age_ms:
+        notes.append(f"age up to {format_ms(summary.age_ms)}")
+    return "; ".join(note for note in notes if note)
+
+
+def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
+    for area in areas:
+        for channel, summary in area.channels.items():
+            if summary.flags:
+                line(screen, f"flagged {area.area} {channel}: {flagged(summary)}", style="yellow")
+
+
+def unit_of(channel: str) -> str:
+    """The unit of a channel, by what its name says; empty where that is nothing. Raw values are in
+    whatever their sensor gives."""
+    return "" if channel.endswith(RAW) else UNITS.get(quantity_of(channel), "")
+
+
+def told_by_units(channels: Sequence[str]) -> bool:
+    """Whether these are so few and different that their units tell them apart."""
+    units = {unit_of(channel) for channel in channels}
+    return "" not in units and len(units) == len(channels) <= MAX_ABREAST
+
+
+def _counts_in(areas: Iterable[AreaSummary], channel: str) -> list[str]:
+    """Which of the counts of values that are not good are anywhere above 0."""
+    found = [area.channels[channel] for area in areas if channel in area.channels]
+    return [name for name in ("bad", "suspect") if any(getattr(s, name) for s in found)]
+
+
+def flagged(summary: ChannelSummary) -> str:
+    """How many values of a channel are not good: by their flags, or only bad and suspect, as the
+    answer has it; empty if all are good."""
+    kinds = summary.flags or {"bad": summary.bad, "suspect": summary.suspect}
+    text = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    if summary.last_flags:
+        text += f" (the latest: {', '.join(summary.last_flags)})"
+    return text
+
+
+def _numbers(summary: ChannelSummary, names: Sequence[str]) -> list[str]:
+    return [format_value(getattr(summary, name)) for name in names]
+
+
+def format_value(value: float) -> str:
+    """A reading with the digits that a sensor has: ``22.4``, ``1043``; a dash for none."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
+
+
+def local_time(milliseconds: int, today: datetime) -> str:
+    """Local time of day; the date instead where it is another day's."""
+    time = datetime.fromtimestamp(milliseconds / 1e3).astimezone()
+    return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
+
+
+def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
+    """When what is replayed was recorded, and which channels are, unless all; empty if none is."""
+    sources = [
+        (name, summary.source_ms)
+        for area in areas
+        for name, summary in area.channels.items()
+        if summary.source_ms is not None
+    ]
+    if not sources:
+        return ""
+    replayed = {name for name, _ in sources}
+    which = [name for name in channels if name in replayed]
+    recorded = datetime.fromtimestamp(min(first for _, first in sources) / 1e3).astimezone()
+    text = f"replayed now from a recording of {recorded:%Y-%m-%d}"
+    return text if len(which) == len(channels) else f"{', '.join(which)} {text}"
+
+
+# --- how an answer came about -------------------------------------------------------------------
+
+
+def show_answer(
+    screen: Console, answer: Answer, slo: Slo, tasks: Mapping[str, TaskRecord] | None = None
+) -> None:
+    """Readings, what is missing, status, and the tasks with their budgets.
+
+    `tasks` are the masters' own records by IAD, which only an operator has: with them the deadline
+    is shown too.
+    """
+    show_readings(screen, answer)
+    for gap in gap_lines(answer):
+        line(screen, gap, style="yellow")
+    line(screen, status_line(answer, slo))
+    if answer.tasks:
+        show_table(screen, _task_table(answer, tasks or {}))
+
+
+def is_timeless(answer: Answer) -> bool:
+    """Whether nothing is missing but what more time would not bring."""
+    reasons = {gap.reason for gap in answer.missing}
+    return answer.status == "partial" and bool(reasons) and reasons.issubset(TIMELESS)
+
+
+def status_line(answer: Answer, slo: Slo) -> Text:
+    """Status, coverage and time against the SLO, in one line."""
+    text = Text(answer.status, style=f"bold {STYLES[answer.status]}")
+    if answer.status == "refused":
+        text.append(f": {answer.message or answer.reason}", style="not bold default")
+        return text
+    # Only a complete answer in time keeps an SLO.
+    kept = "within its SLO" if answer.slo_met else "over its SLO"
+    if answer.status == "partial":
+        if is_timeless(answer):
+            text.append(
+                f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
+                f"{format_ms(answer.elapsed_ms)}; more time would not bring the others",
+                style="not bold default",
+            )
+            return text
+        kept = "SLO missed"
+    text.append(
+        f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
+        f"{format_ms(answer.elapsed_ms)}, {kept} ({format_slo(slo)})",
+        style="not bold default",
+    )
+    return text
+
+
+def gap_lines(answer: Answer) -> list[str]:
+    """One line for each reason why areas are missing."""
+    by_reason: dict[str, list[str]] = {}
+    for gap in answer.missing:
+        reason = GAPS.get(gap.reason, gap.reason)
+        if gap.channels:
+            reason += f"; there are {', '.join(sorted(gap.channels))}"
+        if gap.message:
+            reason += f"; {gap.message}"
+        if gap.nearest:
+            reason += f"; did you mean {gap.nearest[0]}?"
+        by_reason.setdefault(reason, []).append(gap.area)
+    return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
+
+
+def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:
+    columns = ["task", "budget", "areas", "time"]
+    if records:
+        columns += ["unloaded", "deadline"]
+    table = plain_table(*columns)
+    for task in answer.tasks:
+        cells = [
+            task.iad,
+            f"p{task.percentile:.4g} ≤ {task.budget_ms:g} ms",
+            f"{task.coverage.answered}/{task.coverage.asked}",
+            format_ms(task.total_ms),
+        ]
+        if records:
+            cells += _deadline(records.get(task.iad))
+        table.add_row(*cells)
+    return table
+
+
+def _deadline(record: TaskRecord | None) -> list[str]:
+    if record is None or record.unloaded_ms is None or record.queueing_budget_ms is None:
+        return ["–", "–"]
+    return [format_ms(record.unloaded_ms), f"+{record.queueing_budget_ms:.0f} ms"]

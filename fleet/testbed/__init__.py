@@ -1,0 +1,1 @@
+"""A fleet of real processes on this machine, and load on it."""

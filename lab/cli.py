@@ -1,0 +1,436 @@
+"""`fleet lab …`: experiments. What a command does is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import click
+from click.core import ParameterSource
+
+from fleet.cli.extras import without
+from fleet.cli.options import POLICY, SEED, Number, results_folder, run_directory
+
+JOBS = click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each processor",
+    help="Processes at work.",
+)
+
+
+@click.group()
+def lab() -> None:
+    """Experiments with fleets of processes on this machine."""
+
+
+@lab.command()
+@click.option(
+    "--rate",
+    "rates_per_s",
+    type=Number(0, 200, min_open=True),
+    multiple=True,
+    default=(4.0, 12.0, 24.0, 8.0, 4.0),
+    show_default=True,
+    help="Queries per second of a step; give it again for each step.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 3_600),
+    default=42,
+    show_default=True,
+    help="Length of each step.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 8),
+    default=2,
+    show_default=True,
+    help="Edge nodes; every query asks all of them.",
+)
+@SEED
+@run_directory("var/autoscale")
+@results_folder("autoscaling.csv, .svg and .md go")
+def autoscale(
+    rates_per_s: tuple[float, ...],
+    seconds: int,
+    nodes: int,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Let the load step up and down, and show what the auto-scaler makes of it.
+
+    Needs matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("matplotlib")) is not None:
+        return status
+    from lab.load_steps import run as command
+
+    return command.run(
+        command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)
+    )
+
+
+@lab.command()
+@click.option(
+    "--unit",
+    "unit_s",
+    type=Number(0.5, 600),
+    default=6.0,
+    show_default=True,
+    help="Seconds; each process is down for two, and the run takes twelve.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=Number(0, 100, min_open=True),
+    default=8.0,
+    show_default=True,
+    help="Queries per second.",
+)
+@SEED
+@run_directory("var/faults")
+@results_folder("failures.md goes")
+def faults(
+    unit_s: float, rate_per_s: float, seed: int, directory: Path, results: Path | None
+) -> int:
+    """Kill an edge node, a master and the registration service under load; say who noticed what.
+
+    Exit status: 0 all as expected, 1 not, 2 wrong usage, 130 interrupted.
+    """
+    from lab.faults import results as fault_results
+    from lab.faults import run as fault_run
+
+    options = fault_run.Options(directory, unit_s, rate_per_s, seed)
+    return fault_results.run(options, results or directory)
+
+
+@lab.command()
+@click.option(
+    "--experiment",
+    "experiments",
+    type=click.Choice(("tables", "burst", "scale", "real")),
+    multiple=True,
+    help="Only this one; give it again for more. By default all in virtual time: not real.",
+)
+@click.option(
+    "--size",
+    type=Number(0.001, 1.0),
+    default=0.01,
+    show_default=True,
+    help="Notifications of a burst, and of everybody else in it, as a share of the paper's.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(1, 100),
+    default=2,
+    show_default=True,
+    help="How often it is drawn who is where, for a burst.",
+)
+@JOBS
+@click.option("--quick", is_flag=True, help="A look in minutes: the smallest cases.")
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/overlay"),
+    show_default=True,
+    help="Where overlay-tables, -burst, -scale and -real .csv, .svg and .md go.",
+)
+def overlay(
+    experiments: tuple[Literal["tables", "burst", "scale", "real"], ...],
+    size: float,
+    draws: int,
+    jobs: int,
+    quick: bool,
+    seed: int,
+    results: Path,
+) -> int:
+    """Run the overlay of brokers in virtual time: OctopiA's experiments (Fig. 9 and 11).
+
+    Tables, messages and delays of advertisements and subscriptions, a publisher that bursts, and
+    overlays of many shapes; against routing by tree identification. Needs numpy and matplotlib.
+    With --experiment real the first two with real masters, in a quarter of an hour; as root with
+    links that are short of bandwidth.
+    Exit status: 0 done, 1 real masters did something else than they have to, 2 wrong usage, 130
+    interrupted.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from lab.overlay import command
+
+    return command.run(
+        command.Options(results, experiments or command.EXPERIMENTS, size, draws, seed, jobs, quick)
+    )
+
+
+@lab.command()
+@click.option(
+    "--policy",
+    "policies",
+    type=POLICY,
+    multiple=True,
+    help="Only this policy; give it again for more.",
+)
+@click.option(
+    "--real",
+    "real",
+    type=POLICY,
+    multiple=True,
+    help="Only this policy on real processes, the others in virtual time only; give it again for "
+    "more.",
+)
+@click.option(
+    "--rate",
+    "rates_per_s",
+    type=Number(0, 1_000, min_open=True),
+    multiple=True,
+    help="Queries per second of a real run, for every policy; give it again for more. By default "
+    "around each policy's own highest rate in virtual time.",
+)
+@click.option(
+    "--around",
+    "around_percent",
+    type=Number(-90, 200),
+    multiple=True,
+    default=(-8.0, 8.0),
+    show_default=True,
+    help="Rates of the real runs, in percent off the highest in virtual time.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 36_000),
+    help="Length of each real run; 140 by default, 20 with --quick.",
+)
+@SEED
+@click.option(
+    "--virtual",
+    "virtual_queries",
+    type=click.IntRange(1, 10_000_000),
+    help="Queries of each run in virtual time; 240000 by default, 60000 with --quick.",
+)
+@click.option(
+    "--sized", is_flag=True, help="Service times that grow with the length of the request's window."
+)
+@click.option("--quick", is_flag=True, help="A look in minutes: short runs, one rate a policy.")
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Instead, in virtual time: which shape of the service times gives FIFO the paper's rate.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Processes for virtual time; by default one a processor.",
+)
+@run_directory("var/testbed")
+@results_folder("testbed.csv, .svg and .md (with --sized testbed-sized) go")
+def testbed(
+    policies: tuple[str, ...],
+    real: tuple[str, ...],
+    rates_per_s: tuple[float, ...],
+    around_percent: tuple[float, ...],
+    seconds: int | None,
+    seed: int,
+    virtual_queries: int | None,
+    sized: bool,
+    quick: bool,
+    calibrate: bool,
+    processes: int | None,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Find the highest load at which each policy keeps every SLO, as in DSSP's testbed.
+
+    4 IADs × 8 nodes as real processes, and the same in virtual time: Tables III and IV, Fig. 8.
+    Takes about 40 minutes on two processors, 6 with --quick. Needs matplotlib and numpy.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from lab.sweep import options as sweep_options
+
+    return sweep_options.run(
+        sweep_options.Asked(
+            policies,
+            real,
+            rates_per_s,
+            around_percent,
+            seconds,
+            seed,
+            virtual_queries,
+            quick,
+            sized,
+            processes,
+            directory,
+            results,
+        ),
+        calibrate=calibrate,
+    )
+
+
+@lab.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The whole recording (CSV, may be gzip); by default the rooms in the repository.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Its faults; by default those of the building in the repository.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 1_000),
+    default=3,
+    show_default=True,
+    help="How often each mode of faults is put into each channel of each healthy room.",
+)
+@click.option(
+    "--rooms",
+    type=click.IntRange(1, 1_000),
+    default=12,
+    show_default=True,
+    help="Healthy rooms that are also judged at 1 Hz.",
+)
+@JOBS
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/quality"),
+    show_default=True,
+    help="Where quality.csv, .svg and .md go.",
+)
+def quality(
+    data: Path | None,
+    labels: Path | None,
+    rounds: int,
+    rooms: int,
+    jobs: int,
+    seed: int,
+    results: Path,
+) -> int:
+    """Measure how well the checks of readings find faults, and how often they cry wolf.
+
+    On the labelled faults of a real building, on injected ones, and on synthetic ones at 1 Hz.
+    Takes about 8 minutes on two processors, 1 with --rounds 1 --rooms 1.
+    Needs numpy and matplotlib. Exit status: 0 all labelled faults were found and healthy rooms had
+    less than one false alarm a week, 1 not so, 2 wrong usage.
+    """
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from lab.quality import command
+
+    return command.run(command.Options(data, labels, results, rounds, rooms, seed, jobs))
+
+
+FLEETS = ("100", "1000", "4000", "12000", "18000")
+
+
+@lab.command()
+@click.option(
+    "--nodes",
+    "fleets",
+    type=click.Choice(FLEETS),
+    multiple=True,
+    help="Edge nodes of the fleet; give it again for more. By default all.",
+)
+@click.option(
+    "--reading",
+    type=click.Choice(("query", "task", "both")),
+    default="both",
+    show_default=True,
+    help="Whether a task's fanout is drawn once a query or for each task.",
+)
+@click.option(
+    "--out-of-range",
+    type=click.Choice(("clip", "resample", "both")),
+    default="clip",
+    show_default=True,
+    help="What becomes of a fanout outside its tier.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=POLICY,
+    multiple=True,
+    help="A policy to simulate; give it again for more. By default all.",
+)
+@click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces of each fleet. [default: 10]")
+@click.option(
+    "--queries",
+    type=click.IntRange(1_000, 1_000_000),
+    help="Queries of a run. [default: 100000 with up to 1000 nodes, 50000 with 4000, else 30000]",
+)
+@click.option("--parts", is_flag=True, help="What each part of sanderling brings, too.")
+@click.option(
+    "--kept", is_flag=True, help="Write down what finished results say, and make no more."
+)
+@JOBS
+@click.option(
+    "--spark",
+    metavar="URL",
+    help="Spark master that computes instead: local[4], spark://host:7077, …; its workers need "
+    "this package, and Python, under the same path.",
+)
+@click.option("--quick", is_flag=True, help="A minute: the small fleets, 3 seeds, 10000 queries.")
+@SEED
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/simulate"),
+    show_default=True,
+    help="Where finished results are kept; a run that was cut off goes on from them.",
+)
+@results_folder("simulation.csv, .svg, _gains.svg and .md go")
+def simulate(
+    fleets: tuple[str, ...],
+    reading: Literal["query", "task", "both"],
+    out_of_range: Literal["clip", "resample", "both"],
+    policies: tuple[str, ...],
+    seeds: int | None,
+    queries: int | None,
+    parts: bool,
+    kept: bool,
+    jobs: int,
+    spark: str | None,
+    quick: bool,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Simulate fleets of up to 18,000 nodes, and find the load that each policy sustains.
+
+    Needs numpy and matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    if (
+        spark
+        and click.get_current_context().get_parameter_source("jobs") is not ParameterSource.DEFAULT
+    ):
+        raise click.UsageError("--jobs is for this machine's processes: a Spark master has its own")
+    if (status := without("numpy", "matplotlib")) is not None:
+        return status
+    from lab.simulation import command
+
+    return command.run(
+        command.options(
+            directory,
+            results or directory,
+            nodes=tuple(map(int, fleets or (FLEETS[:3] if quick else FLEETS))),
+            reading=reading,
+            out_of_range=out_of_range,
+            policies=policies,
+            parts=parts,
+            seeds=seeds or (3 if quick else 10),
+            queries=queries or (10_000 if quick else None),
+            seed=seed,
+            jobs=jobs,
+            kept=kept,
+            spark=spark,
+        )
+    )

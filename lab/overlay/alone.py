@@ -1,0 +1,51 @@
+"""Every case in a process of its own: what came of it, and what it took."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from fleet.terminal import screen
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+
+
+class Done(Struct, Generic[Result], frozen=True):
+    """The result, the seconds of a processor, and the most memory of the process in MiB."""
+
+    result: Result
+    cpu_s: float
+    most_mib: float
+
+
+def run(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> list[Done[Result]]:
+    """All cases, `jobs` at a time, each in a new process; in their order. Prints each when it and
+    those before it are done."""
+    said = screen.console(stderr=True)
+    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
+    results: list[Done[Result]] = []
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        for case, done in zip(cases, pool.map(partial(measured, work), cases), strict=True):
+            results.append(done)
+            took = f"{done.cpu_s:.1f} s of a processor, {done.most_mib:,.0f} MiB"
+            screen.line(said, f"{len(results)} of {len(cases)}: {case}: {took}", "dim")
+    return results
+
+
+def measured(work: Callable[[Case], Result], case: Case) -> Done[Result]:
+    """Here, in a process that does nothing else before or after."""
+    # What is thrown away is in no cycle, and to look for cycles among the millions of objects of a
+    # large world takes longer than the world.
+    gc.disable()
+    result = work(case)
+    most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Done(result, time.process_time(), most_mib)

@@ -1,0 +1,185 @@
+"""Overlays of many shapes: tables and messages, measured beside the arithmetic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from agent.overlay import broker
+from agent.overlay.events import Advertise, Publish, Subscribe, Tick
+from agent.overlay.scot import Broker, Scot
+from agent.wire.overlay import Notification, Origin
+from lab.overlay import formulas, quotes
+from lab.overlay.contenders import LIMITS, SNR
+from lab.overlay.formulas import Expected, Load
+from lab.overlay.model import costs_of
+from lab.overlay.topology import spread
+from lab.overlay.world import AnyBroker, World
+
+# What is measured with: a subscription wants two of the hundred symbols.
+ADVERTISEMENTS: Final = 200
+NOTIFICATIONS: Final = 500
+# (|V_a|, |V_c|)
+FEW: Final = ((14, 5), (32, 8), (8, 32), (64, 16), (16, 64), (200, 10))
+TEN_THOUSAND: Final = ((100, 100), (500, 20), (1_000, 10), (2_000, 5), (5_000, 2))
+ON_PAPER: Final = (
+    *((10, 1_000), (32, 313), (100, 100), (313, 32)),
+    *((1_000, 10), (2_500, 4), (10_000, 1)),
+)
+SUBSCRIPTIONS: Final = 2_000
+# In large overlays: of a broker's table, one population and the next.
+ENTRIES: Final = (50, 100)
+MILLION: Final = Load(10_000, 1_000_000, 100.0, 100.0)
+
+
+class Shape(Struct, frozen=True):
+    """One run: an overlay of |V_a| × |V_c| brokers, with so many subscriptions, and then as many as
+    the next number says. `told`: the brokers do not begin with telling their clusters that they
+    have none."""
+
+    vertices: int
+    clusters: int
+    populations: tuple[int, ...]
+    told: bool
+    seed: int
+
+
+class Measured(Struct, frozen=True):
+    """Means over brokers, advertisements, subscriptions and notifications, as in `Expected`; how
+    many subscriptions a notification reached, and how many it was due at. `start_messages` is None
+    where the brokers were told."""
+
+    shape: Shape
+    subscriptions: int
+    expected: Expected
+    srt: float
+    prt: float
+    prt_most: int
+    start_messages: float | None
+    advertisement_messages: float
+    subscription_messages: float
+    notification_messages: float
+    delivered: float
+    due: float
+
+
+def few(seed: int) -> list[Shape]:
+    """Overlays of up to 2,000 brokers, from their start on."""
+    return [Shape(*factors, (SUBSCRIPTIONS,), False, seed) for factors in FEW]
+
+
+def ten_thousand(seed: int) -> list[Shape]:
+    """Overlays of ten thousand, that with most links first."""
+    return [
+        Shape(vertices, clusters, tuple(clusters * each for each in ENTRIES), True, seed)
+        for vertices, clusters in TEN_THOUSAND
+    ]
+
+
+def measure(shape: Shape) -> list[Measured]:
+    """Run it; a result for each population. Deterministic."""
+    return list(_Run(shape).populations())
+
+
+class _Run:
+    """One overlay, its publishers, and its subscribers so far."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.scot = spread(shape.vertices, shape.clusters)
+        self.draw = random.Random(f"scale {shape.vertices} {shape.clusters} {shape.seed}")
+        self.delivered = 0
+        maker = _told(self.scot) if shape.told else SNR.maker(self.scot)
+        self.world = World(self.scot, maker, costs_of(SNR), delivered=self._deliver)
+        self.start: float | None = None
+        if shape.told:
+            self.world.connect_told()
+        else:
+            self.start = self.world.connect() / self.scot.order
+        self.brokers = list(self.scot.brokers())
+        self.quotes = quotes.shipped()
+        self.symbols = sorted(self.quotes)
+        self.offers = quotes.offered(self.symbols, ADVERTISEMENTS)
+        self.homes = quotes.placed(self.brokers, ADVERTISEMENTS, self.draw)
+        self.wants: list[list[str]] = []
+
+    def _deliver(self, to: Sequence[str], *_: object) -> None:
+        self.delivered += len(to)
+
+    def populations(self) -> Iterator[Measured]:
+        """Advertise, then subscribe and publish for each."""
+        for number, (symbol, place) in enumerate(zip(self.offers, self.homes, strict=True)):
+            self.world.happen(self.world.now, place, Advertise(f"p{number}", quotes.of(symbol)))
+        advertising, subscribing = self._sent(), 0
+        for step, population in enumerate(self.shape.populations):
+            self._subscribe(population)
+            subscribing += self._sent()
+            due, before = self._publish(step * NOTIFICATIONS), self.delivered
+            self.world.run()
+            notifying = sum(self.world.messages[kind] for kind in SNR.notifications)
+            yield self._measured(advertising, subscribing, notifying, self.delivered - before, due)
+
+    def _sent(self) -> int:
+        """Run until it is quiet; the messages that it took."""
+        self.world.messages.clear()
+        self.world.run()
+        count = self.world.messages.total()
+        self.world.messages.clear()
+        return count
+
+    def _subscribe(self, population: int) -> None:
+        for number in range(len(self.wants), population):
+            wanted = self.draw.sample(self.symbols, quotes.SYMBOLS_WANTED)
+            self.wants.append(wanted)
+            event = Subscribe(f"s{number}", quotes.of(*wanted))
+            self.world.happen(self.world.now, self.draw.choice(self.brokers), event)
+
+    def _publish(self, first: int) -> int:
+        """One notification a second, of publishers in turn; how many deliveries are due."""
+        due = 0
+        for number in range(NOTIFICATIONS):
+            publisher = self.draw.randrange(len(self.offers))
+            symbol = self.offers[publisher]
+            origin = Origin(f"p{publisher}", quotes.HISTORY, first + number)
+            one = Notification(origin, 0, self.draw.choice(self.quotes[symbol]))
+            self.world.happen(self.world.now + number, self.homes[publisher], Publish(one))
+            due += sum(symbol in wanted for wanted in self.wants)
+        return due
+
+    def _measured(
+        self, advertising: int, subscribing: int, notifying: int, delivered: int, due: int
+    ) -> Measured:
+        subscriptions, brokers = len(self.wants), self.world.brokers
+        prt = [each.prt_entries for each in brokers]
+        interested = subscriptions * quotes.SYMBOLS_WANTED / len(self.symbols)
+        load = Load(ADVERTISEMENTS, subscriptions, interested, interested)
+        return Measured(
+            shape=self.shape,
+            subscriptions=subscriptions,
+            expected=formulas.octopia(self.scot, load),
+            srt=sum(each.srt_entries for each in brokers) / len(brokers),
+            prt=sum(prt) / len(brokers),
+            prt_most=max(prt),
+            start_messages=self.start,
+            advertisement_messages=advertising / ADVERTISEMENTS,
+            subscription_messages=subscribing / subscriptions,
+            notification_messages=notifying / NOTIFICATIONS,
+            delivered=delivered / NOTIFICATIONS,
+            due=due / NOTIFICATIONS,
+        )
+
+
+def _told(scot: Scot) -> Callable[[Broker], AnyBroker]:
+    """Brokers that do not wait to hear of the others of their cluster."""
+    limits = msgspec.structs.replace(LIMITS, unknown_s=0.0)
+
+    def make(at: Broker) -> AnyBroker:
+        made = broker.Broker(at, scot, epoch=1, routing="snr", limits=limits)
+        made.handle(Tick(), 0.0)  # it gives the others up, and their names take memory
+        return made
+
+    return make

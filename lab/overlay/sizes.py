@@ -1,0 +1,115 @@
+"""What advertisements and subscriptions cost: tables, messages and delays (OctopiA Fig. 9, 11)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, Literal, get_args
+
+from msgspec import Struct
+
+from agent.overlay.events import Advertise, Subscribe
+from agent.overlay.scot import Scot
+from lab.overlay import quotes
+from lab.overlay.contenders import CONTENDERS, Contender
+from lab.overlay.model import costs_of
+from lab.overlay.topology import paper
+from lab.overlay.world import Reach, World
+
+# Between two of them: so that none waits for another.
+SPACING_S: Final = 0.25
+PUBLISHERS: Final = 100
+
+Experiment = Literal["advertisements", "subscriptions"]
+EXPERIMENTS: Final[tuple[Experiment, ...]] = get_args(Experiment)
+
+
+class Sizes(Struct, frozen=True):
+    """One run: `count` advertisements, or `count` subscriptions where 100 advertisements are."""
+
+    experiment: Experiment
+    contender: str
+    count: int
+    seed: int
+
+
+class Cost(Struct, frozen=True):
+    """What came of it: entries of a broker's tables, mean and most over all brokers; messages
+    between brokers in all, and by the name of their class; delays in milliseconds."""
+
+    case: Sizes
+    srt_mean: float
+    srt_most: int
+    prt_mean: float
+    prt_most: int
+    messages: int
+    by_kind: dict[str, int]
+    delay_mean_ms: float
+    delay_most_ms: float
+
+
+def measure(case: Sizes) -> Cost:
+    """Run it. Deterministic."""
+    contender, scot = CONTENDERS[case.contender], paper()
+    # The same clients at the same brokers for all contenders.
+    draw = random.Random(f"{case.experiment} {case.count} {case.seed}")
+    world = World(scot, contender.maker(scot), costs_of(contender))
+    world.connect()
+    symbols = sorted(quotes.shipped())
+    subscribing = case.experiment == "subscriptions"
+    publishers = PUBLISHERS if subscribing else case.count
+    reached = advertise(world, contender, scot, quotes.offered(symbols, publishers), draw)
+    if subscribing:
+        world.messages.clear()
+        reached = subscribe(world, contender, scot, symbols, case.count, draw)
+    return _cost(case, world, reached)
+
+
+def advertise(
+    world: World, contender: Contender, scot: Scot, offers: Sequence[str], draw: random.Random
+) -> list[Reach]:
+    """A publisher for each symbol, anywhere, one after the other."""
+    places = quotes.placed(list(scot.brokers()), len(offers), draw)
+    reached = []
+    for number, (symbol, place) in enumerate(zip(offers, places, strict=True)):
+        event = Advertise(f"p{number}", quotes.of(symbol))
+        reached.append(world.happen(world.now + SPACING_S, place, event, contender.advertisements))
+        world.run()
+    return reached
+
+
+def subscribe(
+    world: World,
+    contender: Contender,
+    scot: Scot,
+    symbols: Sequence[str],
+    count: int,
+    draw: random.Random,
+) -> list[Reach]:
+    """So many subscribers, anywhere, one after the other."""
+    places = quotes.placed(list(scot.brokers()), count, draw)
+    reached = []
+    for number, (wanted, place) in enumerate(
+        zip(quotes.wanted(symbols, count, draw), places, strict=True)
+    ):
+        event = Subscribe(f"s{number}", wanted)
+        reached.append(world.happen(world.now + SPACING_S, place, event, contender.subscriptions))
+        world.run()
+    return reached
+
+
+def _cost(case: Sizes, world: World, reached: Sequence[Reach]) -> Cost:
+    srt = [broker.srt_entries for broker in world.brokers]
+    prt = [broker.prt_entries for broker in world.brokers]
+    delays_ms = [1e3 * each.delay_s for each in reached]
+    return Cost(
+        case=case,
+        srt_mean=sum(srt) / len(srt),
+        srt_most=max(srt),
+        prt_mean=sum(prt) / len(prt),
+        prt_most=max(prt),
+        messages=world.messages.total(),
+        by_kind=dict(sorted(world.messages.items())),
+        delay_mean_ms=sum(delays_ms) / len(delays_ms),
+        delay_most_ms=max(delays_ms),
+    )

@@ -1,0 +1,257 @@
+"""The simulation written down: every point as CSV, two pictures, and a page."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from fleet.simulation.run_policy import WARM_UP_SHARE
+from fleet.simulation.search import TOLERANCE
+from fleet.terminal.tables import Table
+from lab.provenance import Provenance
+from lab.simulation.contenders import title
+from lab.simulation.parts import advances, parts
+from lab.simulation.pictures import draw_gains, draw_latencies
+from lab.simulation.report import PAPER_GAINS, Report
+from lab.simulation.run import WARM_SAMPLES
+from lab.simulation.table_v import CLASSES, Size, draw
+from lab.simulation.text import (
+    METHOD,
+    PAGE,
+    PARTS_PAGE,
+    differences,
+    filled,
+    gain_text,
+    goals,
+    load_text,
+)
+from lab.simulation.training import is_training
+
+NAME: Final = "simulation"
+# For the realised fanouts, which need no precision.
+FANOUT_QUERIES: Final = 20_000
+# What sanderling is compared with.
+BASES: Final = ("edfq", "tedfq")
+COLUMNS: Final = (
+    "nodes",
+    "iads",
+    "nodes_per_iad",
+    "reading",
+    "out_of_range",
+    "policy",
+    "seed",
+    "queries",
+    "run",
+    "load_per_s",
+    *(f"p99_class_{k + 1}_s" for k in range(len(CLASSES))),
+    "busiest_utilisation",
+    "late_share",
+    "subtasks",
+    "sustained_per_s",
+)
+
+
+def write(report: Report, provenance: Provenance, processes: int, folder: Path) -> list[Path]:
+    """Write data, pictures and page into `folder`; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, latencies, gains, page = (
+        folder / name for name in (f"{NAME}.csv", f"{NAME}.svg", f"{NAME}_gains.svg", f"{NAME}.md")
+    )
+    with data.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(_rows(report))
+    draw_latencies(report, latencies)
+    draw_gains(report, gains)
+    page.write_text(page_of(report, provenance, processes), encoding="utf-8")
+    return [data, latencies, gains, page]
+
+
+def _rows(report: Report) -> Iterable[list[str]]:
+    for result in report.results:
+        setting = result.key.setting
+        size = setting.size
+        run = "search" if result.key.loads_per_s is None else "curve"
+        run = "training" if is_training(setting) else run
+        found = "" if result.load_per_s is None else f"{result.load_per_s:.4f}"
+        for point in sorted(result.points, key=lambda point: point.load_per_s):
+            yield [
+                *map(str, (size.nodes, size.iads, size.nodes_per_iad)),
+                setting.reading,
+                setting.out_of_range,
+                result.key.contender,
+                *map(str, (setting.seed, setting.queries)),
+                run,
+                f"{point.load_per_s:.4f}",
+                *(f"{p99_s:.4f}" for p99_s in point.p99_s),
+                f"{point.busiest_utilisation:.4f}",
+                f"{point.late_share:.5f}",
+                str(point.subtasks),
+                found,
+            ]
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def page_of(report: Report, provenance: Provenance, processes: int) -> str:
+    """The page as Markdown."""
+    seeds = report.seeds
+    named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    lasted = (
+        f"{report.seconds / 60:.0f} min of one processor for {len(report.results)} results, "
+        f"{report.subtasks:.3g} subtasks; {processes} process{'' if processes == 1 else 'es'}"
+    )
+    of_parts = ""
+    if report.part_sizes:
+        tables = [parts(report, size) for size in report.part_sizes]
+        each = [f"**{table.title}**\n\n{table.markdown()}" for table in tables]
+        of_parts = PARTS_PAGE.format(parts="\n\n".join(each))
+    return PAGE.format(
+        name=NAME,
+        provenance=provenance.table(
+            seeds=f"{len(seeds)}: {named}",
+            duration=lasted,
+            data=f"[{NAME}.csv]({NAME}.csv): a row per run",
+        ),
+        table_v=fanouts(report).markdown(),
+        table_vi=paper_gains(report).markdown(),
+        loads=sustained_loads(report).markdown(),
+        gains=own_gains(report).markdown(),
+        goals=goals(report),
+        advances=advances(report).markdown(),
+        parts=of_parts,
+        binding=binding_classes(report).markdown(),
+        differences=differences(report),
+        method=filled(
+            METHOD.format(
+                queries=_queries(report),
+                warm_up=f"{100 * WARM_UP_SHARE:g}",
+                samples=f"{WARM_SAMPLES:,}",
+                tolerance=f"{100 * TOLERANCE:g}",
+            )
+        ),
+    )
+
+
+def _queries(report: Report) -> str:
+    """``100,000 queries a run at 100 and 1,000 nodes, 50,000 at 4,000``."""
+    fleets: dict[int, list[str]] = {}
+    for size in report.sizes:
+        fleets.setdefault(report.queries(size), []).append(f"{size.nodes:,}")
+    first, *others = (
+        (f"{count:,}", " and ".join(filter(None, [", ".join(nodes[:-1]), nodes[-1]])))
+        for count, nodes in fleets.items()
+    )
+    said = [f"{first[0]} queries a run at {first[1]} nodes"]
+    return ", ".join(said + [f"{count} at {nodes}" for count, nodes in others])
+
+
+def _fleet(size: Size) -> str:
+    return f"{size.nodes:,} ({size.iads} × {size.nodes_per_iad})"
+
+
+def fanouts(report: Report) -> Table:
+    """Table V as drawn: mean k_q × mean k_t of each class."""
+
+    def rows() -> Iterable[Sequence[str]]:
+        rules = sorted({variant.out_of_range for variant in report.variants})
+        for size, rule in itertools.product(report.sizes, rules):
+            drawn = draw(
+                size,
+                reading="query",
+                out_of_range=rule,
+                queries=FANOUT_QUERIES,
+                seed=report.seeds[0],
+            )
+            of_query = drawn.query_class
+            of_task = of_query[drawn.task_query]
+            means = [
+                f"{np.mean(drawn.iad_fanout[of_query == k]):.1f} × "
+                f"{np.mean(drawn.node_fanout[of_task == k]):.1f}"
+                for k in range(len(CLASSES))
+            ]
+            yield _fleet(size), rule, *means, f"{drawn.subtasks / drawn.queries:,.0f}"
+
+    titles = [f"class {k + 1}, {100 * kind.share:g} %" for k, kind in enumerate(CLASSES)]
+    headings = ("nodes (IADs × nodes)", "outside", *titles, "subtasks a query")
+    return Table("Fanouts as drawn: mean k_q × mean k_t", headings, list(rows()), left=2)
+
+
+def paper_gains(report: Report) -> Table:
+    """Table VI: EDFQ's gains beside the paper's."""
+
+    def rows() -> Iterable[Sequence[str]]:
+        for variant in report.variants:
+            for size in report.sizes:
+                cells = [variant.name, _fleet(size)]
+                for theirs, paper in PAPER_GAINS.items():
+                    gain = report.gain(size, variant, "edfq", theirs)
+                    cells += [gain_text(gain), f"+{paper[size.nodes]:.1f} %"]
+                yield cells
+
+    headings = ["fanouts", "nodes (IADs × nodes)"]
+    for theirs in PAPER_GAINS:
+        headings += [f"over {title(theirs)}", "paper"]
+    return Table("EDFQ's gain beside the paper's", tuple(headings), list(rows()), left=2)
+
+
+def sustained_loads(report: Report) -> Table:
+    """The highest load of every policy."""
+
+    def rows() -> Iterable[Sequence[str]]:
+        for variant in report.variants:
+            for size in report.sizes:
+                loads = [report.load(size, variant, name) for name in report.names]
+                seeds = str(report.seeds_of(size, variant))
+                yield variant.name, _fleet(size), seeds, *(load_text(load) for load in loads)
+
+    headings = ("fanouts", "nodes (IADs × nodes)", "seeds", *map(title, report.names))
+    return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
+
+
+def own_gains(report: Report) -> Table:
+    """What this project's policy gains over EDFQ, T-EDFQ and the better of the two."""
+
+    def rows() -> Iterable[Sequence[str]]:
+        for variant in report.variants:
+            for size in report.sizes:
+                cells = [gain_text(report.gain(size, variant, "tedfq", "edfq"))]
+                better = report.better(size, variant)
+                for ours in report.own:
+                    cells += [gain_text(report.gain(size, variant, ours, base)) for base in BASES]
+                yield variant.name, _fleet(size), *cells, title(better) if better else "–"
+
+    headings = ["T-EDFQ over EDFQ"]
+    for ours in report.own:
+        headings += [f"{title(ours)}: over {title(base)}" for base in BASES]
+    headings = ["fanouts", "nodes (IADs × nodes)", *headings, "better of the two"]
+    return Table("Sanderling's gains in sustained load", tuple(headings), list(rows()), left=2)
+
+
+def binding_classes(report: Report) -> Table:
+    """p99 / SLO of every class at the sustained load."""
+
+    def rows() -> Iterable[Sequence[str]]:
+        for variant in report.variants:
+            for size in report.sizes:
+                cells = []
+                for name in report.names:
+                    ratios = report.ratios(size, variant, name)
+                    most = max(ratios, default=0.0)
+                    cells.append(
+                        " ".join(f"**{r:.2f}**" if r == most else f"{r:.2f}" for r in ratios)
+                    )
+                busiest = report.utilisation(size, variant, report.names[-1])
+                use = "–" if busiest is None else f"{100 * busiest:.0f} %"
+                yield variant.name, _fleet(size), *cells, use
+
+    names = [title(name) for name in report.names]
+    last = f"busiest node, {names[-1]}"
+    headings = ("fanouts", "nodes (IADs × nodes)", *names, last)
+    return Table("p99 / SLO by class", headings, list(rows()), left=2)

@@ -1,0 +1,1 @@
+"""What tests, benchmarks and the lab start: agents, an SSH server."""

@@ -1,0 +1,61 @@
+"""An agent in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from testkit.attempts import attempts
+
+# Before a command that is to be ended by Ctrl-C: a shell that has put the tests into the background
+# has all their children ignore it.
+LISTENS = (
+    sys.executable,
+    "-c",
+    (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    ),
+)
+
+
+def installed(command: str) -> Path:
+    """Where a console command is."""
+    return Path(sys.executable).with_name(command)
+
+
+class AgentProcess:
+    """`command` with the configuration at `config`; it ends with this process at the latest."""
+
+    command: tuple[str | Path, ...]
+    config: Path
+    process: subprocess.Popen[str]
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [*self.command, "--config", self.config, "--exit-on-stdin-eof"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def attempts(self) -> Iterator[None]:
+        """Many, as long as it lives."""
+        return attempts([self.process])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status and what it said, but for the line that it is ready."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        code = self.process.wait(20)
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        said = "" if self.process.stderr.closed else self.process.stderr.read()
+        self.process.stderr.close()
+        lines = said.splitlines(keepends=True)
+        return code, "".join(line for line in lines if ": listening on tcp://" not in line)

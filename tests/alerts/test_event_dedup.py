@@ -1,0 +1,93 @@
+"""The ledger of taken events beside a set that never forgets."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from agent.alerts.dedup_window import MAX_REMEMBERED, Taken
+from agent.alerts.event_dedup import MAX_HISTORIES, EventLedger
+
+
+class LedgerModel(RuleBasedStateMachine):
+    """A node whose waiting events may arrive in any order, any number of times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = EventLedger()
+        self.waiting: set[int] = set()
+        self.taken: set[int] = set()
+        self.next = 0
+
+    @initialize(first=st.integers(0, 2**52))
+    def begin(self, first: int) -> None:
+        self.next = first
+
+    @rule(count=st.integers(1, 5), gap=st.sampled_from([0, 0, 1, 2**32]))
+    def raise_events(self, count: int, gap: int) -> None:
+        first = self.next + gap
+        self.waiting.update(range(first, first + count))
+        self.next = first + count
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.waiting)
+    def take(self, data: st.DataObject) -> None:
+        some = data.draw(st.sets(st.sampled_from(sorted(self.waiting)), min_size=1))
+        known = {s for s in some if self.ledger.knows("n1", "h", s)}
+        assert known == some & self.taken
+        self.ledger.take("n1", "h", some, min(self.waiting))
+        self.taken |= some
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.waiting & self.taken)
+    def acknowledge(self, data: st.DataObject) -> None:
+        self.waiting -= data.draw(st.sets(st.sampled_from(sorted(self.waiting & self.taken))))
+
+    @rule()
+    @precondition(lambda self: self.waiting)
+    def give_up_the_oldest(self) -> None:
+        self.waiting.remove(min(self.waiting))
+
+    @rule()
+    def restart(self) -> None:
+        restarted = EventLedger()
+        restarted.restore("n1", self.ledger.of("n1"))
+        self.ledger = restarted
+
+    @invariant()
+    def what_waits_is_known_exactly_if_it_was_taken(self) -> None:
+        for sequence in self.waiting:
+            assert self.ledger.knows("n1", "h", sequence) == (sequence in self.taken)
+        assert not self.ledger.knows("n2", "h", self.next - 1)
+        assert not self.ledger.knows("n1", "h2", self.next - 1)
+
+
+LedgerModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestLedgerModel = LedgerModel.TestCase
+
+
+def test_it_remembers_little_of_a_node_whose_events_are_acknowledged() -> None:
+    ledger = EventLedger()
+    for sequence in range(10_000):
+        ledger.take("n1", "h", [sequence], oldest=sequence)
+    assert ledger.of("n1") == {"h": Taken(9_999, (9_999,))}
+
+
+def test_beyond_its_bound_it_forgets_what_was_taken_first_and_takes_nothing_for_known() -> None:
+    ledger = EventLedger()
+    # One old event never leaves the node, so the mark stays where it is.
+    live = list(range(10, 10 + MAX_REMEMBERED + 5))
+    for sequence in live:
+        ledger.take("n1", "h", [sequence], oldest=3)
+    assert not ledger.knows("n1", "h", 3)
+    assert [ledger.knows("n1", "h", s) for s in live] == [False] * 5 + [True] * MAX_REMEMBERED
+
+
+def test_it_keeps_the_histories_heard_of_last() -> None:
+    ledger = EventLedger()
+    for number in range(MAX_HISTORIES):
+        ledger.take("n1", f"h{number}", [1], oldest=0)
+    ledger.take("n1", "h0", [2], oldest=0)
+    ledger.take("n1", "new", [1], oldest=0)
+    assert sorted(ledger.of("n1")) == ["h0", "h2", "h3", "new"]

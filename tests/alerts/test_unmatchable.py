@@ -1,0 +1,79 @@
+"""Filters that no alert will fulfil are accepted, and whoever subscribes is told why."""
+
+import pytest
+
+from agent.alerts.unmatchable import doubt
+from agent.scheduling.nearest import nearest
+from agent.wire.areas import AreaSet
+from agent.wire.predicate_language import read_filter
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("temperature > 30", "alerts have no temperature, only iad, kind"),
+        ('kind = "raise"', "a kind is raised or cleared"),
+        ("metric > 30", "metric is a text"),
+        ('value = "high"', "value is a number"),
+        ("area = 4", "area is a text"),
+        ('kind = "raise" or temperature > 30', "a kind is raised or cleared"),
+    ],
+)
+def test_what_no_alert_fulfils_is_doubted(text, says):
+    assert doubt(read_filter(text)).startswith("no alert will fulfil this: ")
+    assert says in doubt(read_filter(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        'kind = "raised" and area under "b1"',
+        "value > 30",
+        "value < -1e300",
+        'metric != "co2"',
+        'kind prefix "rai"',
+        "value present",
+        'kind = "raise" or value > 30',
+        'kind = "lost" and count > 3',
+    ],
+)
+def test_what_one_may_fulfil_is_not(text):
+    assert doubt(read_filter(text)) == ""
+
+
+OWN, OTHERS = AreaSet(["b1/f4/r413", "b1/f4/r415", "b1/f5/r501"]), AreaSet(["b2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('area under "b9"', "until somebody covers b9: nobody known here does"),
+        ('area under "b1/f44"', "covers b1/f44: nobody known here does; did you mean b1/f4?"),
+        ('area in ("b9", "c1") and value > 3', "covers b9"),
+        ('area = "b9" or area = "c1"', "covers b9"),
+        ('area = "b1/f4"', 'no alert comes of b1/f4 itself: area under "b1/f4" takes'),
+    ],
+)
+def test_an_area_that_nobody_known_covers_is_doubted(text, says):
+    assert says in doubt(read_filter(text), [OWN, OTHERS], nearest)
+    assert doubt(read_filter(text)) == ""
+    assert doubt(read_filter(text), [AreaSet()]) == "", "nothing is known yet"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'area under "b1"',
+        'area under "b1/f4/r413"',
+        'area = "b1/f4/r413"',
+        'area in ("b9", "b1/f4/r415")',
+        'area = "b2/f1/r1"',
+        'area under "b2/f1"',
+        'area under "b9" or value > 3',
+        'area != "b9"',
+        'area prefix "b9"',
+    ],
+)
+def test_an_area_that_somebody_may_cover_is_not(text):
+    assert doubt(read_filter(text), [OWN, OTHERS]) == ""

@@ -1,0 +1,292 @@
+"""The Python client: answers to their queries, and one clear error when there is none."""
+
+import threading
+from collections import Counter
+
+import pytest
+import zmq
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from agent.client import Client, NoReplyError, Operator
+from agent.client.connection import Connection
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import Answer, Coverage, Query, Slo, Window
+from agent.wire.operator import OperatorError
+from agent.wire.unions import ClientReply, PublicRequest
+from agent.wire.watches import Cancel
+from fleet.testbed.ports import free_address
+
+
+def answer(query_id: str) -> bytes:
+    return encode(Answer(query_id, "complete", 1.0, True, Coverage(0, 0)))
+
+
+@pytest.fixture
+def scripted(context):
+    """A master that answers each request with the given frames; yields its address."""
+    threads = []
+
+    def start(*rounds):
+        socket = context.socket(zmq.ROUTER)
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+
+        def serve():
+            for frames in rounds:
+                identity, request = socket.recv_multipart()
+                for frame in frames(request) if callable(frames) else frames:
+                    socket.send_multipart([identity, frame])
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return f"tcp://127.0.0.1:{port}"
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_late_answer_to_an_earlier_query_is_skipped(scripted):
+    address = scripted([answer("q1"), answer("stray")], [answer("q1"), answer("q2")])
+    with Client(address) as client:
+        assert client.query(["b1"], last_s=1).id == "q1"
+        assert client.query(["b1"], last_s=1).id == "q2"
+
+
+def sent(name: str) -> Query:
+    return Query(name, ("b1",), Window(last_s=1), Slo(99.0, 500.0))
+
+
+def test_an_answer_that_comes_while_another_is_waited_for_is_kept(scripted):
+    address = scripted([], [], [answer("b"), answer("a"), answer("q1")], [answer("q2")])
+    with Client(address) as client:
+        client.send(sent("a"))
+        client.send(sent("b"))
+        assert client.query(["b1"], last_s=1).id == "q1"
+        assert client.query(["b1"], last_s=1).id == "q2"
+        assert [client.receive(0).id for _ in range(2)] == ["b", "a"]
+        with pytest.raises(NoReplyError):
+            client.receive(0)
+
+
+def test_no_query_has_the_id_of_one_that_is_under_way(scripted):
+    with Client(scripted([], [answer("q1"), answer("q2")])) as client:
+        client.send(sent("q1"))
+        assert client.query(["b1"], last_s=1).id == "q2"
+        assert client.receive(0).id == "q1"
+
+
+def test_what_nobody_receives_is_bounded(monkeypatch):
+    monkeypatch.setattr("agent.client.client.MAX_KEPT", 3)
+    with Client(free_address()) as client:
+        monkeypatch.setattr(client, "send_message", lambda _query: None)
+        for number in range(10):
+            client.send(sent(str(number)))
+            client._hand_over(Answer(str(number), "complete", 1.0, True, Coverage(0, 0)))
+        assert [client.receive(0).id for _ in range(3)] == ["7", "8", "9"]
+        for number in range(10):
+            client.send(sent(str(number)))
+        assert len(client._due) == 3
+
+
+class ClientMachine(RuleBasedStateMachine):
+    """Queries sent and asked in any order over a master that answers in any order, twice or late:
+    no answer to what was sent is lost, and none to what was asked comes later."""
+
+    def __init__(self):
+        super().__init__()
+        self.client = Client("inproc://nowhere")
+        self.network: list[str] = []
+        self.due: list[str] = []
+        self.kept: list[str] = []
+        self.asked: set[str] = set()
+        self.client.send_message = self.sent
+        self.client.receive_message = self.receive
+
+    def sent(self, query):
+        self.network.append(query.id)
+        self.last = query.id
+
+    def receive(self, _timeout_ms, *, until_cut=False):
+        if not self.script:
+            raise NoReplyError("nothing comes")
+        arrived = self.script.pop(0)
+        if arrived in self.network:  # a master answers each query once
+            self.network.remove(arrived)
+        return Answer(arrived, "complete", 1.0, True, Coverage(0, 0))
+
+    def arriving(self, data, *more):
+        """Some of the answers that are due come now, in any order, and strays between them."""
+        coming = data.draw(st.permutations([*self.network, *more, "stray", "q1"]))
+        count = data.draw(st.integers(0, len(coming)))
+        return list(coming[:count])
+
+    @rule(name=st.sampled_from(["a", "b", "q1", "q2", "q3"]))
+    def send(self, name):
+        self.client.send(Query(name, ("b1",), Window(last_s=1), Slo(99.0, 500.0)))
+        self.due.append(name)
+
+    @rule(data=st.data())
+    def ask(self, data):
+        def sent(query):
+            self.last = query.id
+            self.asked.add(query.id)
+            assert query.id not in self.client._due
+            self.script = self.arriving(data, query.id)
+
+        self.client.send_message = sent
+        try:
+            answer = self.client.query(["b1"], last_s=1)
+            assert answer.id == self.last
+        except NoReplyError:
+            pass
+        finally:
+            self.client.send_message = self.sent
+
+    @rule(data=st.data())
+    def receive_one(self, data):
+        self.script = self.arriving(data)
+        try:
+            answer = self.client.receive(0)
+        except NoReplyError:
+            return
+        if answer.id in self.due:
+            self.due.remove(answer.id)
+        else:
+            assert answer.id not in self.asked, "its query was given up, or answered before"
+
+    @invariant()
+    def what_is_due_is_kept_or_waited_for(self):
+        kept = [answer.id for answer in self.client._answers]
+        waited = [name for name, count in self.client._due.items() for _ in range(count)]
+        assert Counter(self.due) <= Counter(kept + waited)
+        assert Counter(waited) <= Counter(self.due)
+
+    def teardown(self):
+        self.client.close()
+
+
+TestClientModel = ClientMachine.TestCase
+TestClientModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_without_the_key_that_a_master_wants_nothing_waits_for_ever(context):
+    server = context.socket(zmq.ROUTER)
+    server.curve_secretkey = zmq.curve_keypair()[1]
+    server.curve_server = True
+    port = server.bind_to_random_port("tcp://127.0.0.1")
+    with Connection(f"tcp://127.0.0.1:{port}", ClientReply, None) as connection:
+        for _ in range(2):
+            connection.send_message(Cancel("w1"))
+            while connection.socket.poll(0, zmq.POLLOUT):  # until libzmq has given it up
+                connection.socket.poll(10)
+        with pytest.raises(NoReplyError):
+            connection.receive_message(10)
+
+
+def test_a_refusal_without_an_id_is_the_answer(scripted):
+    refusal = encode(
+        Answer("", "refused", 0.0, False, Coverage(0, 0), reason="malformed", message="no")
+    )
+    with Client(scripted([refusal])) as client:
+        assert client.query(["b1"], last_s=1).message == "no"
+
+
+def test_what_a_query_asks_is_what_is_sent(scripted):
+    seen = []
+
+    def reply(request):
+        query, _ = Decoder(PublicRequest).decode(request)
+        seen.append(query)
+        return [answer(query.id)]
+
+    with Client(scripted(reply)) as client:
+        client.query(["b1/f4"], last_s=60, percentile=95, latency_ms=40, channels=["temperature"])
+    [query] = seen
+    assert (query.areas, query.channels, query.slo.percentile) == (("b1/f4",), ("temperature",), 95)
+    assert (query.window.last_s, query.slo.latency_ms, query.form) == (60, 40, "series")
+
+
+def test_a_very_long_slo_gives_a_timeout_that_a_message_may_say(scripted):
+    seen = []
+
+    def reply(request):
+        query, _ = Decoder(PublicRequest).decode(request)
+        seen.append(query.timeout_ms)
+        return [answer(query.id)]
+
+    with Client(scripted(reply)) as client:
+        client.query(["b1"], last_s=1, latency_ms=3_000_000)
+    assert seen == [3_600_000]
+
+
+def test_silence_is_one_clear_error():
+    address = free_address()
+    with Client(address) as client, pytest.raises(NoReplyError, match=f"no reply from {address}"):
+        client.receive(1.0)
+    with Operator(address) as operator, pytest.raises(NoReplyError, match="is a master running"):
+        operator.status(1.0)
+
+
+class Masters:
+    """Masters at one address, one after the other; each reads one request."""
+
+    def __init__(self):
+        self.address = free_address()
+        self.asked = []
+
+    def serve(self, *endings):
+        """Answer each request that is read with its ending; "cut" closes the connection instead,
+        and the next master takes over."""
+        for ending in endings:
+            # The end of a context waits until the address is free again.
+            with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+                socket.bind(self.address)
+                identity, request = socket.recv_multipart()
+                query, _ = Decoder(PublicRequest).decode(request)
+                self.asked.append(query)
+                if ending == "answered":
+                    socket.send_multipart([identity, answer(query.id)])
+
+
+@pytest.fixture
+def masters():
+    """Starts masters."""
+    made = Masters()
+    threads = []
+
+    def start(*endings):
+        threads.append(threading.Thread(target=made.serve, args=endings))
+        threads[-1].start()
+        return made
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_query_under_way_at_a_master_that_restarts_is_asked_once_more(masters):
+    running = masters("cut", "answered")
+    with Client(running.address) as client:
+        assert client.query(["b1"], last_s=1, timeout_ms=60_000).status == "complete"
+    first, again = running.asked
+    assert first == again
+
+
+def test_a_query_whose_connections_are_cut_twice_is_not_asked_for_ever(masters):
+    running = masters("cut", "cut")
+    with Client(running.address) as client, pytest.raises(NoReplyError, match="no reply"):
+        client.query(["b1"], last_s=1, timeout_ms=1.0)
+    assert len(running.asked) == 2
+
+
+def test_an_address_that_is_none():
+    with pytest.raises(ValueError, match="cannot use address 'nonsense'"):
+        Client("nonsense")
+
+
+def test_an_operators_refusal_is_raised(scripted):
+    address = scripted([encode(OperatorError("not today"))])
+    with Operator(address) as operator, pytest.raises(ValueError, match="not today"):
+        operator.set_policy("fifo")

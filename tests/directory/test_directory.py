@@ -1,0 +1,312 @@
+"""Rules of the directory, one by one."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.directory import directory as content
+from agent.directory import leader as rules_of_writing
+from agent.directory.directory import Directory, Edit
+from agent.directory.index import AreaIndex
+from agent.directory.leader import MAX_PARTIES, Primary
+from agent.directory.leases import Leases
+from agent.directory.replica import PATIENCE_S, Mirror
+from agent.wire import directory as d
+from agent.wire.areas import overlaps
+from agent.wire.principals import Sender
+from tests.wire.samples.directory import SAMPLES
+
+ANYONE = Sender("anyone", "x")
+ADDRESS = "tcp://127.0.0.1:5700"
+
+
+def primary():
+    return Primary(Directory("epoch", 0, ()), longest_lease_s=100.0, now=0.0)
+
+
+def do(rules, request, sender=ANYONE, now=0.0):
+    outcome = rules.handle(request, sender, now)
+    if outcome.edit is not None:
+        rules.applied(outcome.edit, now)
+    return outcome.reply
+
+
+def register(iad, *areas, capability="temperature", keys=(), address=ADDRESS):
+    offerings = (d.Offering(capability, areas),) if areas else ()
+    return d.Register("r", iad, address, offerings, 60.0, keys)
+
+
+def found(rules, *asked, capability="temperature"):
+    reply = do(rules, d.Discover("d", capability, asked))
+    return [(c.iad, c.areas) for c in reply.candidates], reply.uncovered
+
+
+# --- discovery -----------------------------------------------------------------------------------
+
+
+def test_parents_match_children_both_ways_by_whole_segments():
+    rules = primary()
+    do(rules, register("fine", "c/b1/f4/r413", "c/b1/f5"))
+    do(rules, register("coarse", "c/b1"))
+    do(rules, register("other", "c/b11"))
+    assert found(rules, "c/b1") == (
+        [("coarse", ("c/b1",)), ("fine", ("c/b1/f4/r413", "c/b1/f5"))],
+        (),
+    )
+    assert found(rules, "c/b1/f4") == ([("coarse", ("c/b1",)), ("fine", ("c/b1/f4/r413",))], ())
+    assert found(rules, "c/b1/f9") == ([("coarse", ("c/b1",))], ())
+    assert found(rules, "c/b") == ([], ("c/b",))
+    assert [name for name, _ in found(rules, "c")[0]] == ["coarse", "fine", "other"]
+
+
+def test_a_parent_covered_in_part_is_not_uncovered():
+    rules = primary()
+    do(rules, register("iad1", "b1/f4"))
+    assert found(rules, "b1", "b2/f1", "b1/f5")[1] == ("b2/f1", "b1/f5")
+
+
+def test_an_area_asked_for_twice_counts_once():
+    rules = primary()
+    do(rules, register("iad1", "b1", "b1/f4", "b1/f4"))
+    assert found(rules, "b1/f4", "b1", "b1/f4/r1", "b1/f4") == ([("iad1", ("b1", "b1/f4"))], ())
+
+
+def test_another_capability_is_another_market():
+    rules = primary()
+    do(rules, register("iad1", "b1"))
+    assert found(rules, "b1", capability="humidity") == ([], ("b1",))
+
+
+def test_a_scheduling_only_iad_is_found_by_its_name_alone():
+    rules = primary()
+    do(rules, register("portal"))
+    assert found(rules, "b1") == ([], ("b1",))
+    reply = do(rules, d.LookUp("l", ("portal", "nobody", "portal")))
+    assert reply == d.Found("l", (d.Candidate("portal", ADDRESS, (), ()),))
+
+
+def test_a_lease_that_ends_leaves_the_account():
+    rules = primary()
+    do(rules, register("iad1", "b1", keys=("k",)))
+    assert rules.next_due == 60.0
+    assert rules.expire(59.9) is None
+    rules.applied(rules.expire(60.0), 60.0)
+    assert found(rules, "b1") == ([], ("b1",))
+    assert do(rules, d.LookUp("l", ("iad1",))).candidates == ()
+    assert do(rules, d.ListAccounts("a")).accounts == (d.Account("iad1", "iad", ("k",)),)
+    assert do(rules, d.Renew("n", "iad1"), now=61.0).reason == "unknown"
+
+
+def test_registering_the_same_again_writes_nothing_but_renews():
+    rules = primary()
+    do(rules, register("iad1", "b1"))
+    outcome = rules.handle(register("iad1", "b1"), ANYONE, 50.0)
+    assert outcome.edit is None
+    assert rules.next_due == 110.0
+    assert rules.directory.version == 1
+
+
+# --- who may do what -----------------------------------------------------------------------------
+
+REQUESTS = [s for s in SAMPLES.values() if isinstance(s, d.DirectoryRequest)]
+OWN = {"iad": "iad3", "csp": "acme"}
+MAY = {
+    "anyone": {type(r) for r in REQUESTS},
+    "iad": {d.Register, d.Renew, d.Withdraw, d.Discover, d.LookUp, d.ListAccounts},
+    "csp": {d.OpenAccount, d.CloseAccount, d.Discover, d.LookUp, d.ListAccounts},
+    "mirror": {d.Follow},
+    "client": set(),
+    "node": set(),
+    "operator": {d.Withdraw, d.CloseAccount, d.Discover, d.LookUp, d.ListAccounts},
+}
+WRITES = (d.Register, d.Renew, d.Withdraw, d.OpenAccount, d.CloseAccount)
+
+
+@pytest.mark.parametrize(("role", "request_"), list(itertools.product(MAY, REQUESTS)))
+def test_a_key_speaks_for_its_own_party_only(role, request_):
+    rules = primary()
+    do(rules, register("iad3", "b1"))
+    do(rules, d.OpenAccount("o", "acme"))
+
+    def refused(name):
+        reply = rules.handle(request_, Sender(role, name), 0.0).reply
+        return isinstance(reply, d.Denied) and reply.reason == "not_authorised"
+
+    assert refused(OWN.get(role, "x")) == (type(request_) not in MAY[role])
+    if role not in {"anyone", "operator"} and isinstance(request_, WRITES):
+        assert refused("somebody else")
+
+
+def test_a_name_and_a_key_belong_to_one_party():
+    rules = primary()
+    do(rules, register("iad1", "b1", keys=("old",)))
+    assert do(rules, d.OpenAccount("o", "iad1")).reason == "not_authorised"
+    assert do(rules, register("iad2", "b2", keys=("new", "old"))).reason == "not_authorised"
+    assert isinstance(do(rules, register("iad1", "b1", keys=("old", "new"))), d.Registered)
+    assert isinstance(do(rules, register("iad1", "b1", keys=("new",))), d.Registered)
+    assert isinstance(do(rules, register("iad2", "b2", keys=("old",))), d.Registered)
+    assert do(rules, d.OpenAccount("o", "acme", ("new",))).reason == "not_authorised"
+
+
+@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "tcp://host:99999", "ipc://"])
+def test_an_address_that_nobody_could_use_is_refused(address):
+    reply = do(primary(), register("iad1", "b1", address=address))
+    assert reply.reason == "malformed"
+    assert "address" in reply.message
+
+
+def test_bounds():
+    rules = primary()
+    areas = tuple(f"b/r{n}" for n in range(1024))
+    offerings = tuple(d.Offering(f"c{n}", areas) for n in range(4))
+    assert isinstance(do(rules, d.Register("r", "a", ADDRESS, offerings, 60.0)), d.Registered)
+    more = (*offerings, d.Offering("c4", ("b",)))
+    reply = do(rules, d.Register("r", "b", ADDRESS, more, 60.0))
+    assert (reply.reason, reply.message) == (
+        "malformed",
+        "4097 areas are offered; at most 4096 can be: offer a parent of some",
+    )
+    accounts = [d.DirectoryEntry(n, d.Account(f"p{n}", "csp", ())) for n in range(1, MAX_PARTIES)]
+    rules.applied(Edit("epoch", rules.directory.version + MAX_PARTIES, tuple(accounts)), 0.0)
+    assert len(rules.directory) == MAX_PARTIES
+    assert do(rules, d.OpenAccount("o", "one more")).reason == "overloaded"
+    assert isinstance(do(rules, d.OpenAccount("o", "p7", ("k",))), d.Registered)
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def test_a_copy_too_old_for_what_is_remembered_is_made_whole(monkeypatch):
+    monkeypatch.setattr(content, "MAX_GONE", 3)
+    rules = primary()
+    for name in "abcdef":
+        do(rules, d.OpenAccount("o", name))
+    for name in "abcd":
+        do(rules, d.CloseAccount("c", name))
+    known = rules.directory
+    assert known.version == 10
+    assert known.since("epoch", 6).whole, "that a is gone is forgotten"
+    edit = known.since("epoch", 7)
+    assert not edit.whole
+    assert [(e.version, e.account.name, e.gone) for e in edit.entries] == [
+        (8, "b", True),
+        (9, "c", True),
+        (10, "d", True),
+    ]
+    assert known.since("epoch", 10).entries == ()
+    assert known.since("epoch", 11).whole
+    assert known.since("other", 10).whole
+
+
+def test_changes_come_in_the_order_of_their_versions():
+    rules = primary()
+    do(rules, d.OpenAccount("o", "a"))
+    do(rules, d.OpenAccount("o", "b"))
+    do(rules, d.CloseAccount("c", "a"))
+    do(rules, d.OpenAccount("o", "c"))
+    do(rules, d.CloseAccount("c", "b"))
+    assert [e.version for e in rules.directory.since("epoch", 2).entries] == [3, 4, 5]
+
+
+def test_after_a_restart_nobody_knows_who_is_gone():
+    rules = primary()
+    do(rules, d.OpenAccount("o", "a"))
+    do(rules, d.OpenAccount("o", "b"))
+    do(rules, d.CloseAccount("c", "a"))
+    again = Directory("epoch", 3, list(rules.directory))
+    assert again.since("epoch", 2) == Edit("epoch", 3, tuple(again), whole=True)
+    assert again.since("epoch", 3) == Edit("epoch", 3, ())
+
+
+def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
+    mirror = Mirror(Directory("", 0, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    for request in REQUESTS:
+        reply = mirror.handle(request, ANYONE, 0.0).reply
+        if isinstance(request, (*WRITES, d.Follow)):
+            assert reply.reason == "read_only"
+            assert "tcp://primary:1" in reply.message
+        else:
+            assert reply.reason == "not_ready"
+    question = mirror.tick(0.0)
+    assert question == d.Follow("f1", "", 0)
+    edit = mirror.received(d.Changes("f1", "epoch", 0, whole=True, entries=()), 0.5)
+    mirror.applied(edit, 0.5)
+    reply = mirror.handle(SAMPLES["discover"], ANYONE, 3.0).reply
+    assert (reply.candidates, reply.age_s) == ((), 3.0), "as old as the question"
+    assert mirror.next_due == 1.5
+
+
+def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():
+    mirror = Mirror(Directory("e", 4, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    first = mirror.tick(0.0)
+    assert mirror.next_due == PATIENCE_S
+    second = mirror.tick(PATIENCE_S)
+    assert (second.epoch, second.version, second.id != first.id) == ("e", 4, True)
+    denied = d.Denied(second.id, "not_authorised", "no")
+    assert mirror.received(denied, 5.5) is None
+    assert mirror.next_due == 6.5
+    mirror.tick(6.5)
+    mirror.undelivered(6.5)
+    assert mirror.next_due == 7.5
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+PLACES = ("a", "a/b", "a/b/c", "a/bb", "d")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xyz"), st.sets(st.sampled_from(PLACES), max_size=3)),
+        max_size=12,
+    )
+)
+def test_an_index_is_what_its_entries_say_and_empty_without_them(changes):
+    index, held = AreaIndex(), {}
+    for name, areas in [*changes, *((name, set()) for name in "xyz")]:
+        if name in held:
+            index.remove(held.pop(name))
+        if areas:
+            offered = (d.Offering("temperature", tuple(areas)),)
+            held[name] = d.DirectoryEntry(1, d.Account(name, "iad", ()), ADDRESS, offered)
+            index.add(held[name])
+        for asked in (*PLACES, "a/b/c/e", "d/e"):
+            found, uncovered = index.find("temperature", [asked])
+            assert {c.iad: set(c.areas) for c in found} == {
+                iad: matched
+                for iad, entry in held.items()
+                if (matched := {a for a in entry.offerings[0].areas if overlaps(a, asked)})
+            }
+            assert bool(found) != bool(uncovered)
+    assert index._capabilities == {}
+
+
+def test_leases_end_in_order():
+    leases = Leases()
+    for name, until in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
+        leases.give(name, until)
+    leases.give("b", 9.0)
+    leases.end("nobody")
+    assert (len(leases), "b" in leases, leases.next_due) == (3, True, 2.0)
+    assert list(leases.ended(3.0)) == ["c", "a"]
+    leases.end("b")
+    assert leases.next_due is None
+
+
+def test_all_records_together_have_a_limit(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MAX_AREAS_IN_ALL", 4)
+    rules = primary()
+    assert isinstance(do(rules, register("iad1", "b1/f1", "b1/f2", "b1/f3")), d.Registered)
+    refused = do(rules, register("iad2", "b2/f1", "b2/f2"))
+    assert (refused.reason, refused.message) == (
+        "overloaded",
+        "the directory is full: it holds 4 areas; offer parents",
+    )
+    assert isinstance(do(rules, register("iad2", "b2")), d.Registered)
+    assert isinstance(do(rules, register("iad1", "b1/f1", "b1/f2", "b1/f4")), d.Registered)
+    assert do(rules, register("iad2", "b2", "b3")).reason == "overloaded"
+    do(rules, d.Withdraw("w", "iad1"))
+    assert isinstance(do(rules, register("iad2", "b2", "b3")), d.Registered)

@@ -1,0 +1,196 @@
+"""The primary against a list of records, and a mirror against the primary, under any interleaving:
+changes, leases that end, a disk that refuses, restarts of both, messages that are lost."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from agent.directory.leader import Primary
+from agent.directory.replica import PATIENCE_S, Mirror
+from agent.wire import directory as d
+from agent.wire.principals import Sender
+from tests.directory.directory_oracle import AREAS, CAPABILITIES, KEYS, NAMES, Disk, Oracle
+
+ANYONE = Sender("anyone", "x")
+LONGEST_LEASE_S = 50.0
+EVERY_S = 1.0
+
+names = st.sampled_from(NAMES)
+keys = st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(tuple)
+areas = st.lists(st.sampled_from(AREAS), min_size=1, max_size=4).map(tuple)
+# Most things go well: what is rare in life should not hide what comes after it.
+fates = st.sampled_from(["fine"] * 8 + ["question lost", "reply lost", "disk full"])
+works = st.sampled_from([True] * 7 + [False])
+offerings = st.lists(st.builds(d.Offering, st.sampled_from(CAPABILITIES), areas), max_size=3)
+
+
+class DirectoryMachine(RuleBasedStateMachine):
+    """One primary and one mirror, each with a disk."""
+
+    @initialize()
+    def start(self):
+        self.now = 100.0
+        self.oracle = Oracle()
+        self.disk = Disk("first")
+        self.copy = Disk("")
+        self.epochs = 1
+        self.primary_starts()
+        self.mirror_starts()
+
+    # --- the primary ---------------------------------------------------------------------------
+
+    def primary_starts(self):
+        self.primary = Primary(self.disk.load(), longest_lease_s=LONGEST_LEASE_S, now=self.now)
+
+    def ask(self, request, *, works=True):
+        """What the server does; False if the disk refused."""
+        before = list(self.primary.directory)
+        outcome = self.primary.handle(request, ANYONE, self.now)
+        assert list(self.primary.directory) == before, "a request alone changes nothing"
+        assert outcome.reply.id == request.id
+        if outcome.edit is not None:
+            if not works:
+                return None
+            self.disk.write(outcome.edit)
+            self.primary.applied(outcome.edit, self.now)
+        return outcome.reply
+
+    @rule(name=names, offered=offerings, keys=keys, lease_s=st.floats(1, 99), works=works)
+    def register(self, name, offered, keys, lease_s, works):
+        request = d.Register("r", name, "tcp://127.0.0.1:1", tuple(offered), lease_s, keys)
+        reply = self.ask(request, works=works)
+        if reply is None:
+            return
+        if not self.oracle.may_be(name, "iad", keys):
+            assert reply.reason == "not_authorised"
+            return
+        lease_s = min(lease_s, LONGEST_LEASE_S)
+        assert reply == d.Registered("r", lease_s)
+        self.oracle.kinds[name] = "iad"
+        self.oracle.keys[name] = keys
+        self.oracle.records[name] = request
+        self.oracle.ends[name] = self.now + lease_s
+
+    @rule(name=names)
+    def renew(self, name):
+        reply = self.ask(d.Renew("r", name))
+        if name not in self.oracle.records:
+            assert reply.reason == "unknown"
+            return
+        lease_s = min(self.oracle.records[name].lease_s, LONGEST_LEASE_S)
+        assert reply == d.Registered("r", lease_s)
+        self.oracle.ends[name] = self.now + lease_s
+
+    @rule(name=names, keys=keys, works=works)
+    def open_account(self, name, keys, works):
+        reply = self.ask(d.OpenAccount("o", name, keys), works=works)
+        if reply is None:
+            return
+        if self.oracle.may_be(name, "csp", keys):
+            assert reply == d.Registered("o", 0.0)
+            self.oracle.kinds[name] = "csp"
+            self.oracle.keys[name] = keys
+        else:
+            assert reply.reason == "not_authorised"
+
+    @rule(name=names, kind=st.sampled_from(["iad", "csp"]))
+    def leave(self, name, kind):
+        reply = self.ask(d.Withdraw("w", name) if kind == "iad" else d.CloseAccount("w", name))
+        if self.oracle.kinds.get(name) == kind:
+            assert reply == d.Registered("w", 0.0)
+            self.oracle.forget(name)
+        else:
+            assert reply.reason == "unknown"
+
+    @rule(seconds=st.floats(0.1, 60), works=works)
+    def time_passes(self, seconds, works):
+        self.now += seconds
+        if not works:
+            self.primary.expire(self.now)  # the disk refused: again a second later
+            assert self.primary.next_due is None or self.primary.next_due > self.now
+            self.now += 1.0
+        if (edit := self.primary.expire(self.now)) is not None:
+            self.disk.write(edit)
+            self.primary.applied(edit, self.now)
+        self.oracle.expire(self.now)
+        assert self.primary.next_due == min(self.oracle.ends.values(), default=None)
+
+    @rule(what=st.sampled_from(["primary", "primary", "mirror", "file"]), down_s=st.floats(0, 1e4))
+    def crash(self, what, down_s):
+        if what == "mirror":
+            before = list(self.mirror.directory)
+            self.mirror_starts()
+            assert list(self.mirror.directory) == before
+            return
+        self.now += down_s
+        if what == "file":
+            self.epochs += 1
+            self.disk = Disk(f"epoch {self.epochs}")
+            self.oracle = Oracle()
+        self.primary_starts()
+        # Every record is there, with a whole lease.
+        for name, record in self.oracle.records.items():
+            self.oracle.ends[name] = self.now + min(record.lease_s, LONGEST_LEASE_S)
+
+    @rule(capability=st.sampled_from(CAPABILITIES), asked=areas)
+    def discover(self, capability, asked):
+        found = self.ask(d.Discover("d", capability, asked))
+        assert (found.candidates, found.uncovered) == self.oracle.discover(capability, asked)
+        assert found.age_s == 0
+
+    @invariant()
+    def each_area_alone(self):
+        for area in AREAS:
+            found = self.primary.directory.discover("temperature", (area,))
+            assert found == self.oracle.discover("temperature", (area,))
+
+    @rule(asked=st.lists(names, min_size=1))
+    def look_up(self, asked):
+        found = self.ask(d.LookUp("l", tuple(asked)))
+        assert found.candidates == self.oracle.look_up(asked)
+
+    @invariant()
+    def accounts(self):
+        assert self.ask(d.ListAccounts("a")).accounts == self.oracle.accounts()
+
+    # --- the mirror ----------------------------------------------------------------------------
+
+    def mirror_starts(self):
+        self.mirror = Mirror(self.copy.load(), "tcp://primary", every_s=EVERY_S, now=self.now)
+        self.late = []
+
+    @rule(fate=fates, late=st.booleans())
+    def mirror_follows(self, fate, late):
+        self.now = max(self.now, self.mirror.next_due)
+        question = self.mirror.tick(self.now)
+        assert self.mirror.tick(self.now) is None, "one question at a time"
+        if fate == "question lost":
+            self.now += PATIENCE_S
+            return
+        reply = self.ask(question)
+        if fate == "reply lost":
+            self.late.append(reply)
+            self.now += PATIENCE_S
+            return
+        if late:
+            for old in self.late:
+                assert self.mirror.received(old, self.now) is None
+        edit = self.mirror.received(reply, self.now)
+        if edit is not None:
+            if fate == "disk full":
+                return
+            self.copy.write(edit)
+            self.mirror.applied(edit, self.now)
+        same = sorted(self.mirror.directory, key=lambda e: e.version)
+        assert same == sorted(self.primary.directory, key=lambda e: e.version)
+        assert same == sorted(self.copy.entries.values(), key=lambda e: e.version)
+        assert self.mirror.directory.version == self.primary.directory.version
+        assert self.mirror.age_s(self.now) == 0
+        read = d.Discover("d", "temperature", ("a", "e"))
+        assert self.mirror.handle(read, ANYONE, self.now).reply == self.ask(read)
+
+
+DirectoryMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None
+)
+TestDirectory = DirectoryMachine.TestCase

@@ -1,0 +1,85 @@
+"""Hostile frames at the socket of a registration service: nothing changes, nothing ends."""
+
+import itertools
+import random
+
+import pytest
+
+from agent.wire import directory as d
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
+from tests.directory.rig import PATIENCE_MS
+from tests.wire.samples import SAMPLES
+from tests.wire.samples import directory as own
+from tests.wire.test_codec import mutated
+
+FRAMES = 4_000
+RECORD = d.Register(
+    "r", "honest", "tcp://127.0.0.1:5700", (d.Offering("temperature", ("h/f1",)),), 3_600.0
+)
+
+
+@pytest.fixture
+def target(start_drs, asker):
+    """After the attack it is the same process, and tells the same of who is honest."""
+    drs = start_drs()
+    asker(drs).ask(RECORD)
+    yield drs
+    assert drs.process.poll() is None
+    found = asker(drs).ask(d.LookUp("l", ("honest",)))
+    assert found == d.Found("l", (d.Candidate("honest", "tcp://127.0.0.1:5700", (), ("h/f1",)),))
+
+
+def test_every_mutated_frame_gets_one_clear_refusal(target, asker):
+    draw = random.Random("drs")
+    good = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), (JSON, MESSAGEPACK))]
+    decoder = Decoder(d.DirectoryRequest)
+    frames = []
+    while len(frames) < FRAMES:
+        frame = mutated(draw.choice(good), draw)
+        try:
+            decoder.decode(frame)
+        except WireError:
+            frames.append(frame)
+    attacker = asker(target)
+    before = asker(target).ask(d.Follow("f", "", 0))
+    for start in range(0, FRAMES, 500):
+        for frame in frames[start : start + 500]:
+            attacker.socket.send(frame)
+        for frame in frames[start : start + 500]:
+            reply = attacker.receive()
+            assert (reply.reason, bool(reply.message)) == ("malformed", True), frame
+            assert "\n" not in reply.message
+    assert not attacker.socket.poll(0)
+    assert asker(target).ask(d.Follow("f", "", 0)) == before
+
+
+def test_frames_that_still_say_something_do_not_end_it(target, asker):
+    """Well-formed, and nonsense: other names, areas, leases, epochs. Each gets a reply."""
+    draw = random.Random("decodable")
+    samples = [s for s in own.SAMPLES.values() if isinstance(s, d.DirectoryRequest)]
+    good = [encode(s, c) for s, c in itertools.product(samples, (JSON, MESSAGEPACK))]
+    decoder = Decoder(d.DirectoryRequest)
+    attackers = [asker(target) for _ in range(4)]
+    for _ in range(FRAMES // 50):
+        asked = []
+        while len(asked) < 50:
+            frame = mutated(draw.choice(good), draw)
+            try:
+                request, _ = decoder.decode(frame)
+            except WireError:
+                continue
+            attacker = draw.choice(attackers)
+            attacker.socket.send(frame)
+            asked.append((attacker, request))
+        for attacker, request in asked:
+            assert attacker.receive().id == request.id
+
+
+def test_messages_of_many_frames_and_too_large_ones(target, asker):
+    attacker = asker(target)
+    good = encode(own.SAMPLES["register"])
+    for frames in ([good, good], [b"", good, good], [b"", b""], [b""], [b"10J" + b" " * (1 << 20)]):
+        attacker.socket.send_multipart(frames)
+        assert attacker.socket.poll(PATIENCE_MS)
+        reply = attacker.decoder.decode(attacker.socket.recv_multipart()[-1])[0]
+        assert reply.reason == "malformed"

@@ -1,0 +1,314 @@
+"""The command as a user runs it: what it prints where, and what it ends with."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from agent.wire.codec import Decoder
+from agent.wire.messages import Answer, Coverage, Slo, Status
+from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
+from fleet.query.status_screen import show_status
+from fleet.terminal.screen import status_line
+from fleet.testbed.ports import free_ports
+from fleet.testbed.processes import agent_command
+from fleet.testbed.testbed import Testbed
+from tests.fleet.conftest import SMALL
+
+ROOM = SMALL.nodes[0].area
+
+
+def fleet(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*agent_command("fleet"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def query(bed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return fleet("query", "--master", bed.public("iad1"), "--slo", "p99=5s", *arguments)
+
+
+def test_a_complete_answer_is_a_table_and_status_0(bed: Testbed) -> None:
+    done = query(bed, "--area", "b1", "--last", "10m")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == sorted(node.area for node in SMALL.nodes)
+    assert "complete: 4 of 4 areas in " in done.stdout
+    assert "p99.5 ≤ 5000 ms" in done.stdout
+    assert "°C temperature, % humidity; replayed now from a recording of 2013-" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_one_channel_as_an_aggregate(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--aggregate", "--channel", "humidity")
+    assert done.returncode == 0
+    assert "°C" not in done.stdout
+    assert "last" not in done.stdout
+
+
+def test_a_partial_answer_says_what_is_missing_and_why(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--area", "b1/f9")
+    assert done.returncode == 1
+    assert "missing b1/f9: no edge node covers it" in done.stdout
+    assert "partial: 1 of 2 areas" in done.stdout
+    # Nobody was late: that area is nowhere, however long one waits.
+    assert "SLO" not in done.stdout
+    assert "more time would not bring the others" in done.stdout
+
+
+def test_an_area_that_is_mistyped_is_answered_with_the_one_that_was_meant(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM[:-1])
+    assert f"missing {ROOM[:-1]}: no edge node covers it; did you mean {ROOM}?" in done.stdout
+
+
+def test_how_much_of_a_long_window_is_there_is_said(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--last", "30d")
+    assert done.returncode == 0
+    assert re.search(rf"{ROOM} has readings of \S+ only, of the 30d asked", done.stdout)
+    several = query(bed, "--area", "b1", "--last", "30d", "--aggregate").stdout
+    assert re.search(r"\d areas have readings of less than the 30d asked, \S+ of \S+ only", several)
+    assert "only, of the" not in query(bed, "--area", ROOM, "--last", "1h").stdout
+
+
+def test_an_slo_that_nobody_can_keep_says_what_would_help(bed: Testbed) -> None:
+    done = query(bed, "--area", "b1", "--slo", "p99=0.01ms")
+    assert "the answer timeout was 0.04 ms, 4 times the SLO's latency" in done.stdout
+    assert "--timeout 10s" in done.stdout
+
+
+def test_a_service_that_is_not_there_says_where_to_look(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--service", "nope")
+    assert done.returncode == 3
+    assert "--operator ADDRESS" in done.stderr
+    assert "--service" in done.stderr
+
+
+def test_json_is_the_answer_of_the_wire(bed: Testbed) -> None:
+    done = query(bed, "--area", ROOM, "--last", "1m", "--json")
+    assert done.returncode == 0
+    answer, _ = Decoder[Answer](Answer).decode(b"10J" + done.stdout.encode())
+    assert answer.status == "complete"
+    series = answer.results[0].series
+    assert series is not None
+    assert len(series.time_ms) == len(series.values["temperature"]) > 0
+
+
+def test_json_keeps_the_exit_status(bed: Testbed) -> None:
+    done = query(bed, "--area", "b1/f9", "--json")
+    assert done.returncode == 1
+    answer, _ = Decoder[Answer](Answer).decode(b"10J" + done.stdout.encode())
+    assert answer.status == "partial"
+
+
+def test_a_refused_query_is_one_line_and_status_3(bed: Testbed) -> None:
+    areas = [word for number in range(1_025) for word in ("--area", f"a{number}")]
+    done = query(bed, *areas)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("fleet: refused: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_silent_master_is_one_line_and_status_4() -> None:
+    [port] = free_ports(1)
+    address = f"tcp://127.0.0.1:{port}"
+    for command in (
+        ("query", "--master", address, "--area", "b1", "--timeout", "1ms"),
+        ("status", "--operator", address, "--timeout", "1ms"),
+    ):
+        done = fleet(*command)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert address in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_socket_of_another_kind_is_one_line_and_status_4(bed: Testbed) -> None:
+    public, nodes, operator = bed.addresses[:3]
+    for command, address, what in (
+        (("query", "--area", "b1", "--master"), operator, "public"),
+        (("query", "--area", "b1", "--master"), nodes, "public"),
+        (("status", "--operator"), public, "operator"),
+        (("status", "--operator"), nodes, "operator"),
+    ):
+        done = fleet(*command, address)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr.startswith(f"fleet: the reply from {address} is no ")
+        assert done.stderr.endswith(f"; is this a master's {what} socket?\n")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:99999", "ipc://" + "a" * 200])
+@pytest.mark.parametrize(
+    "command",
+    [("query", "--area", "b1", "--timeout", "1ms", "--master"), ("status", "--operator")],
+)
+def test_an_address_that_cannot_be_is_one_line_and_status_2(
+    command: tuple[str, ...], address: str
+) -> None:
+    done = fleet(*command, address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert address in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "elapsed_ms", "says"),
+    [
+        ("complete", 499.0, "1 of 2 areas in 499 ms, within its SLO (p99 ≤ 500 ms)"),
+        ("complete", 501.0, "1 of 2 areas in 501 ms, over its SLO (p99 ≤ 500 ms)"),
+        ("partial", 3.0, "1 of 2 areas in 3.0 ms, SLO missed (p99 ≤ 500 ms)"),
+        ("partial", 501.0, "1 of 2 areas in 501 ms, SLO missed (p99 ≤ 500 ms)"),
+    ],
+)
+def test_only_a_complete_answer_keeps_its_slo(status: Status, elapsed_ms: float, says: str) -> None:
+    met = status == "complete" and elapsed_ms <= 500
+    answer = Answer("q", status, elapsed_ms, met, Coverage(1, 2))
+    assert str(status_line(answer, Slo(99.0, 500.0))) == f"{status}: {says}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "--area", "b1"], "give either --master ADDRESS or --iad NAME"),
+        (["query", "--master", "127.0.0.1:5700", "--area", "b1"], "tcp://host:port"),
+        (["query", "--master", "tcp://h:1", "--area", "b1//f4"], "b1/f4/r413"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--last", "10"], "has no unit"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--slo", "fast"], "p99=500ms"),
+        (["query", "--master", "tcp://h:1", "--area", "b1", "--channel", "T"], "temperature"),
+        (["query", "--mster", "tcp://h:1"], "--master"),
+        (["query", "--mster", "tcp://h:1"], "; see fleet query --help\n"),
+        (["service", "create", "a b"], "; see fleet service create --help\n"),
+        (["query", "--master", "tcp://h:1", "--key", "k"], "; see fleet query --help\n"),
+        (["watch", "--master", "tcp://h:1", "--area", "b1", "--every", "10ms"], "from 50ms"),
+        (["qery"], "qery"),
+        (["qery"], "; see fleet --help\n"),
+        (["demo", "--rate", "-1"], "--rate"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str) -> None:
+    done = fleet(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_is_there_without_an_error() -> None:
+    for arguments in (["--help"], ["query", "--help"], ["status", "--help"], ["demo", "--help"]):
+        done = fleet(*arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: fleet")
+
+
+def test_a_state_leaves_zeros_out_and_says_what_a_missed_deadline_is() -> None:
+    counters = {"queries": 0, "subtasks": 5, "deadlines_missed": 2, "late_results": 0}
+    status = IadStatus("iad1", "edfq", (), (), 0, 0, counters | {"tasks_cancelled": 1})
+    file = io.StringIO()
+    show_status(Console(file=file, width=200, highlight=False), status)
+    *_, counted, words = file.getvalue().splitlines()
+    assert counted == (
+        "open queries 0, open tasks 0, queries 0, subtasks 5, deadlines missed 2, tasks cancelled 1"
+    )
+    assert words.endswith("may still leave its query within its SLO.")
+
+
+def test_a_state_tells_which_faults_are_open_since_when() -> None:
+    at = datetime.now().astimezone().replace(hour=9, minute=26, second=5)
+    faults = (
+        NodeFault(
+            "desk", "temperature", round(at.timestamp() * 1e3), True, "no_response: gone\x1b[2J"
+        ),
+        NodeFault("cellar", "humidity", 2**52, False, "drift: 12.5 %"),
+    )
+    nodes = (
+        NodeStatus("n2", "live", ("b1/r2",), 1, 1, 0, 0, ""),
+        NodeStatus("n1", "lost", ("b1/r1",), 1, 0, 0, 0, "", faults=faults),
+    )
+    file = io.StringIO()
+    status = IadStatus("iad1", "edfq", nodes, (), 0, 0, {})
+    show_status(Console(file=file, width=200, highlight=False), status)
+    shown = file.getvalue().splitlines()
+    assert [row.split() for row in shown[4:9]] == [
+        ["open", "faults:", "2"],
+        ["node", "sensor", "channel", "since", "what"],
+        ["n1", "desk", "temperature", "09:26:05", "no_response:", "gone?[2J"],
+        ["n1", "cellar", "humidity", "–?", "drift:", "12.5", "%"],
+        ["?", "by", "a", "clock", "that", "was", "not", "synchronised"],
+    ]
+    file = io.StringIO()
+    show_status(Console(file=file, width=200), replace(status, nodes=nodes[:1]))
+    assert "fault" not in file.getvalue()
+    assert "trigger" not in file.getvalue()
+
+
+def test_a_state_tells_which_triggers_are_raised_since_when() -> None:
+    at = datetime.now().astimezone().replace(hour=9, minute=26, second=5)
+    alert = NodeAlert("hot", ("b1/r1",), round(at.timestamp() * 1e3), True, "temperature > 30: 31")
+    nodes = (NodeStatus("n1", "live", ("b1/r1",), 1, 0, 0, 0, "", alerts=(alert,)),)
+    file = io.StringIO()
+    status = IadStatus("iad1", "edfq", nodes, (), 0, 0, {})
+    show_status(Console(file=file, width=200, highlight=False), status)
+    shown = file.getvalue().splitlines()
+    assert [row.split() for row in shown[3:6]] == [
+        ["raised", "triggers:", "1"],
+        ["node", "trigger", "areas", "since", "what"],
+        ["n1", "hot", "b1/r1", "09:26:05", "temperature", ">", "30:", "31"],
+    ]
+
+
+def test_status_shows_every_node(bed: Testbed) -> None:
+    done = fleet("status", "--operator", bed.operator("iad1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "iad1: 2 of 2 nodes live, policy " in done.stdout
+    assert all(node.name in done.stdout for node in SMALL.iads[0].nodes)
+
+    done = fleet("status", "--operator", bed.operator("iad1"), "--json")
+    status, _ = Decoder[IadStatus](IadStatus).decode(b"10J" + done.stdout.encode())
+    assert {node.node for node in status.nodes} == {node.name for node in SMALL.iads[0].nodes}
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_colour_is_for_terminals_that_want_it(bed: Testbed, no_color: bool) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS"}}
+    environment |= {"TERM": "xterm-256color"} | ({"NO_COLOR": "1"} if no_color else {})
+    command = [*agent_command("fleet"), "query", "--master", bed.public("iad1"), "--area", ROOM]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    assert (b"\x1b[1;32m" in shown or b"\x1b[32m" in shown) == (not no_color)
+    assert b"complete" in shown
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # how Linux tells that the other end is closed
+        return b""
+
+
+def test_a_reader_that_has_enough_is_no_error(bed: Testbed) -> None:
+    command = [*agent_command("fleet"), "query", "--master", bed.public("iad1")]
+    command += ["--area", "b1", "--last", "3h", "--slo", "p99=5s", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_the_command_lies_beside_python() -> None:
+    assert Path(agent_command("fleet")[0]).is_file()
+    with pytest.raises(FileNotFoundError, match="install"):
+        agent_command("sanderling-nothing")

@@ -1,0 +1,165 @@
+"""Commands that are told no address find the demo that runs, and only while it runs."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.commands import run
+from fleet.query import running
+from fleet.query.running import Addresses
+
+MASTERS = (
+    Addresses("iad1", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),
+    Addresses("iad2", "tcp://127.0.0.1:3", "tcp://127.0.0.1:4"),
+)
+
+
+@pytest.fixture(autouse=True, params=["runtime", "tmp"])
+def place(request, tmp_path, monkeypatch):
+    """A machine with a folder for what runs, and one without."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if request.param == "runtime":
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+
+
+def test_a_demo_is_found_while_it_runs():
+    assert running.found() == []
+    with running.announced(MASTERS):
+        assert running.found() == [running.Running(os.getpid(), MASTERS, str(Path.cwd()))]
+        assert running.operator_of("tcp://127.0.0.1:3") == "tcp://127.0.0.1:4"
+        assert running.operator_of("tcp://127.0.0.1:9") is None
+    assert running.found() == []
+    assert running.operator_of("tcp://127.0.0.1:3") is None
+
+
+def test_a_demo_that_was_killed_is_not_found():
+    script = (
+        "import os\nfrom fleet import running\n"
+        "with running.announced((running.Addresses('iad1', 'a', 'b'),)):\n"
+        "    assert len(running.found()) == 1\n"
+        "    os._exit(9)\n"
+    )
+    environment = os.environ | {"TMPDIR": str(Path.cwd())}
+    assert (
+        subprocess.run([sys.executable, "-c", script], check=False, env=environment).returncode == 9
+    )
+    assert len(list(running._place().iterdir())) == 1
+    assert running.found() == []
+    with running.announced(MASTERS):
+        assert len(list(running._place().iterdir())) == 1, "what it left goes with the next one"
+    assert list(running._place().iterdir()) == []
+
+
+def test_of_two_demos_that_in_the_same_folder_is_meant_else_the_first(tmp_path, monkeypatch):
+    with running.announced(MASTERS[:1]):
+        other = tmp_path / "other"
+        other.mkdir()
+        monkeypatch.chdir(other)
+        with running.announced(MASTERS[1:]):
+            assert [demo.masters for demo in running.found()] == [MASTERS[1:], MASTERS[:1]]
+            monkeypatch.chdir("/")
+            assert [demo.masters for demo in running.found()] == [MASTERS[:1], MASTERS[1:]]
+            for address in ("tcp://127.0.0.1:1", "tcp://127.0.0.1:3"):
+                assert running.operator_of(address)
+        assert [demo.masters for demo in running.found()] == [MASTERS[:1]]
+
+
+def test_a_command_says_which_of_two_demos_it_asks_and_how_to_ask_the_other(capsys, tmp_path):
+    with running.announced(MASTERS[:1]), running.announced(MASTERS[1:]):
+        run(["query", "--area", "b1", "--timeout", "10ms"])
+    says = capsys.readouterr().err.splitlines()
+    assert says[:2] == [
+        f"2 demos run here; asking that of {tmp_path}: --master tcp://127.0.0.1:1",
+        f"another, of {tmp_path}: --master tcp://127.0.0.1:3",
+    ]
+
+
+def test_whoever_looks_while_a_demo_begins_is_not_in_its_way(monkeypatch):
+    """It has a shared lock on all that may be a demo just as the demo takes its own."""
+    lock, held = fcntl.flock, []
+
+    def looked(number, how):
+        if how & fcntl.LOCK_EX:
+            for path in running._place().glob(running.DEMOS):
+                held.append(os.open(path, os.O_RDONLY))
+                lock(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(number, how)
+
+    monkeypatch.setattr("fcntl.flock", looked)
+    with running.announced(MASTERS):
+        assert len(running.found()) == 1
+    assert held == []
+
+
+def test_a_torn_file_is_none():
+    with running.announced(MASTERS):
+        next(running._place().iterdir()).write_text("{")
+        assert running.found() == []
+
+
+def test_nothing_is_announced_where_nothing_can_be_written():
+    running._place().parent.mkdir(exist_ok=True)
+    running._place().write_text("in the way")
+    with running.announced(MASTERS):
+        assert running.found() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        (["query", "--area", "b1", "--timeout", "10ms"], "tcp://127.0.0.1:1"),
+        (["service", "list", "--timeout", "10ms"], "tcp://127.0.0.1:2"),
+        (["status", "--timeout", "10ms"], "tcp://127.0.0.1:2"),
+    ],
+)
+def test_a_command_asks_the_demo_and_says_so(capsys, arguments, address):
+    assert run(arguments) == 2  # nobody is there to be asked
+    capsys.readouterr()
+    with running.announced(MASTERS):
+        assert run(arguments) == 4
+    says = capsys.readouterr().err
+    assert says.startswith("asking the demo that runs here: --")
+    assert f" {address}\n" in says
+
+
+def test_the_environment_goes_before_the_demo(capsys, monkeypatch):
+    monkeypatch.setenv("SANDERLING_MASTER", "tcp://127.0.0.1:7")
+    with running.announced(MASTERS):
+        assert run(["query", "--area", "b1", "--timeout", "10ms"]) == 4
+        assert "tcp://127.0.0.1:7" in capsys.readouterr().err
+        monkeypatch.setenv("SANDERLING_MASTER", "here")
+        assert run(["query", "--area", "b1"]) == 2
+    assert "$SANDERLING_MASTER: 'here' is not an address" in capsys.readouterr().err
+
+
+def test_in_a_fleets_folder_the_demo_is_not_meant(capsys, tmp_path):
+    (tmp_path / "fleet.toml").touch()
+    with running.announced(MASTERS):
+        assert run(["query", "--area", "b1"]) == 2
+    assert "give either --master ADDRESS or --iad NAME" in capsys.readouterr().err
+
+
+def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):
+    from fleet.query import replies
+
+    text = "no service default here, 2 others: see `fleet service list`"
+    with running.announced(MASTERS):
+        assert replies.refused(text, "tcp://127.0.0.1:1") == 3
+        assert replies.refused(text, "tcp://127.0.0.1:9") == 3
+    assert capsys.readouterr().err.splitlines() == [
+        (
+            "fleet: refused: no service default here, 2 others: see "
+            "`fleet service list --operator tcp://127.0.0.1:2`"
+        ),
+        (
+            "fleet: refused: no service default here, 2 others: see "
+            "`fleet service list --operator ADDRESS` with the address of its operator socket, "
+            "and name one with --service"
+        ),
+    ]

@@ -1,0 +1,209 @@
+"""`fleet subscribe` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import zmq
+
+from agent.client import Client, UnknownLoss
+from agent.wire.base import TRIGGER_CLEARED
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import Gap, Lost, Notified
+from fleet.cli import commands
+from fleet.query.subscribe import Tally, alert_line, summary_line
+from fleet.testbed.processes import agent_command
+from tests.master.push_rig import Node, PushMaster
+
+HOT = 'metric = "temperature" and value > 30'
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushMaster]:
+    master = PushMaster(tmp_path_factory.mktemp("master"), "iad1")
+    yield master
+    master.stop()
+
+
+@pytest.fixture(scope="module")
+def node(master: PushMaster) -> Iterator[Node]:
+    with zmq.Context() as context:
+        node = Node(context, master)
+        yield node
+        node.socket.close()
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Subscribe = Callable[..., Done]
+
+
+@pytest.fixture
+def subscribe(master: PushMaster, capsys: pytest.CaptureFixture[str]) -> Subscribe:
+    """Runs the command in this process."""
+
+    def run(*arguments: str, address: str = master.public) -> Done:
+        status = commands.run(["subscribe", "--master", address, *arguments])
+        return Done(status, *capsys.readouterr())
+
+    return run
+
+
+def test_a_durable_subscription_has_what_came_while_nobody_listened(
+    subscribe: Subscribe, node: Node
+) -> None:
+    made = subscribe(HOT, "--durable", "pager", "--detach")
+    kept = "alerts are kept; go on with --durable pager --after {}, "
+    kept += "end it with --durable pager --unsubscribe\n"
+    assert (made.status, made.out, made.err) == (0, "", kept.format(0))
+    node.tell(1)
+    node.tell(2, kind=TRIGGER_CLEARED, value=30.5)
+    first = subscribe(HOT, "--durable", "pager", "--count", "1")
+    header, alert = first.out.splitlines()
+    assert header.split() == ["time", "area", "metric", "value", "kind", "trigger", "iad"]
+    assert alert.split()[3:10] == ["b1/f4/r1", "temperature", "31.5", "°C", "raised", "hot", "iad1"]
+    assert first.err.splitlines()[1:] == [
+        "1 alert: 1 raised, 0 cleared",
+        kept.format(1).rstrip(),
+    ]
+    again = subscribe(HOT, "--durable", "pager", "--after", "1", "--count", "1", "--json")
+    [line] = map(json.loads, again.out.splitlines())
+    assert (line["type"], line["id"], line["position"]) == ("notified", "pager", 2)
+    assert line["notification"]["attributes"]["kind"] == "cleared"
+    assert again.err.splitlines()[0] == "1 alert: 0 raised, 1 cleared"
+    empty = subscribe(HOT, "--durable", "pager", "--for", "50ms")
+    assert (empty.status, len(empty.out.splitlines())) == (0, 1)
+    assert empty.err.splitlines()[1] == "no alert came"
+
+    ended = subscribe("--durable", "pager", "--unsubscribe")
+    assert (ended.status, ended.err) == (0, "subscription pager is ended\n")
+    anew = subscribe(HOT, "--durable", "pager", "--after", "2", "--count", "1")
+    assert "alerts may be lost after position 2, nobody knows how many: no subscr" in anew.out
+    assert anew.err.splitlines()[1].endswith("no alert came; losses of unknown size: 1")
+    subscribe("--durable", "pager", "--unsubscribe")
+
+
+def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subscribe) -> None:
+    done = subscribe("temperature > 30", "--for", "50ms")
+    assert done.status == 0
+    assert "no alert will fulfil this: alerts have no temperature, only" in done.err
+    assert "no alert will fulfil" not in subscribe(HOT, "--for", "50ms").err
+
+
+def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: Node) -> None:
+    process = subprocess.Popen(
+        [*agent_command("fleet"), "subscribe", "--master", master.public, "*"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stderr.readline().endswith(": *; Ctrl-C ends it\n")
+    node.tell(3)
+    process.stdout.readline()
+    assert " raised " in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "1 alert: 1 raised, 0 cleared\n")
+    assert master.status().counters["open_subscriptions"] == 0
+
+
+def test_what_a_master_refuses_is_one_line(master: PushMaster, subscribe: Subscribe) -> None:
+    with Client(master.public) as client, client.subscribe("*", id="mine"):
+        done = subscribe("*", "--durable", "mine")
+    assert (done.status, done.out) == (3, "")
+    assert done.err.startswith("fleet: refused: subscription 'mine' is open and not durable")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("metric = temperature",), "at character 10: expected a number, true, false or a string"),
+        ((), "say which alerts: 'value > 30', or '*' for all"),
+        (("*", "--after", "3"), "--after goes with --durable NAME"),
+        (("*", "--detach"), "--detach goes with --durable NAME"),
+        (("--unsubscribe",), "--unsubscribe goes with --durable NAME"),
+        (("--unsubscribe", "--durable", "a", "--detach"), "choose one"),
+        (("*", "--durable", "a" * 65), "a name has 1 to 64 characters; this one has 65"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    subscribe: Subscribe, arguments: tuple[str, ...], error: str
+) -> None:
+    done = subscribe(*arguments)
+    assert (done.status, done.out) == (2, "")
+    assert error in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_who_is_no_master_does_not_reply(subscribe: Subscribe, tmp_path: Path) -> None:
+    done = subscribe("*", address=f"ipc://{tmp_path}/nobody")
+    assert done.status == 4
+    assert "is a master running there?" in done.err
+    assert done.err.count("\n") == 1
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def line(now_s: float = 0.0, **attributes: float | str | bool) -> str:
+    notification = Notification(Origin("iad1", "4f1d2a", 7), 0, attributes)
+    return alert_line(Notified("s", 1, notification), now_s).plain
+
+
+def test_an_alert_is_a_line() -> None:
+    told = line(
+        area="b1/f4/r413", metric="co2", value=1_212.4, kind="raised", trigger="stuffy", iad="iad4"
+    )
+    assert told[17:] == "b1/f4/r413   co2          1212 ppm  raised   stuffy        iad4"
+    assert len(told) <= 80
+
+
+def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:
+    told = line(kind="cleared", level=3.0, on=True, text="a\nb\x1b[1m")
+    more = ["level=3.0", "on=True", "text=a?b?[1m"]
+    assert told[17:].split() == ["–", "–", "–", "cleared", "–", "–", *more]
+
+
+def test_an_alert_that_comes_long_after_its_time_is_late() -> None:
+    assert line(now_s=4.9, kind="raised").endswith("–")
+    assert line(now_s=3_725.2, kind="raised").endswith("  late 1h2m5s")
+
+
+def test_what_is_missing_is_told_in_its_place() -> None:
+    [one, more, lost, unknown] = [
+        alert_line(each, 0.0).plain
+        for each in (
+            Gap("s", 2, 2),
+            Gap("s", 2, 41),
+            Gap("s", 42, 42, Lost("iad1", "4f1d2a", 7, 9, 2)),
+            UnknownLoss("s", 3, 0, "no subscription\x1b is kept"),
+        )
+    ]
+    why = "too many came at a time or while nobody listened"
+    assert one == f"1 alert dropped, {why}: position 2"
+    assert more == f"40 alerts dropped, {why}: positions 2 to 41"
+    before = "2 alerts of iad1 lost before everybody had them, wanted here or not"
+    assert lost == f"{before}: 4f1d2a 7 to 9"
+    assert unknown == (
+        "alerts may be lost after position 3, nobody knows how many: no subscription? is kept"
+    )
+
+
+def test_the_summary_counts() -> None:
+    assert summary_line(Tally()) == "no alert came"
+    assert summary_line(Tally(others=2)) == "2 alerts"
+    assert summary_line(Tally(3, 2, 1)) == "6 alerts: 3 raised, 2 cleared, 1 other"
+    told = "no alert came; 40 dropped; losses of unknown size: 2"
+    assert summary_line(Tally(dropped=40, losses=2)) == told

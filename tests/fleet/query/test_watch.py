@@ -1,0 +1,200 @@
+"""`fleet watch` as a user runs it."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from agent.client import Operator
+from agent.wire.messages import (
+    Aggregate,
+    Answer,
+    AreaResult,
+    ChannelAggregate,
+    Coverage,
+    Missing,
+    Slo,
+)
+from agent.wire.overlay import Notification, Origin
+from agent.wire.watches import Round
+from fleet.query.watch import Tally, round_lines, summary_line
+from fleet.testbed.processes import agent_command
+from fleet.testbed.testbed import Testbed
+from tests.fleet.conftest import SMALL
+
+ROOM = SMALL.nodes[0].area
+AREAS = sorted(node.area for node in SMALL.nodes)
+
+
+def command(bed: Testbed, *arguments: str) -> list[str]:
+    fast = ("--every", "300ms", "--window", "5s", "--slo", "p99=5s")
+    return [*agent_command("fleet"), "watch", "--master", bed.public("iad1"), *fast, *arguments]
+
+
+def watch(bed: Testbed, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(bed, *arguments), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_round_is_a_line_and_its_areas_follow(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--for", "600ms")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["round", "window's", "end", "areas", "time", "SLO"]
+    assert [line.split()[0] for line in lines[1:]] == ["1", *AREAS, "2", *AREAS]
+    assert " 4/4 " in lines[1]
+    assert lines[1].endswith("kept")
+    assert max(len(line) for line in lines) <= 88
+    assert done.stderr.splitlines()[-1] == "2 rounds, none missed p99 ≤ 5000 ms"
+
+
+def test_json_is_a_line_of_the_wire_for_each_round(bed: Testbed) -> None:
+    done = watch(bed, "--area", ROOM, "--rounds", "2", "--aggregate", "--json")
+    rounds = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r["number"] for r in rounds] == [1, 2]
+    assert rounds[0]["answer"]["results"][0]["aggregate"]["channels"]["humidity"]["count"] > 0
+
+
+def test_a_trigger_says_where_it_fired(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--when", "temperature > -50", "--rounds", "1")
+    assert done.returncode == 0
+    assert f"fired: {', '.join(AREAS)}" in done.stdout
+
+
+def test_ctrl_c_cancels_and_sums_up(bed: Testbed) -> None:
+    process = subprocess.Popen(
+        command(bed, "--area", "b1", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["number"] == 1
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "none missed p99 ≤ 5000 ms" in errors
+    with Operator(bed.operator("iad1")) as operator:
+        assert operator.status().counters["open_watches"] == 0
+
+
+def test_a_detached_watch_goes_on(bed: Testbed) -> None:
+    first = watch(bed, "--area", ROOM, "--rounds", "2", "--detach")
+    hint = first.stderr.splitlines()[-1]
+    assert hint.startswith("left open; go on with --resume ")
+    assert hint.endswith(" --after 2")
+    again = watch(bed, "--area", ROOM, *hint.split()[5:], "--rounds", "1", "--json")
+    assert json.loads(again.stdout)["number"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "error"),
+    [
+        (("--when", "co2"), 3, "refused: trigger: at character 4: expected one of > >= < <=;"),
+        (("--when", "co2 > 3", "--stream"), 2, "--stream and --when are different styles"),
+        (("--on", "*", "--stream"), 2, "--stream and --on are different styles; choose one"),
+        (("--on", "co2 above 3"), 3, "refused: on: at character 5: expected one of = != "),
+        (("--resume", "abc"), 2, "--resume and --after go together"),
+        (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
+        (("--stream",), 2, "leave window_s out"),
+        (
+            ("--service", "nope"),
+            3,
+            "refused: no service nope here: see `fleet service list",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    bed: Testbed, arguments: tuple[str, ...], status: int, error: str
+) -> None:
+    done = watch(bed, "--area", "b1", *arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert error in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_misspelt_channel_is_said_and_silence_is_no_success(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--when", "temprature > 20", "--for", "600ms")
+    assert done.returncode == 0
+    *_, word, summary = done.stderr.splitlines()
+    assert word.startswith("the trigger: no area that answered gives temprature; there is ")
+    assert "temperature" in word
+    assert summary == "the trigger never held in 2 rounds"
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def test_a_partial_round_says_what_is_missing() -> None:
+    aggregate = Aggregate(0, 1, {"temperature": ChannelAggregate(1, 21.0, 21.5, 22.0)})
+    answer = Answer(
+        "w.17",
+        "partial",
+        12_345.0,
+        False,
+        Coverage(1, 2),
+        results=(AreaResult("b1/f4", aggregate=aggregate),),
+        missing=(Missing("b1/f5", "node_down"),),
+    )
+    fired = tuple(f"b1/f{number}" for number in range(6))
+    lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired), 18.8)]
+    assert lines[0].startswith("    17  ")
+    assert "1/2   12.3 s  missed" in lines[0]
+    assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
+    assert lines[1] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
+    assert lines[2] == "        missing b1/f5: its edge node is down"
+
+
+def test_a_round_whose_other_areas_no_time_would_bring_missed_no_slo() -> None:
+    gap = Missing("b9", "no_node")
+    answer = Answer("w.1", "partial", 0.2, False, Coverage(0, 1), missing=(gap,))
+    head, *_ = round_lines(Round("w", 1, 0, 0, 1, answer), 2.1)
+    assert head.plain.endswith("partial")
+    tally = Tally()
+    tally.take(answer)
+    assert summary_line(tally, Slo(99.0, 500.0), 1) == (
+        "1 round, none missed p99 ≤ 500 ms, 1 partial: more time would not bring the others"
+    )
+
+
+def test_a_round_that_came_long_after_it_was_due_is_late() -> None:
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1))
+    [in_time] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 16.4)
+    assert in_time.plain.endswith("kept")
+    [late] = round_lines(Round("w", 1, 0, 0, 10_000, answer), 23.5)
+    assert late.plain.endswith("3.8 ms  kept  late 12s")
+
+
+def test_the_alerts_that_made_a_round_stand_before_its_areas() -> None:
+    told = {"area": "b1/f4", "metric": "co2", "value": 1012.5, "kind": "raised", "trigger": "bad"}
+    alerts = tuple([Notification(Origin("iad2", "h", n), n, told) for n in range(6)])
+    aggregate = Aggregate(0, 1, {"co2": ChannelAggregate(1, 900.0, 950.0, 1000.0)})
+    area = AreaResult("b1/f4", aggregate=aggregate)
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1), (area,))
+    round_ = Round("w", 1, 0, 0, 10_000, answer, alerts=alerts, alert_count=9)
+    lines = [line.plain for line in round_lines(round_, 15.1)]
+    assert lines[0].endswith("3.8 ms  kept  late 5s")
+    assert lines[1] == "        5 alerts before these"
+    assert len(lines) == 7
+    assert lines[2].split()[3:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
+    assert lines[6].split() == ["b1/f4", "1", "reading", "900.0", "950.0", "1000", "ppm"]
+
+
+def test_without_an_alert_it_says_so(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--on", 'metric = "co2"', "--for", "300ms")
+    assert done.returncode == 0
+    headline, *_, summary = done.stderr.splitlines()
+    assert ": event, at most every " in headline
+    assert ' on metric = "co2", for ' in headline
+    assert summary == "no alert came"
+
+
+def test_the_summary_counts() -> None:
+    slo = Slo(99.0, 500.0)
+    assert summary_line(Tally(1), slo, 1) == "1 round, none missed p99 ≤ 500 ms"
+    text = "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
+    assert summary_line(Tally(5, missed=2, refused=1), slo, 5) == text
+    assert summary_line(Tally(), slo, 0, "co2 > 3") == "no round came"
+    assert summary_line(Tally(), slo, 1, "co2 > 3") == "the trigger never held in 1 round"

@@ -1,0 +1,162 @@
+"""Bundles: their names come from the sources; what is stored is found again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from fleet.inventory.folder import Folder
+from fleet.inventory.model import Iad, Inventory, Master, Node
+from fleet.release import bundle, sources
+from fleet.release.bundle import Bundle, find, stored
+from fleet.release.make import machines_of
+from fleet.release.sources import LOCK, PROJECT, Sources, checkout, read
+from fleet.release.target import ReleaseError, Target
+
+PI = Target("aarch64", "3.11")
+NEW_PI = Target("aarch64", "3.13")
+PROJECT_TEXT = '[project]\nname = "sanderling"\nversion = "1.2"\n[tool.ruff]\nline-length = 100\n'
+FILES = {
+    "agent/main.py": b"run()\n",
+    "images/systemd/a.service": b"[Service]\n",
+    LOCK: b"thing==1\n",
+    PROJECT: PROJECT_TEXT.encode(),
+}
+
+
+def put(folder, release, target, content=b"bundle"):
+    path = folder.releases / release / f"{target}.tar.xz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_the_id_has_the_version_and_eight_digits():
+    version, _, digits = Sources(FILES).release.rpartition("-")
+    assert version == "1.2"
+    assert len(digits) == 8
+    assert int(digits, 16) >= 0
+
+
+@pytest.mark.parametrize("path", sorted(FILES))
+def test_the_id_follows_each_file(path):
+    content = FILES[path].replace(b"1", b"2") if path == PROJECT else FILES[path] + b"\n# x\n"
+    assert Sources({**FILES, path: content}).release != Sources(FILES).release
+
+
+def test_the_id_follows_names():
+    moved = {("agent/other.py" if path == "agent/main.py" else path): FILES[path] for path in FILES}
+    assert Sources(moved).release != Sources(FILES).release
+
+
+def test_the_id_does_not_follow_settings_of_checks_nor_the_order():
+    settings = PROJECT_TEXT.replace("100", "99").encode()
+    same = dict(reversed(list({**FILES, PROJECT: settings}.items())))
+    assert Sources(same).release == Sources(FILES).release
+
+
+def git(root, *command):
+    subprocess.run(
+        ["git", "-C", root, "-c", "user.name=n", "-c", "user.email=e", *command],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_sources_are_what_git_sees_and_what_is_not_committed_yet(tmp_path):
+    git(tmp_path, "init", "--quiet")
+    for name in ("agent/kept.py", "agent/gone.py", "fleet/cli/__init__.py", PROJECT, ".gitignore"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("*.so\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "x")
+    (tmp_path / "agent/kept.py").write_text("changed\n")
+    (tmp_path / "agent/gone.py").unlink()
+    (tmp_path / "agent/new.py").write_text("new\n")
+    (tmp_path / "agent/ignored.so").write_text("for this machine\n")
+    found = read(tmp_path).files
+    assert {path: found[path] for path in found if path != PROJECT} == {
+        "agent/kept.py": b"changed\n",
+        "agent/new.py": b"new\n",
+    }
+
+
+def test_elsewhere_than_in_a_git_checkout_there_are_none(tmp_path):
+    with pytest.raises(ReleaseError, match="is not a git checkout"):
+        read(tmp_path)
+
+
+def test_the_operators_commands_are_not_in_a_release():
+    found = read(checkout()).files
+    assert "agent/entry_points.py" in found
+    assert "agent/edge/kernel_clock.pyx" in found
+    assert "images/systemd/sanderling-master.service" in found
+    assert not [path for path in found if path.startswith("fleet/") or path.endswith(".so")]
+
+
+def test_what_is_stored_is_listed_the_latest_first(folder):
+    assert stored(folder) == []
+    for age, release in enumerate(("1.0-0000000a", "1.0-00000001", "slow-0000000b")):
+        put(folder, release, PI)
+        os.utime(folder.releases / release, (age, age))
+    new = put(folder, "slow-0000000b", NEW_PI)
+    os.utime(new.parent, (9, 9))
+    (folder.releases / "wheelhouse").mkdir()
+    (folder.releases / "slow-0000000b/notes.tar.xz").write_text("mine\n")
+    assert [(each.release, each.target) for each in stored(folder)] == [
+        ("slow-0000000b", PI),
+        ("slow-0000000b", NEW_PI),
+        ("1.0-00000001", PI),
+        ("1.0-0000000a", PI),
+    ]
+
+
+def test_a_bundle_tells_its_hash_and_size(folder):
+    path = put(folder, "1.0-00000000", PI, b"abc")
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert find(folder, "1.0-00000000", PI) == Bundle("1.0-00000000", PI, path, digest, 3)
+
+
+def test_what_is_not_there_names_what_is(folder):
+    with pytest.raises(ReleaseError, match="no release is stored; `fleet release build` makes one"):
+        find(folder, "1.0-00000000", PI)
+    put(folder, "1.0-00000000", PI)
+    with pytest.raises(ReleaseError, match=r"is not stored; there is 1\.0-00000000$"):
+        find(folder, "1.0-11111111", PI)
+    with pytest.raises(ReleaseError, match=r"stored for aarch64-py3\.11, not for aarch64-py3\.13$"):
+        find(folder, "1.0-00000000", NEW_PI)
+
+
+def test_what_is_stored_is_not_made_again(folder, monkeypatch):
+    monkeypatch.setattr(bundle, "_made", lambda *_: pytest.fail("it was made again"))
+    path = put(folder, sources.read(checkout()).release, PI)
+    assert bundle.build(folder, PI, say=pytest.fail).path == path
+
+
+def test_a_build_that_fails_leaves_nothing(folder, monkeypatch):
+    def made(*_):
+        raise ReleaseError("no")
+
+    monkeypatch.setattr(bundle, "_made", made)
+    with pytest.raises(ReleaseError):
+        bundle.build(folder, PI, say=print)
+    assert stored(folder) == []
+
+
+def test_machines_are_those_of_the_hosts():
+    def fleet(*models, local=True):
+        nodes = [Node(f"n{i}", f"h{i}", ("a",), model) for i, model in enumerate(models)]
+        return Inventory("f", (Iad("iad1", Master("m", local=local), node=tuple(nodes)),))
+
+    here = os.uname().machine
+    assert machines_of(fleet("pi4", "zero2w")) == ("aarch64",)
+    assert machines_of(fleet("pi4", "host")) == tuple(sorted({"aarch64", here}))
+    assert machines_of(fleet("pi3", local=False)) == tuple(sorted({"aarch64", here}))
+    assert machines_of(fleet("host")) == (here,)

@@ -1,0 +1,133 @@
+"""Releases as they are built and run: compilers, the network, minutes. `make test-image`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fleet.inventory.folder import CACHE, Folder
+from fleet.release import apt_sources as mirrors
+from fleet.release import bundle
+from fleet.release.target import Target
+
+PI = Target("aarch64", "3.11")
+HERE = Target(platform.machine(), "3.11")
+BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+PACKAGES = ("--architectures=arm64", "--variant=extract", "--include=python3,libstdc++6")
+EDGE = """\
+[node]
+name = "n1"
+areas = ["b1/f1/r1"]
+[master]
+address = "tcp://127.0.0.1:5701"
+[history]
+path = "/var/lib/history.sqlite"
+[[sensor]]
+driver = "synthetic"
+interval_s = 1.0
+"""
+ENTER = 'mkdir -p "$0/proc" && mount --bind /proc "$0/proc" && exec chroot "$0" "$@"'
+IMPORTS = """\
+import _core.queue.edf, agent.edge.kernel_clock, gpiod, msgspec, prometheus_client
+import psutil, sdnotify, serial, sysv_ipc, zmq
+from agent.runtime.release import release
+print(release())
+"""
+
+
+def missing() -> str:
+    """Why these tests cannot run, in one line; empty if they can."""
+    if os.environ.get("SANDERLING_IMAGE") not in {"1", "slow"}:
+        return "takes minutes; make test-image runs it"
+    if os.geteuid() != 0:
+        return "needs root, for unshare and chroot"
+    for program in ("aarch64-linux-gnu-gcc", "mmdebstrap"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return "" if BINFMT.exists() else "programs for aarch64 do not run here: qemu-user-static"
+
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return Folder(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def pi(folder, tmp_path_factory):
+    """A root file system of arm64's packages, without their scripts, and the release in it."""
+    made = bundle.build(folder, PI, say=print)
+    root = tmp_path_factory.mktemp("pi") / "root"
+    subprocess.run(
+        ["mmdebstrap", *PACKAGES, "--format=directory", "bookworm", root, "-"],
+        check=True,
+        input=mirrors.lines_for("bookworm", mirrors.of_host(), None),
+        text=True,
+    )
+    with tarfile.open(made.path) as archive:
+        archive.extractall(root / "opt/sanderling/releases" / made.release, filter="tar")
+    (root / "opt/sanderling/current").symlink_to(f"releases/{made.release}")
+    (root / "etc/sanderling").mkdir()
+    (root / "etc/sanderling/edge.toml").write_text(EDGE)
+    return root, made
+
+
+def inside(pi, command, *arguments, **options):
+    """A command of the release, on what it takes for a Pi. The mount is this process's alone."""
+    root, made = pi
+    program = f"/opt/sanderling/releases/{made.release}/bin/{command}"
+    return subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", ENTER, root, program, *arguments],
+        text=True,
+        env={"HOME": "/", "PATH": os.environ["PATH"]},
+        **options,
+    )
+
+
+def test_what_is_built_again_has_the_same_bytes(folder, tmp_path, monkeypatch):
+    first = bundle.build(folder, HERE, say=print)
+    monkeypatch.delenv(CACHE, raising=False)
+    assert bundle.build(Folder(tmp_path), HERE, say=print).sha256 == first.sha256
+
+
+def test_all_that_is_compiled_is_for_the_target(pi):
+    root, made = pi
+    compiled = sorted((root / "opt/sanderling/releases" / made.release).rglob("*.so*"))
+    own = {
+        path.name.partition(".")[0] for path in compiled if path.parent.name in {"_core", "edge"}
+    }
+    assert {"kernel_clock", "edf", "_build"} <= own
+    aarch64 = (183).to_bytes(2, "little")  # e_machine of ELF
+    assert {path.read_bytes()[18:20] for path in compiled} == {aarch64}
+
+
+def test_modules_are_imported_on_a_pi(pi):
+    with inside(pi, "python3", "-c", IMPORTS, stdout=subprocess.PIPE) as process:
+        assert process.communicate()[0] == f"{pi[1].release}\n"
+    assert process.returncode == 0
+
+
+def test_a_configuration_is_checked_on_a_pi(pi):
+    options = ("--config", "/etc/sanderling/edge.toml", "--check")
+    with inside(pi, "sanderling-edge", *options, stdout=subprocess.PIPE) as process:
+        assert "ok" in process.communicate()[0]
+    assert process.returncode == 0
+
+
+def test_the_agent_starts_on_a_pi_and_stops(pi):
+    command = ("sanderling-edge", "--config", "/etc/sanderling/edge.toml", "--exit-on-stdin-eof")
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with inside(pi, *command, **pipes) as process:
+        said = process.stderr.readline()
+        process.stdin.close()
+        assert process.wait(timeout=120) == 0
+    assert "n1" in said
+    assert (pi[0] / "var/lib/history.sqlite").stat().st_size > 0

@@ -1,0 +1,46 @@
+"""What `fleet deploy` shows before it asks, and what it asks."""
+
+import pytest
+
+from fleet.cli.commands import run
+from fleet.common import exits, toml
+from fleet.terminal import output
+from tests.fleet.keys.rig import inventory
+
+MASTERS = ("deploy", "--limit", "master")
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """A fleet with local masters, whose operator says no; the questions that were asked."""
+    (tmp_path / "fleet.toml").write_text(toml.dump(inventory(local=True)))
+    monkeypatch.chdir(tmp_path)
+    assert run(["keys", "init"]) == exits.DONE
+    questions = []
+    monkeypatch.setattr(output, "require_terminal", lambda question: None)
+    monkeypatch.setattr(output.click, "confirm", lambda text, err: questions.append(text))
+    return questions
+
+
+def test_the_plan_comes_before_the_question(asked, tmp_path, capsys):
+    capsys.readouterr()
+    assert run([*MASTERS, "--iad", "iad4"]) == exits.NOTHING
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[0] == "iad4/master:"
+    changes = [line for line in shown if line.startswith("  write ")]
+    assert asked == [f"Apply {len(changes)} changes to iad4/master?"]
+    assert shown[-1] == "fleet: nothing was done"
+    assert not (tmp_path / "masters").exists()
+
+
+def test_several_hosts_are_counted(asked):
+    assert run([*MASTERS]) == exits.NOTHING
+    assert asked[0].endswith(" changes to 2 hosts of iad4, iad5?")
+
+
+def test_nobody_is_asked_about_nothing(asked, capsys):
+    assert run([*MASTERS, "--yes"]) == exits.DONE
+    capsys.readouterr()
+    assert run([*MASTERS]) == exits.DONE
+    assert asked == []
+    assert capsys.readouterr().err.startswith("nothing to do: 2 hosts as they shall be")

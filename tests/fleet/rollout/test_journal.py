@@ -1,0 +1,201 @@
+"""Runs: what the journal keeps, which hosts are tried again, and the lines for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.common.exits import CommandError
+from fleet.inventory.folder import Folder
+from fleet.inventory.model import Inventory
+from fleet.inventory.parties import HostOf
+from fleet.rollout import deploy
+from fleet.rollout.deploy import Options
+from fleet.rollout.events import Failed, Outcome, Planned, Result
+from fleet.rollout.journal import (
+    BEFORE,
+    Begun,
+    Busy,
+    Command,
+    Ended,
+    HostEnded,
+    Journal,
+    opened,
+    read,
+    unfinished,
+)
+from fleet.rollout.report import HostReport, Report, counted, dry_lines, lines, status_of
+from fleet.rollout.rollout import MAX_FAIL, SERIAL
+from tests.fleet.keys.rig import inventory
+
+
+def test_the_last_run_says_which_hosts_are_left(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert unfinished(folder, HOSTS) == {}
+    with opened(folder) as journal:
+        journal.write(Begun(journal.run, HOSTS))
+        journal.write(Planned("i/a", changes=False))
+        journal.write(HostEnded("i/a", Result("unchanged")))
+        journal.write(Failed("i/b", "dead", "no answer"))
+        journal.write(HostEnded("i/b", Result("failed", "dead", "no answer")))
+        journal.write(HostEnded("i/c", Result("changed")))
+        with pytest.raises(Busy, match="under way"), opened(folder):
+            pass
+    # i/d has no end: the run was cut.
+    assert unfinished(folder, HOSTS) == {"i/b": "", "i/d": ""}
+    (path,) = folder.runs.glob("*.jsonl")
+    whole = read(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert read(path) == whole[:-1]
+    with opened(folder) as journal:
+        journal.write(Begun(journal.run, ("i/b",)))
+        journal.write(HostEnded("i/b", Result("changed")))
+        journal.write(Ended({"changed": 1}))
+    assert unfinished(folder, HOSTS) == {"i/c": "", "i/d": ""}  # what was cut off said how it ended
+
+
+HOSTS = ("i/a", "i/b", "i/c", "i/d")
+
+
+def ran(folder: Folder, command: Command | None, release: str = "", **ends: Outcome) -> None:
+    """A run, and how it ended for hosts of iad4 and iad5 by their last letters."""
+    hosts = {f"iad{4 if name < 'm' else 5}/{name}": outcome for name, outcome in ends.items()}
+    with opened(folder) as journal:
+        journal.write(Begun(journal.run, tuple(hosts), release, command=command))
+        for host, outcome in hosts.items():
+            journal.write(HostEnded(host, Result(outcome)))
+
+
+IAD4, IAD5 = ("iad4/a", "iad4/b", "iad4/c"), ("iad5/x",)
+
+
+def test_a_clean_run_elsewhere_hides_nothing(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    ran(folder, "deploy", a="changed", b="failed", c="skipped")
+    ran(folder, "deploy", x="changed")
+    assert unfinished(folder, IAD4) == {"iad4/b": "", "iad4/c": ""}
+    assert unfinished(folder, IAD5) == {}
+    assert unfinished(folder, [*IAD4, *IAD5]) == {"iad4/b": "", "iad4/c": ""}
+    ran(folder, "deploy", "1-z", b="lost")
+    assert unfinished(folder, IAD4) == {"iad4/b": "1-z", "iad4/c": ""}
+    ran(folder, "deploy", b="changed", c="unchanged")
+    assert unfinished(folder, IAD4) == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "release"), [("rollback", ""), ("rollback", "1-a"), (None, BEFORE)]
+)
+def test_what_was_rolled_back_gets_no_newer_release_however_that_ended(
+    tmp_path: Path, command: Command | None, release: str
+) -> None:
+    folder = Folder(tmp_path)
+    ran(folder, "deploy", a="changed", b="failed", c="failed")
+    ran(folder, command, release, a="changed", b="failed")
+    assert unfinished(folder, IAD4) == {"iad4/c": ""}
+
+
+def test_the_tenth_run_of_a_second_comes_after_the_ninth(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    for number in range(1, 12):
+        journal = Journal(tmp_path / f"runs/20260101T000000Z-{number}.jsonl")
+        journal.write(Begun(journal.run, IAD5))
+        journal.write(HostEnded(IAD5[0], Result("changed" if number == 11 else "failed")))
+        journal.close()
+    assert unfinished(Folder(tmp_path), IAD5) == {}
+
+
+def test_a_run_of_a_former_version_is_a_deployment(tmp_path: Path) -> None:
+    ran(Folder(tmp_path), None, a="failed")
+    assert unfinished(Folder(tmp_path), IAD4) == {"iad4/a": ""}
+
+
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[str]:
+    """The hosts that --retry-failed deploys to."""
+    found: list[str] = []
+
+    def noted(folder: Folder, fleet: Inventory, chosen: list[HostOf], options: Options) -> int:
+        found.extend(host.name for host in chosen)
+        return 0
+
+    monkeypatch.setattr(deploy, "deploy", noted)
+    monkeypatch.setattr(deploy, "load", lambda folder: inventory())
+    how = {"iads": (), "groups": (), "limit": "", "release": ""} | how
+    options = Options(SERIAL, MAX_FAIL, 1, how.pop("release"))
+    assert deploy.run(Folder(tmp_path), **how, retry_failed=True, options=options) == 0
+    return found
+
+
+def test_only_hosts_that_were_meant_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(Folder(tmp_path)) as journal:
+        journal.write(Begun(journal.run, ("iad4/n1", "iad4/n2", "iad5/n1"), command="deploy"))
+        journal.write(HostEnded("iad4/n2", Result("changed")))
+    ran(Folder(tmp_path), "deploy", x="changed")
+    assert tried(tmp_path, monkeypatch) == ["iad4/n1", "iad5/n1"]
+    assert tried(tmp_path, monkeypatch, iads=("iad5",)) == ["iad5/n1"]
+    assert tried(tmp_path, monkeypatch, limit="iad4/n2") == []
+    assert "nothing to try again" in capsys.readouterr().err
+
+
+def test_a_release_that_was_named_is_named_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(Folder(tmp_path)) as journal:
+        journal.write(Begun(journal.run, ("iad4/n1",), "1-z", command="deploy"))
+    with pytest.raises(CommandError, match="go on with --release 1-z"):
+        tried(tmp_path, monkeypatch)
+    assert tried(tmp_path, monkeypatch, release="1-z") == ["iad4/n1"]
+
+
+def report(*hosts: HostReport, stopped: str = "") -> Report:
+    return Report("r", False, hosts, counted(hosts), 1.25, stopped)
+
+
+GOOD = HostReport("i/a", "changed")
+SAME = HostReport("i/b", "unchanged")
+BACK = HostReport("i/c", "rolled_back", kind="failed", reason="its master says lost")
+DEAD = HostReport("i/d", "failed", kind="dead", reason="no answer", remedy="is it powered?")
+LEFT = HostReport("i/e", "skipped")
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (report(GOOD, SAME), 0),
+        (report(), 0),
+        (report(GOOD, DEAD), 1),
+        (report(BACK, LEFT), 1),
+        (report(DEAD, DEAD), 5),
+        (report(DEAD, LEFT), 5),
+        (report(GOOD, LEFT, stopped="interrupted"), 130),
+    ],
+)
+def test_the_exit_status_says_how_it_ended(found: Report, status: int) -> None:
+    assert status_of(found) == status
+
+
+def test_each_failure_is_one_line_with_its_remedy() -> None:
+    assert list(lines(report(GOOD, SAME, BACK, DEAD, LEFT, stopped="2 hosts failed, 1 may"))) == [
+        "i/c: rolled back: its master says lost",
+        "i/d: failed [dead]: no answer (is it powered?)",
+        "stopped: 2 hosts failed, 1 may",
+        (
+            "1 changed (i/a), 1 unchanged (i/b), 1 rolled back (i/c), 1 failed (i/d), "
+            "1 not begun (i/e) (1.2 s)"
+        ),
+    ]
+    many = [HostReport(f"i/n{n}", "changed") for n in range(200)]
+    assert list(lines(report(*many, SAME))) == [
+        "200 changed (i/n0, i/n1, i/n2, i/n3 and 196 more), 1 unchanged (i/b) (1.2 s)"
+    ]
+    assert list(lines(report(*many))) == ["200 changed (1.2 s)"]
+    assert list(lines(report(SAME))) == ["nothing to do: 1 host as it shall be (1.2 s)"]
+
+
+def test_hosts_with_the_same_changes_are_shown_together() -> None:
+    hosts = [HostReport(f"i/{n}", "changed", changes=("x", "y")) for n in "ab"]
+    hosts.append(HostReport("i/c", "changed", changes=("y",)))
+    assert list(dry_lines(report(*hosts, SAME))) == ["i/a, i/b:", "  x", "  y", "i/c:", "  y"]

@@ -1,0 +1,262 @@
+"""Ingests of landings made by hand."""
+
+import math
+import shutil
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent.wire import records
+from fleet.lake.ingest import lines, store
+from fleet.lake.ingest.compaction import binned
+from fleet.lake.ingest.reading import read
+from fleet.lake.ingest.store import BusyError
+from fleet.lake.ingest.stream import ingest
+from fleet.lake.ingest.work import Sizes
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables import base
+from tests.fleet.spark_jobs.lake_tables import rows
+from tests.fleet.spark_jobs.landings import (
+    event,
+    group,
+    node,
+    pull,
+    query,
+    refused,
+    subtask,
+    task,
+    write_lines,
+    write_rows,
+)
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOON_MS = 1_795_003_200_000  # 2026-11-18T12:00
+DAY_MS = 86_400_000
+BAD = {
+    "nonsense": "no JSON",
+    '{"record":"query"': "no JSON",
+    '"query"': "record is missing",
+    '{"record":"queries"}': "no record kind is called 'queries'",
+    '{"record":"task"}': "iad is missing",
+    "x" * 1_000_001: "longer than 1,000,000 bytes",
+}
+WRONG = (
+    (query(iad=""), "iad is missing"),
+    (query(iad=None), "iad is missing"),
+    (query(slo_ms="12"), "slo_ms is no number"),
+    (query(slo_ms=None), "slo_ms is missing"),
+    (query(answered=10**12), "answered is no number"),
+    (query(wall_ms=10**30), "wall_ms is no number"),
+    (query(slo_met="yes"), "slo_met is neither true nor false"),
+    (query(areas="b1"), "areas is no list"),
+    (query(wall_ms=946_684_799_999), "time is impossible"),
+    (task(wall_ms=int(NOW.timestamp() * 1000) + 30 * DAY_MS), "time is impossible"),
+    (event(time_ms=-1), "time is impossible"),
+    (subtask(node=None), "node is missing"),
+)
+
+
+@pytest.fixture(scope="module")
+def ingested(spark, tmp_path_factory):
+    """One lake with something of everything, and what its ingest says of it."""
+    lake = Lake(tmp_path_factory.mktemp("lake") / "lake")
+    good = [
+        query(),
+        query(
+            query="q2", reason="overloaded", status="later_word", evaluated_ms=None, new={"a": 1}
+        ),
+        task(task="old", origin=None),
+        {k: v for k, v in subtask().items() if k != "demoted"},
+        event(time_ms=5),
+        query(iad="007"),
+    ]
+    write_lines(lake, "1.jsonl", [*good, "", "  ", query(), b"\xff\xfe", *BAD])
+    write_lines(lake, "2.jsonl", [record for record, _ in WRONG] + ["nonsense"])
+    write_rows(
+        lake,
+        "groups",
+        "g.parquet",
+        [
+            group(first_ms=NOON_MS),
+            group(sequence=10, first_ms=NOON_MS + DAY_MS // 2 - 1000),
+            group(sequence=20, first_ms=0, synchronised=False),
+            group(sequence=30, sensor=None),
+            group(sequence=40, first_ms=-5000),
+        ],
+    )
+    write_rows(lake, "nodes", "n.parquet", [node(), node(time_ms=1_795_000_000_001, model="Pi 5")])
+    write_rows(lake, "pulls", "p.parquet", [pull(), pull(error=None)])
+    write_rows(lake, "refused", "r.parquet", [refused()])
+    broken = lake.groups / "iad=a1" / "node=n1" / "torn.parquet"
+    broken.write_bytes((broken.with_name("g.parquet")).read_bytes()[:-100])
+    pq.write_table(
+        pa.table({"iad": ["a1"], "sequence": ["one"]}), broken.with_name("other.parquet")
+    )
+    return lake, ingest(spark, lake, clock=lambda: NOW)
+
+
+def test_what_was_ingested_is_counted(ingested):
+    _, done = ingested
+    assert done.rows == {
+        "queries": 3, "tasks": 1, "subtasks": 1, "events": 1, "groups": 3, "readings": 18,
+        "nodes": 1, "pulls": 1,
+    }  # fmt: skip
+    assert done.quarantined == sum(done.reasons.values()) == len(BAD) + 1 + len(WRONG) + 2 + 2 + 1
+    assert (done.files, done.batches, done.replaced) == (8, 1, 0)
+
+
+def test_what_cannot_be_used_is_kept_with_the_reason(ingested):
+    lake, _ = ingested
+    found = {row[-1]: row[-2] for row in rows(lake, base.QUARANTINE)}
+    for text, reason in BAD.items():
+        assert found[text[:1000]] == reason
+    said = sorted(found.values())
+    assert said == sorted(
+        [
+            *BAD.values(),
+            *(reason for _, reason in WRONG),
+            "no text in UTF-8",
+            "no Parquet file",
+            "columns of another type",
+            "sensor is missing",
+            "time is impossible",
+            "it is torn",
+        ]
+    )
+    sources = {row[3] for row in rows(lake, base.QUARANTINE)}
+    assert sources == {
+        "records/iad=a1/1.jsonl", "records/iad=a1/2.jsonl", "groups/iad=a1/node=n1/g.parquet",
+        "groups/iad=a1/node=n1/torn.parquet", "groups/iad=a1/node=n1/other.parquet", "a1/n1",
+    }  # fmt: skip
+
+
+def test_records_of_other_versions_are_taken(ingested):
+    lake, _ = ingested
+    queries = {(row[0], row[4]): dict(zip(base.QUERIES.names, row, strict=True)) for row in
+               rows(lake, base.QUERIES)}  # fmt: skip
+    assert set(queries) == {("a1", "q1"), ("a1", "q2"), ("007", "q1")}
+    assert queries["a1", "q2"]["status"] == "later_word"
+    assert queries["a1", "q2"]["evaluated_ms"] is None
+    assert queries["a1", "q1"]["time"] == datetime(2026, 11, 18, 11, 6, 40, tzinfo=UTC)
+    [old] = rows(lake, base.TASKS)
+    assert old[-1] == ""
+    [subtask_] = rows(lake, base.SUBTASKS)
+    assert subtask_[-1] is False
+    [event_] = rows(lake, base.EVENTS)
+    assert event_[1:3] == (date(1970, 1, 1), datetime(1970, 1, 1, 0, 0, 0, 5000, tzinfo=UTC))
+
+
+def test_readings_are_in_the_partition_of_their_own_day(ingested):
+    lake, _ = ingested
+    folder = lake.table("readings") / "iad=a1"
+    days = {
+        path.parent.name: pq.ParquetFile(path).metadata.num_rows
+        for path in folder.rglob("*.parquet")
+    }
+    assert days == {"date=2026-11-18": 8, "date=2026-11-19": 4, "date=1970-01-01": 6}
+
+
+def test_files_are_sorted_for_their_reader(ingested):
+    lake, _ = ingested
+    [file] = (lake.table("readings") / "iad=a1" / "date=2026-11-18").glob("*.parquet")
+    table = pq.ParquetFile(file).read(columns=["channel", "time", "group"]).to_pylist()
+    keys = [(row["group"], row["channel"], row["time"]) for row in table]
+    assert keys == sorted(keys)
+
+
+def test_the_last_pull_of_a_day_says_what_a_node_is(ingested):
+    lake, _ = ingested
+    [row] = rows(lake, base.NODES)
+    assert (row[3], row[5]) == ("n1", "Pi 5")
+
+
+def test_reading_a_time_prunes_days_and_columns(spark, ingested):
+    lake, _ = ingested
+    since = datetime(2026, 11, 18, 23, 59, 59, tzinfo=UTC)
+    until = datetime(2026, 11, 19, 0, 0, 1, tzinfo=UTC)
+    frame = read(spark, lake, base.READINGS, since, until).select("channel", "value")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    [scan] = [line for line in plan.splitlines() if "FileScan" in line]
+    assert "PartitionFilters: [isnotnull(date" in scan
+    assert "(date#" in scan
+    assert ">= 2026-11-18" in scan
+    assert "<= 2026-11-19" in scan
+    assert scan.split("ReadSchema: ")[1].strip() == (
+        "struct<channel:string,time:timestamp,value:float>"
+    )
+    assert sorted(frame.collect()) == [
+        ("humidity", 10.0), ("humidity", 11.0), ("temperature", 10.0), ("temperature", 11.0),
+    ]  # fmt: skip
+
+
+def test_groups_are_chosen_by_their_first_time(spark, ingested):
+    lake, _ = ingested
+    until = datetime(2026, 11, 18, 12, 0, 0, 1, tzinfo=UTC)
+    chosen = read(spark, lake, base.GROUPS, None, until).select("sequence").collect()
+    assert sorted(row.sequence for row in chosen) == [0, 20]
+
+
+@pytest.mark.parametrize("table", [base.READINGS, base.QUARANTINE], ids=lambda t: t.name)
+def test_where_nothing_is_there_are_columns_and_no_rows(spark, tmp_path, table):
+    frame = read(spark, Lake(tmp_path / "none"), table, NOW, NOW)
+    assert tuple(frame.columns) == table.names
+    assert frame.schema.simpleString() == spark.createDataFrame([], table.ddl).schema.simpleString()
+    assert frame.count() == 0
+
+
+def test_columns_of_records_are_their_fields():
+    """A field that a record gets needs a column."""
+    for kind, record in zip(
+        lines.KINDS,
+        (records.QueryRecord, records.TaskRecord, records.SubtaskRecord, records.NodeEventRecord),
+        strict=True,
+    ):
+        assert set(kind.fields) == set(record.__struct_fields__)
+
+
+def test_a_portion_that_is_too_long_becomes_several_changes(spark, tmp_path):
+    lake = Lake(tmp_path)
+    for n in range(3):
+        write_rows(lake, "pulls", f"{n}.parquet", [pull(time_ms=NOON_MS + n)])
+    done = ingest(spark, lake, compact=False, sizes=Sizes(portion_bytes=1, batch_files=2))
+    assert (done.rows, done.batches) == ({"pulls": 3}, 2)
+    assert len(list(lake.table("pulls").rglob("*.parquet"))) == 3
+
+
+def test_missing_numbers_are_nan(spark, tmp_path):
+    lake = Lake(tmp_path)
+    channel = {"name": "t", "value": [None, 1.0, float("nan")], "raw": None, "quality": None}
+    write_rows(lake, "groups", "g.parquet", [group(channels=[channel])])
+    ingest(spark, lake)
+    values = sorted(rows(lake, base.READINGS))
+    assert [row[6] for row in values] == ["NaN", 1.0, "NaN"]
+    assert all(math.isfinite(row[9]) for row in values)
+
+
+def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
+    lake = Lake(tmp_path)
+    with store.writing(lake), pytest.raises(BusyError, match="at work"):
+        ingest(spark, lake)
+
+
+@pytest.mark.long
+def test_without_checkpoints_nothing_is_ingested_twice(spark, ingested):
+    lake, _ = ingested
+    shutil.rmtree(lake.checkpoints)
+    # On another day, too: the quarantine's date is that of the ingest.
+    again = ingest(spark, lake, clock=lambda: datetime(2026, 11, 25, tzinfo=UTC))
+    assert (again.changed, again.files) == (False, 8)
+
+
+def test_bins_leave_one_small_file_at_most(tmp_path):
+    sizes = [60, 49, 30, 30, 20, 10, 1]
+    files = []
+    for n, size in enumerate(sizes):
+        files.append(tmp_path / str(n))
+        files[-1].write_bytes(b"x" * size)
+    bins = [sorted(file.stat().st_size for file in one) for one in binned(files, 100)]
+    assert bins == [[1, 20, 30, 49], [10, 30]]
+    assert list(binned(files[:3], 100)) == [[files[1], files[2]]]
+    assert list(binned(files[:2], 100)) == []

@@ -1,0 +1,90 @@
+"""What is printed on a narrow terminal: no line is longer than it, and nothing is cut off."""
+
+import io
+import random
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from fleet.terminal import screen
+from fleet.terminal.fitted import folded, whole
+
+WIDTH = 80
+
+
+def terminal(width=WIDTH):
+    return Console(
+        file=io.StringIO(), width=width, force_terminal=True, color_system=None, highlight=False
+    )
+
+
+def shown(console):
+    return console.file.getvalue().splitlines()
+
+
+def test_what_fits_stays_as_it_is():
+    text = "time             area         metric"
+    assert [each.plain for each in folded(Text(text), WIDTH)] == [text]
+    assert [each.plain for each in folded(Text(""), WIDTH)] == [""]
+
+
+def test_a_line_goes_on_below_indented():
+    text = Text("    " + "abc " * 12, "red")
+    assert [each.plain for each in folded(text, 30)] == [
+        "    abc abc abc abc abc abc",
+        "    " + "  abc abc abc abc abc abc",
+    ]
+
+
+def test_an_option_keeps_its_value_beside_it():
+    text = f"go on with {whole('--durable pager --after 1')} or {whole('end it')}"
+    lines = ["go on with", "  --durable pager --after 1 or", "  end it"]
+    assert [each.plain for each in folded(Text(text), 30)] == lines
+    console, file = terminal(), Console(file=io.StringIO(), width=200)
+    for to in (console, file):
+        screen.line(to, text)
+        assert shown(to) == [" ".join(" ".join(lines).split())]
+
+
+def test_a_path_stays_whole():
+    path = "/a" * 60
+    lines = [each.plain for each in folded(Text(f"wrote {path} and more"), WIDTH)]
+    assert [line.strip() for line in lines] == ["wrote", path, "and more"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_word_is_lost_and_no_line_is_too_long(seed):
+    draw = random.Random(seed)
+    words = ["x°" * draw.randrange(1, 12) for _ in range(draw.randrange(1, 60))]
+    text = " " * draw.randrange(9) + (" " * draw.randrange(1, 3)).join(words)
+    width = draw.randrange(34, 120)
+    lines = [each.plain for each in folded(Text(text), width)]
+    assert " ".join(lines).split() == words
+    assert max(map(len, lines)) <= width
+
+
+def test_a_table_without_room_tells_its_rows_in_words():
+    console = terminal()
+    table = screen.plain_table("host", "health", *(f"column {n}" for n in range(8)), left=2)
+    table.add_row("a1/n1", Text("down", "red"), *(str(10**6 + n) for n in range(7)), "")
+    screen.show_table(console, table)
+    assert max(map(len, shown(console))) <= WIDTH
+    said = " ".join(" ".join(shown(console)).split())
+    assert said.startswith("a1/n1 health down column 0 1000000 column 1 1000001 ")
+    assert said.endswith("column 6 1000006")  # what is empty is not told
+
+
+def test_a_table_with_room_stays_one():
+    console = terminal()
+    table = screen.plain_table("host", "health")
+    table.add_row("a1/n1", "ok")
+    screen.show_table(console, table)
+    assert [line.rstrip() for line in shown(console)] == ["host   health", "a1/n1      ok"]
+
+
+def test_what_is_to_be_copied_is_not_folded():
+    console = terminal()
+    command = "fleet query " * 12
+    screen.as_it_is(console, command.strip())
+    assert shown(console) == [command.strip()]

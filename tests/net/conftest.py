@@ -1,0 +1,119 @@
+"""Sockets of one context that are gone after the test, and a guard with a server in a thread."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+import zmq
+
+from agent.net.keys import Handshake, new
+from agent.net.secure_sockets import Guard
+from agent.wire.config import Trust
+from fleet.testbed.ports import free_address
+
+PATIENCE_MS = 10_000
+REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+
+
+class Served:
+    """A guarded ROUTER whose messages and ZAP requests a thread serves, as a process's loop does.
+
+    It echoes each message with its sender's role and name before it.
+    """
+
+    def __init__(self, folder, domain="public", allow=""):
+        self.context = zmq.Context()
+        self.folder = folder
+        self.key = new(str(folder / "server"))
+        (folder / "allow.toml").write_text(allow)
+        self.warnings = []
+        self.guard = Guard(
+            self.context,
+            Trust(key="server.secret", allow="allow.toml"),
+            folder,
+            clock=time.monotonic,
+            warn=self.warnings.append,
+        )
+        self.router = self.guard.router(domain, free_address())
+        self.router.refuse = lambda identity, _frame: self.router.send(identity, b"revoked")
+        self.address = self.router.socket.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        poller = zmq.Poller()
+        poller.register(self.router.socket, zmq.POLLIN)
+        poller.register(self.guard.zap.socket, zmq.POLLIN)
+        while not self.ended.is_set():
+            poller.poll(5)
+            self.guard.zap.turn()
+            while (received := self.router.receive()) is not None:
+                sender = self.router.sender(received[0])
+                said = f"{sender.role} {sender.name}: ".encode() + received[1]
+                self.router.send(received[0], said)
+            if self.guard.next_due <= time.monotonic():
+                self.guard.tick(time.monotonic())
+
+    def stop(self):
+        self.ended.set()
+        self.thread.join()
+        self.guard.close()
+        self.context.destroy(linger=0)
+
+
+@contextlib.contextmanager
+def destroyed(context):
+    """A context whose sockets are closed at the end, however the test ends."""
+    try:
+        yield context
+    finally:
+        context.destroy(linger=0)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    made = []
+
+    def serve(*args, **kwargs):
+        made.append(Served(tmp_path, *args, **kwargs))
+        return made[-1]
+
+    yield serve
+    for served in made:
+        served.stop()
+
+
+@pytest.fixture
+def clients():
+    """Connects sockets from a context of its own.
+
+    Those with keys are watched for a refusal before they connect: it may come at once, and only
+    once.
+    """
+    context = zmq.Context()
+    sockets = []
+
+    def connect(address, own=None, server=None, kind=zmq.DEALER):
+        socket = context.socket(kind)
+        socket.linger = 0
+        socket.setsockopt(zmq.RECONNECT_IVL, 20)
+        if own is not None:
+            Handshake(own, server).apply(socket)
+            sockets.append(socket.get_monitor_socket(REFUSALS))
+        socket.connect(address)
+        sockets.append(socket)
+        return socket
+
+    yield connect
+    for socket in sockets:
+        socket.close(0)
+    context.term()
+
+
+def ask(socket, payload=b"hello"):
+    """Send and wait for what comes back."""
+    socket.send(payload)
+    assert socket.poll(PATIENCE_MS), "no reply"
+    return socket.recv()

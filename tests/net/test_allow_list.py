@@ -1,0 +1,116 @@
+"""The allow-list: whose key it is, and what becomes of a file that changes."""
+
+import itertools
+
+import pytest
+
+from agent.net.allow_list import AllowList, Party
+from agent.wire.config import ConfigError
+from agent.wire.principals import Sender
+
+KEYS = ["".join(p) for p in itertools.islice(itertools.product("abcd", repeat=40), 8)]
+
+LIST = f"""
+[[client]]
+name = "campus-app"
+keys = ["{KEYS[0]}", "{KEYS[1]}"]
+services = ["default"]
+rate_per_s = 5
+[[node]]
+name = "n1"
+keys = ["{KEYS[2]}"]
+[[iad]]
+name = "iad2"
+keys = ["{KEYS[3]}"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "allow.toml"
+    path.write_text(LIST)
+    return path
+
+
+def test_keys_and_whose_they_are(file):
+    allowed = AllowList(str(file))
+    app = Sender("client", "campus-app", ("default",), 5.0)
+    assert [allowed.find(key) for key in KEYS[:5]] == [
+        app,
+        app,
+        Sender("node", "n1"),
+        Sender("iad", "iad2"),
+        None,
+    ]
+
+
+def test_parties_come_and_go_and_the_file_comes_first(file):
+    allowed = AllowList(str(file))
+    stranger, member = Party(Sender("csp", "shop"), (KEYS[3], KEYS[5])), KEYS[5]
+    allowed.set_parties("accounts", [stranger])
+    assert allowed.find(KEYS[3]) == Sender("iad", "iad2")
+    assert allowed.find(member) == Sender("csp", "shop")
+    allowed.set_parties("peers", [Party(Sender("iad", "iad9"), (KEYS[6],))])
+    assert allowed.find(member) is not None
+    allowed.set_parties("accounts", [])
+    assert allowed.find(member) is None
+    assert allowed.find(KEYS[6]) == Sender("iad", "iad9")
+
+
+def test_a_name_that_is_known_gets_no_key_by_hearsay(file):
+    allowed = AllowList(str(file))
+    allowed.set_parties("accounts", [Party(Sender("iad", "iad5"), (KEYS[4],))])
+    heard = [Party(Sender("iad", f"iad{n}"), (KEYS[n + 3],)) for n in (2, 3)]
+    heard.append(Party(Sender("iad", "iad5"), (KEYS[7],)))
+    allowed.set_parties("peers", heard, hearsay=True)
+    assert allowed.find(KEYS[5]) is None, "iad2 stands in the file"
+    assert allowed.find(KEYS[7]) is None, "iad5 has an account"
+    assert allowed.find(KEYS[6]) == Sender("iad", "iad3")
+    allowed.set_parties("accounts", [])
+    assert allowed.find(KEYS[7]) == Sender("iad", "iad5")
+
+
+def test_an_edit_counts_and_a_broken_one_does_not(file):
+    allowed = AllowList(str(file))
+    file.write_text(LIST.replace(KEYS[1], KEYS[4]))
+    allowed.refresh()
+    assert allowed.find(KEYS[1]) is None
+    assert allowed.find(KEYS[4]) is not None
+    file.write_text("[[client]")
+    with pytest.raises(ConfigError):
+        allowed.refresh()
+    allowed.refresh()
+    assert allowed.find(KEYS[4]) is not None
+    file.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        allowed.refresh()
+    assert allowed.find(KEYS[4]) is not None
+
+
+def test_without_a_file_only_parties_are_allowed():
+    allowed = AllowList()
+    allowed.refresh()
+    assert allowed.find(KEYS[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (KEYS[2], KEYS[3], f"iad iad2 has a key of node n1: {KEYS[3]}"),
+        ("[[iad]]", "[[aid]]", "unknown key aid; did you mean iad?"),
+        ("rate_per_s", "rate", "(first [[client]]): unknown key rate; did you mean rate_per_s?"),
+        (f'["{KEYS[3]}"]', "[]", "iad iad2 (first [[iad]]): keys must not be empty"),
+        (KEYS[3], "short", "keys, first entry must be a public key of 40 characters"),
+        ("[[iad]]\n", f'[[node]]\nname = "n1"\nkeys = ["{KEYS[4]}"]\n[[iad]]\n', "node n1 stands"),
+        ('name = "n1"', 'name = "n 1"', "node n 1 (first [[node]]): name must be a name"),
+        ("rate_per_s = 5", "rate_per_s = 0", "(first [[client]]): rate_per_s must be above 0"),
+    ],
+)
+def test_one_line_says_what_is_wrong_with_the_file(file, before, after, line):
+    assert before in LIST
+    file.write_text(LIST.replace(before, after))
+    with pytest.raises(ConfigError) as refused:
+        AllowList(str(file))
+    assert str(refused.value).startswith(f"{file}: ")
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)

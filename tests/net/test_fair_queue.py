@@ -1,0 +1,111 @@
+"""Turns between senders are fair by what their requests cost."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from agent.net.fair_queue import OVERHEAD_BYTES, FairQueue
+
+
+def queue(of_one=1 << 20, of_all=1 << 24):
+    return FairQueue(of_one, of_all)
+
+
+def serve(queue, cost_of):
+    sender, request = queue.pop()
+    queue.charge(sender, cost_of(sender))
+    return request
+
+
+def test_who_asks_once_is_next_whatever_others_have_waiting():
+    waiting = queue()
+    for n in range(1_000):
+        waiting.put("flood", n, 100)
+    for _ in range(10):
+        serve(waiting, lambda _: 0.01)
+    waiting.put("honest", "mine", 100)
+    assert "mine" in [serve(waiting, lambda _: 0.01) for _ in range(2)]
+
+
+def test_senders_get_the_same_time_and_not_the_same_number():
+    waiting = queue()
+    cost = {"dear": 0.016, "cheap": 0.001}
+    for n in range(2_000):
+        waiting.put("dear", "dear", n % 7)
+        waiting.put("cheap", "cheap", n % 7)
+    served = Counter(serve(waiting, cost.get) for _ in range(1_000))
+    assert served["cheap"] == pytest.approx(16 * served["dear"], rel=0.05)
+
+
+def test_requests_of_one_sender_keep_their_order():
+    waiting, draw = queue(), random.Random(7)
+    sent = {name: [] for name in "abc"}
+    got = {name: [] for name in "abc"}
+    for n in range(3_000):
+        name = draw.choice("abc")
+        waiting.put(name, (name, n), 10)
+        sent[name].append(n)
+        if draw.random() < 0.5:
+            name, number = serve(waiting, lambda _: draw.random())
+            got[name].append(number)
+    while waiting:
+        name, number = serve(waiting, lambda _: draw.random())
+        got[name].append(number)
+    assert got == sent
+    assert waiting.waiting_bytes == 0
+
+
+def test_who_was_idle_saves_nothing_up():
+    waiting = queue()
+    for _ in range(100):
+        waiting.put("busy", "busy", 1)
+    for _ in range(50):
+        serve(waiting, lambda _: 1.0)
+    for _ in range(50):
+        waiting.put("late", "late", 1)
+    served = Counter(serve(waiting, lambda _: 1.0) for _ in range(20))
+    assert abs(served["busy"] - served["late"]) <= 1
+
+
+def test_what_waits_is_bounded_for_one_sender_and_in_all():
+    size = 1_000 - OVERHEAD_BYTES
+    waiting = queue(of_one=3_000, of_all=5_000)
+    assert [waiting.put("a", n, size) for n in range(4)] == [True, True, True, False]
+    assert not waiting.full
+    assert waiting.put("b", 0, 10_000)  # larger than all that one may have, and alone
+    assert waiting.full
+
+
+def test_what_a_sender_queued_goes_with_it():
+    waiting = queue()
+    for n in range(5):
+        waiting.put("gone", n, 100)
+        waiting.put("here", n, 100)
+    assert waiting.drop("gone") == 5
+    assert waiting.drop("gone") == 0
+    assert [serve(waiting, lambda _: 1.0) for _ in range(5)] == list(range(5))
+    assert not waiting
+    waiting.put("gone", "again", 100)
+    assert waiting
+    assert serve(waiting, lambda _: 1.0) == "again"
+
+
+def test_one_that_goes_while_it_is_served_is_charged_nothing():
+    waiting = queue()
+    waiting.put("a", 1, 1)
+    waiting.put("a", 2, 1)
+    sender, _ = waiting.pop()
+    waiting.drop("a")
+    waiting.charge(sender, 1.0)
+    assert not waiting
+    waiting.put("a", 3, 1)
+    assert serve(waiting, lambda _: 1.0) == 3
+
+
+def test_idle_senders_are_forgotten():
+    waiting = queue()
+    for n in range(10_000):
+        waiting.put(n, n, 1)
+        serve(waiting, lambda _: 1e-6)
+    assert len(waiting._flows) < 200

@@ -1,0 +1,348 @@
+"""What connections hold before their messages are complete is bounded."""
+
+import contextlib
+import random
+import socket
+import threading
+
+import pytest
+import zmq
+
+from agent.net.intake import (
+    LOOK_AT_ALL_S,
+    SMALL_BYTES,
+    TRIM_BYTES,
+    TRIM_S,
+    Intake,
+    Ledger,
+    Room,
+    Trimmer,
+    crowding,
+    excess,
+)
+from agent.net.router import Router, router
+from fleet.testbed.ports import free_address
+from tests.net.conftest import destroyed
+
+GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+MIB = 1 << 20
+
+
+def test_whoever_holds_most_is_cut_until_the_rest_is_within_bounds():
+    held = {n: n for n in range(1, 11)}
+    assert [cut.fd for cut in excess(held, most_of_one=100, most=40)] == [10, 9]
+    assert excess(held, most_of_one=100, most=55) == []
+    assert [cut.fd for cut in excess(held, most_of_one=8, most=1_000)] == [9, 10]
+    assert [cut.fd for cut in excess(held, most_of_one=8, most=30)] == [9, 10, 8]
+
+
+def test_small_holders_are_never_cut_before_larger_ones():
+    draw = random.Random(3)
+    for _ in range(200):
+        held = {n: draw.randrange(1, 1_000) for n in range(draw.randrange(1, 40))}
+        cut = {each.fd for each in excess(held, most_of_one=900, most=5_000)}
+        kept = [size for fd, size in held.items() if fd not in cut]
+        assert sum(kept) <= 5_000
+        if cut and kept:
+            assert max(kept) <= min(held[fd] for fd in cut)
+
+
+def test_the_newest_of_the_host_with_most_makes_room():
+    hosts = {4: "a", 5: "b", 6: "a", 7: "c"}
+    assert crowding(hosts, 4) is None
+    assert crowding(hosts, 3) == 6
+
+
+def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(watched):
+    room = Room()
+    room.most = 4
+    flooded, other = watched(room=room), watched(room=room)
+    friend = other.raw()
+    connections = [flooded.raw() for _ in range(3)]
+    with (
+        contextlib.suppress(ConnectionResetError),
+        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+    ):
+        assert is_cut(late, b"", 1)
+    assert flooded.told.wait(20.0)
+    assert "more than 4 connections" in flooded.lines[0]
+    # It loses one to make room for a stranger at the other socket.
+    second = other.raw()
+    assert is_cut(connections[-1], b"", 1)
+    for connection in (friend, second):
+        connection.sendall(b"\x00\x02hi")
+        assert connection.recv(1)
+    for connection in (*connections, friend, second):
+        connection.close()
+
+
+def test_headers_and_heartbeats_are_not_held_and_an_endless_message_is():
+    ledger = Ledger()
+    ledger.opened(9)
+    assert ledger.held(9, 200, 0.0, 0) == 200  # a handshake
+    ledger.taken[9] += 1_000
+    assert ledger.held(9, 1_300, 0.0, 0) == 0  # a message and its headers
+    for read in range(1_400, 50_000, 100):
+        assert ledger.held(9, read, 0.0, 0) == read - 1_300  # nothing complete came
+    ledger.taken[9] += 100
+    assert ledger.held(9, 50_000, 0.0, 0) == 0
+    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB
+    ledger.taken[9] += 100  # a message before it
+    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB > SMALL_BYTES
+    ledger.opened(9)
+    assert ledger.held(9, 200, 0.0, 0) == 200
+
+
+def test_heartbeats_are_not_held_and_forgiven_with_the_next_message():
+    """Another master that is asked nothing for a day sends only these."""
+    ledger = Ledger()
+    ledger.opened(9)
+    read, now = 200, 1e6
+    ledger.taken[9] += 1_000
+    read += 1_000
+    assert ledger.held(9, read, now, 0) == 0
+    for _ in range(86_400):
+        read, now = read + 21, now + 1.0
+        assert ledger.held(9, read, now, 0) == 0
+    read, now = read + 500 + 21, now + 1.0
+    ledger.taken[9] += 500
+    assert ledger.held(9, read, now, 0) == 0
+    # What comes as fast as data does is none.
+    for _ in range(100):
+        read, now = read + 10_000, now + 1.0
+        assert ledger.held(9, read, now, 0) > 0
+    ledger.taken[9] += 500
+    assert ledger.held(9, read, now, 0) > SMALL_BYTES
+
+
+# With keys a ping, and the reply to one, in each direction.
+BEAT_BYTES, BEAT_S = 2 * 42, 2.0
+
+
+def after_days(ledger, links, days, resident=lambda _sent: 50 * MIB, beat=BEAT_BYTES):
+    """Let the links beat; when the first was cut, in seconds, or None."""
+    read = 0
+    for beats in range(1, round(days * 86_400.0 / BEAT_S)):
+        read += beat
+        now = beats * BEAT_S
+        held = {fd: ledger.held(fd, 500 + read, now, resident(read)) for fd in links}
+        if excess(held):
+            return now
+    return None
+
+
+def test_links_that_are_idle_for_ten_days_live_on():
+    ledger = Ledger()
+    links = (7, 8, 9)
+    for fd in links:
+        ledger.opened(fd)
+        ledger.held(fd, 500, 0.0, 50 * MIB)
+    ledger.taken[7] += 300  # the others never said a word
+    assert after_days(ledger, links, days=10.0) is None
+
+
+def test_a_message_that_comes_as_slowly_as_heartbeats_ends_when_it_takes_memory():
+    """Parts of no bytes come in two and take 64."""
+    ledger = Ledger()
+    ledger.opened(9)
+    ledger.held(9, 500, 0.0, 50 * MIB)
+    cut = after_days(ledger, (9,), days=3.0, resident=lambda sent: 50 * MIB + 32 * sent)
+    assert cut is not None
+    assert cut * BEAT_BYTES / BEAT_S < 9 * MIB
+
+
+def test_what_came_before_the_first_look_came_as_fast_as_it_likes():
+    ledger = Ledger()
+    ledger.opened(9)
+    assert ledger.held(9, MIB, 1e6, 0) == MIB
+    ledger.taken[9] += 100
+    assert ledger.held(9, MIB, 1e6 + 1.0, 0) > MIB / 2
+
+
+def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():
+    trimmer = Trimmer(100 * MIB, 0.0)
+    assert not trimmer.wants(100 * MIB + TRIM_BYTES, 1.0)
+    assert trimmer.wants(200 * MIB, 1.0)
+    trimmer.trimmed(200 * MIB, 101 * MIB, 1.0)
+    assert not trimmer.wants(200 * MIB, 1.0 + TRIM_S / 2)
+    now, trims = 10.0, 0
+    while now < 1_000.0:
+        if trimmer.wants(200 * MIB, now):
+            trims += 1
+            trimmer.trimmed(200 * MIB, 200 * MIB, now)
+        now += 1.0
+    assert 3 <= trims <= 8
+
+
+class Watched:
+    """A plain ROUTER with an intake, read by a thread."""
+
+    def __init__(self, most_connections=100, room=None):
+        self.context = zmq.Context()
+        self.address = free_address()
+        self.router: Router = router(self.context, self.address, requests_only=True)
+        self.lines = []
+        self.kinds = set()
+        self.told = threading.Event()
+        self.intake = Intake(self.router.socket, most_connections, self.warn, room or Room())
+        self.router.watch_intake(self.intake)
+        self.end, self.stop = self.context.socket(zmq.PAIR), self.context.socket(zmq.PAIR)
+        self.end.bind("inproc://end")
+        self.stop.connect("inproc://end")
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def warn(self, line):
+        self.lines.append(line)
+        self.told.set()
+
+    def serve(self):
+        while True:
+            ready = zmq.select([self.router.socket, self.end], [], [])[0]
+            if self.end in ready:
+                return
+            while (received := self.router.receive()) is not None:
+                self.kinds.add(type(received[1]))
+                self.router.send(received[0], bytes(received[1][:64]))
+
+    def close(self):
+        self.stop.send(b"")
+        self.thread.join()
+        self.intake.close()
+        self.context.destroy(linger=0)
+
+    def raw(self):
+        """A connection that speaks ZMTP by hand, its handshake done."""
+        host, port = self.address.removeprefix("tcp://").split(":")
+        made = socket.create_connection((host, int(port)), timeout=20.0)
+        made.sendall(GREETING)
+        missing = 64
+        while missing:
+            missing -= len(made.recv(missing)) or missing
+        made.sendall(READY)
+        assert made.recv(1)
+        return made
+
+
+@pytest.fixture
+def watched():
+    made = []
+
+    def watched(**options):
+        made.append(Watched(**options))
+        return made[-1]
+
+    yield watched
+    for each in made:
+        each.close()
+
+
+def is_cut(connection, data, times):
+    """Send so often; whether the other end closed."""
+    try:
+        for _ in range(times):
+            connection.sendall(data)
+        while connection.recv(4_096):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def test_a_message_that_does_not_end_is_cut(watched):
+    server = watched()
+    part = b"\x03" + (MIB // 2).to_bytes(8) + b"x" * (MIB // 2)
+    with server.raw() as connection:
+        assert is_cut(connection, part, 2_000)
+    assert server.told.wait(20.0)
+    assert "unfinished messages" in server.lines[0]
+
+
+def test_many_halves_of_frames_are_cut_and_others_are_served(watched):
+    server = watched()
+    honest = server.context.socket(zmq.DEALER)
+    honest.linger = 0
+    honest.connect(server.address)
+    half = b"\x02" + MIB.to_bytes(8) + b"x" * (MIB - 1_000)
+    halves = [server.raw() for _ in range(50)]
+    for connection in halves:
+        connection.sendall(half)
+    assert server.told.wait(20.0)
+    honest.send(b"hello")
+    assert honest.poll(20_000)
+    assert honest.recv() == b"hello"
+    for connection in halves:
+        connection.close()
+    honest.close()
+
+
+def test_large_messages_in_order_are_none_of_these(watched):
+    server = watched()
+    client = server.context.socket(zmq.DEALER)
+    client.linger = 0
+    client.connect(server.address)
+    for _ in range(100):
+        client.send(b"x" * MIB)
+        assert client.poll(20_000)
+        client.recv()
+    client.close()
+    assert server.lines == []
+    assert server.intake.cut == 0
+    assert server.kinds == {memoryview}, "a large frame was copied"
+
+
+class Looks:
+    """A clock by which the guard looks at all connections each time; `enough` after so many."""
+
+    def __init__(self, times):
+        self.times = times
+        self.now = 0.0
+        self.enough = threading.Event()
+
+    def __call__(self):
+        self.now += LOOK_AT_ALL_S
+        if self.now >= self.times * LOOK_AT_ALL_S:
+            self.enough.set()
+        return self.now
+
+
+@pytest.mark.parametrize(("count", "size"), [(60, MIB), (600, MIB // 8)])
+def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count, size):
+    """Another master's tasks may have half a megabyte, and many may come while the loop is busy."""
+    lines, looks = [], Looks(100)
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        busy = router(context, address, requests_only=True)
+        with contextlib.closing(
+            Intake(busy.socket, 100, lines.append, Room(), clock=looks)
+        ) as intake:
+            busy.watch_intake(intake)
+            sender = context.socket(zmq.DEALER)
+            sender.setsockopt(zmq.SNDHWM, 0)
+            sender.connect(address)
+            for _ in range(count):
+                sender.send(b"x" * size)
+            assert looks.enough.wait(60.0)
+            assert lines == []
+            for _ in range(count):
+                assert busy.socket.poll(20_000)
+                assert len(busy.receive()[1]) == size
+        assert (intake.cut, lines) == (0, [])
+
+
+def test_connections_beyond_the_limit_are_closed_and_told(watched):
+    server = watched(most_connections=3)
+    connections = [server.raw() for _ in range(3)]
+    # Perhaps it is reset before it is even there.
+    with (
+        contextlib.suppress(ConnectionResetError),
+        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+    ):
+        assert is_cut(late, b"", 1)
+    assert server.told.wait(20.0)
+    assert "more than 3 connections" in server.lines[0]
+    for connection in connections:
+        connection.close()

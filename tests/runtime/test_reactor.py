@@ -1,0 +1,138 @@
+"""The loop knows how late it is: how long what it reads may have waited for its turn."""
+
+import pytest
+import zmq
+
+from agent.runtime.reactor import Reactor
+
+
+class Stop:
+    """Asks the loop to stop, when the test says so."""
+
+    filenos = ()
+    requested = False
+
+
+class Rig:
+    """Two sockets; reading from one takes the time that its message says."""
+
+    def __init__(self, context):
+        self.now = 100.0
+        self.late = []
+        self.stop = Stop()
+        self.reactor = Reactor(lambda: self.now)
+        self.ends = {}
+        for name in ("slow", "nodes"):
+            receiver, sender = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+            receiver.bind(f"inproc://{name}")
+            sender.connect(f"inproc://{name}")
+            self.ends[name] = (receiver, sender)
+        self.reactor.listen(self.ends["slow"][0], self.slow_turn)
+        self.reactor.listen(self.ends["nodes"][0], self.node_turn)
+
+    def send(self, name, text):
+        self.ends[name][1].send_string(text)
+
+    def slow_turn(self):
+        """``4 a b``: take 4 s, in which a and b come to the other socket."""
+        took_s, *coming = self.ends["slow"][0].recv_string().split()
+        for text in coming:
+            self.send("nodes", text)
+        self.now += float(took_s)
+
+    def node_turn(self):
+        socket = self.ends["nodes"][0]
+        while True:
+            try:
+                text = socket.recv_string(zmq.NOBLOCK)
+            except zmq.Again:
+                self.reactor.drained(socket)
+                return
+            self.late.append(self.reactor.late_s(socket, self.now))
+            if text == "last":
+                self.stop.requested = True
+                return
+
+    def serve(self):
+        self.stop.requested = False
+        self.reactor.serve(self.stop)
+
+
+@pytest.fixture
+def rig():
+    with zmq.Context() as context:
+        rig = Rig(context)
+        yield rig
+        for pair in rig.ends.values():
+            for socket in pair:
+                socket.close(0)
+
+
+def test_what_came_while_the_loop_was_busy_may_have_waited_as_long(rig):
+    rig.send("slow", "4 a")
+    rig.send("slow", "1 b")
+    rig.send("slow", "2 last")
+    rig.serve()
+    # The first two are read after both turns; then the socket was empty.
+    assert rig.late == [5.0, 5.0, 2.0]
+
+
+def test_what_is_not_read_to_the_end_goes_on_being_late(rig):
+    rig.send("nodes", "a")
+    rig.reactor.ignore(rig.ends["nodes"][0])
+    turns = []
+
+    def turn():
+        turns.append(rig.reactor.late_s(rig.ends["nodes"][0], rig.now))
+        rig.stop.requested = len(turns) == 3
+
+    rig.reactor.listen(rig.ends["nodes"][0], turn)
+    for _ in range(3):
+        rig.send("slow", "3")
+    rig.serve()
+    assert turns == [3.0, 6.0, 9.0]
+
+
+def test_an_idle_loop_is_not_late(rig):
+    rig.send("nodes", "last")
+    rig.serve()
+    assert rig.late == [0.0]
+
+
+class SlowPoller:
+    """Comes back late although it was to wait for nothing: another thread has the interpreter."""
+
+    def __init__(self, rig, real):
+        self.rig = rig
+        self.real = real
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def poll(self, timeout):
+        found = self.real.poll(timeout)
+        if timeout == 0:
+            self.rig.now += 0.25
+        return found
+
+
+class AlwaysDue:
+    """Somebody has work in each turn."""
+
+    next_due = 0.0
+
+    def tick(self, now):
+        """Nothing."""
+
+
+def test_a_poll_that_was_not_to_wait_makes_nobody_punctual(rig, monkeypatch):
+    rig.reactor.add_timer(AlwaysDue())
+    monkeypatch.setattr(rig.reactor, "_poller", SlowPoller(rig, rig.reactor._poller))
+    rig.send("slow", "4 last")
+    rig.serve()
+    # Since it was seen empty: both polls, and the turn between them.
+    assert rig.late == [4.5]
+
+
+def test_nobody_is_late_before_the_loop_runs(rig):
+    assert rig.reactor.late_s(rig.ends["nodes"][0], rig.now) == 0.0
