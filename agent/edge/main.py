@@ -82,7 +82,7 @@ def main() -> None:
             retention_bytes=settings.history.retention_bytes,
             most_events=settings.events.most,
         )
-        node = EdgeNode(settings, sensors, history, reporter, keys, joined=start.serves)
+        node = EdgeNode(settings, sensors, history, reporter, keys, serves=start.serves)
         with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
             node.run(stop)
     except (HistoryError, OSError) as error:

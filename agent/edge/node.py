@@ -64,10 +64,12 @@ class EdgeNode:
         keys: KeyFiles | None = None,
         clocks: Clocks | None = None,
         *,
-        joined: Callable[[], object] = lambda: None,
+        serves: Callable[[], object] = lambda: None,
     ) -> None:
+        """`serves` is called once, when a query would be answered: the master has welcomed the
+        node, and each sensor has been read, well or not."""
         self._sensors = sensors
-        self._tell_joined = joined
+        self._tell_serves: Callable[[], object] | None = serves
         self._history = history
         self._known = (history.id, history.writable)
         self._reporter = reporter
@@ -205,6 +207,13 @@ class EdgeNode:
             self._supervision.turn(now)
             self._look_at_history()
             self._follow_alerts()
+        if self._tell_serves is not None and self._serves:
+            self._tell_serves()
+            self._tell_serves = None
+
+    @property
+    def _serves(self) -> bool:
+        return self._joined and all(each.counters.reads for each in self._samplers)
 
     def _follow_alerts(self) -> None:
         """Time has passed for the triggers. A change of one is stored, and the clocks may have
@@ -251,8 +260,6 @@ class EdgeNode:
                     self._reporter.complain(kind, line)
                 case outbox.Joined() | outbox.Cut() | outbox.Taken():
                     self._forwarding.handle(instruction, now)
-                    if isinstance(instruction, outbox.Joined):
-                        self._tell_joined()
                 case links.Open():
                     self._socket.open()
                 case links.Close(linger_s):

@@ -303,7 +303,7 @@ class Intake:
         """Close one, perhaps of another socket, since there are more than `most`."""
         host = intake._hosts[fd]
         intake._cut(fd)
-        self._tell(f"more than {most} connections: closed some of {host}")
+        intake._tell(f"more than {most} connections: closed some of {host}")
 
     def _closed(self, fd: int) -> None:
         self._ledger.closed(fd)

@@ -27,6 +27,7 @@ class MasterProcess(AgentProcess):
     def __init__(self, folder: Path, iad: str, areas: dict[str, list[str]], **addresses: str):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.iad = iad
         self.public = addresses.get(iad) or free_address()
         self.nodes = free_address()
         self.operator = free_address()

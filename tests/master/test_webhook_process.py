@@ -75,7 +75,9 @@ def test_an_alert_is_posted_signed_and_as_subscribers_get_it(receive, start, con
             },
         },
     }
-    assert "n1" not in f"{post.body} {post.headers}"
+    # A signature may have any letters.
+    told = [value for name, value in post.headers.items() if name != "webhook-signature"]
+    assert "n1" not in f"{post.body} {told}"
     counters = delivered(master, 1)
     assert counters["webhook_failed"] == 0
     assert counters["notifications_waiting"] == 0
