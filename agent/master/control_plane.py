@@ -13,11 +13,11 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from agent.market import buyer as buying
 from agent.market import buyer_events, seller_events
-from agent.market import seller as selling
+from agent.market.buyer import Buyer
 from agent.market.pools import Instruction, Tick
 from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Owned, Send
+from agent.market.seller import NodeTime, Seller
 from agent.master.counterparties import counterparty_hosts
 from agent.master.directory_link import DirectoryLink
 from agent.master.links import Links
@@ -125,7 +125,7 @@ class ControlPlane:
         wall_offset_s = time.time() - reactor.clock()
         self._seller = _seller(config, tasks, wall_offset_s)
         address = config.sockets.advertise or config.sockets.public
-        self._buyer = buying.Buyer(
+        self._buyer = Buyer(
             Member(self._iad, address, keys=tuple(keys)),
             run=run,
             taken=lambda name: name == DEFAULT or name in self._seller.services,
@@ -367,16 +367,16 @@ class ControlPlane:
         return needed | self._buyer.partners
 
 
-def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) -> selling.Seller:
+def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) -> Seller:
     offers: dict[str, tuple[str, ...]] = {}
     if config.market.sell and config.market.role == "iad":
         for offered in config.offers:
             offers[offered.capability] = offers.get(offered.capability, ()) + offered.areas
-    return selling.Seller(
+    return Seller(
         config.iad.name,
         offers,
         lambda areas: {
-            r.node: selling.NodeTime(r.mean_s, r.samples) for r in tasks.resources(areas) if r.live
+            r.node: NodeTime(r.mean_s, r.samples) for r in tasks.resources(areas) if r.live
         },
         most_pods=config.pods.most,
         hold_s=config.market.hold_s,

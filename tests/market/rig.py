@@ -1,10 +1,10 @@
 """A market in one process: sellers and one buyer, and a network in the hands of a test."""
 
-from agent.market import buyer as buying
 from agent.market import buyer_events, seller_events
-from agent.market import seller as selling
+from agent.market.buyer import Buyer
 from agent.market.pools import Tick, common_areas
 from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Send
+from agent.market.seller import NodeTime, Seller
 from agent.wire.directory import Candidate, Found
 from agent.wire.market import Joined, Member, Offer, Service
 from agent.wire.messages import Slo
@@ -59,13 +59,13 @@ class Iad:
         if self.away:
             return {}
         return {
-            node: selling.NodeTime(mean_s, self.samples)
+            node: NodeTime(mean_s, self.samples)
             for node, (area, mean_s) in self.nodes.items()
             if common_areas([area], areas)
         }
 
     def start(self):
-        self.seller = selling.Seller(
+        self.seller = Seller(
             self.name,
             {"temperature": self.areas} if self.nodes else {},
             self.resources,
@@ -123,7 +123,7 @@ class Market:
 
     def start(self):
         self.runs += 1
-        self.buyer = buying.Buyer(
+        self.buyer = Buyer(
             Member(BUYER, address(BUYER)),
             run=f"run{self.runs}",
             taken=lambda name: name == "default" or name in self.iads[BUYER].seller.services,

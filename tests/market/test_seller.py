@@ -3,7 +3,7 @@
 import pytest
 from msgspec import json
 
-from agent.market import seller as selling
+from agent.market import seller
 from agent.market.pools import Tick
 from agent.market.seller import DRAIN_S
 from agent.market.seller_events import Membership, Serve, SetPods
@@ -313,7 +313,7 @@ def test_only_the_owners_word_keeps_a_service_away(iad):
 
 
 def test_what_is_held_has_so_many_areas_and_no_more(iad, monkeypatch):
-    monkeypatch.setattr(selling, "MAX_AREAS_HELD", 3)
+    monkeypatch.setattr(seller, "MAX_AREAS_HELD", 3)
     small = Terms(0.1, 99.0, 800.0)
     rooms = [f"{AREA}/{number}" for number in range(3)]
     iad.nodes = {f"n{n}": (room, FAST_S) for n, room in enumerate(rooms)}
@@ -323,7 +323,7 @@ def test_what_is_held_has_so_many_areas_and_no_more(iad, monkeypatch):
 
 
 def test_all_services_have_so_many_members_and_areas_and_no_more(iad, monkeypatch):
-    monkeypatch.setattr(selling, "MAX_NAMES", 10)
+    monkeypatch.setattr(seller, "MAX_NAMES", 10)
     only = Member("iad1", "tcp://127.0.0.1:1")
     large = [only, *(Member(f"x{n}", "tcp://127.0.0.1:1", ("b1", "b2")) for n in range(3))]
     assert one(iad, join(1, "a", members=[only])).ok

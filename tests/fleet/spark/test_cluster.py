@@ -21,6 +21,7 @@ def begun(folder: Path) -> list[int]:
     return sorted(int(path.name.split("-")[1]) for path in folder.glob("task-*"))
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_a_job_changes_nothing(spark, tmp_path):
     tasks = tmp_path / "tasks"
     tasks.mkdir()

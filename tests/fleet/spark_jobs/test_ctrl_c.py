@@ -105,7 +105,7 @@ STAGES = [
     (REPORT, starts_java, ""),
     (REPORT, says("taking in what was pulled"), "long"),
     (REPORT, makes("checkpoints/landing/offsets/0"), "campaign"),
-    (REPORT, makes("staging/tables/*/new"), ""),
+    (REPORT, makes("staging/tables/*/new"), "long"),
     (REPORT, makes("tables/queries/*"), "campaign"),
     (REPORT, says("computing"), "campaign"),
     (REPORT, says("writing the page"), "long"),
