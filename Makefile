@@ -83,7 +83,7 @@ upgrade: ## Renew locks/ with the newest versions
 clean: ## Remove .venv, builds and caches; var/ stays
 	rm -rf .venv .venv-lock build dist *.egg-info
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -f _core/*.so _core/*.c agent/edge/*.so
+	rm -f _core/*.so _core/*/*.so agent/edge/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Progress goes to stderr: what a command answers stays alone on stdout.

@@ -72,7 +72,7 @@ def git(root, *command):
 
 def test_sources_are_what_git_sees_and_what_is_not_committed_yet(tmp_path):
     git(tmp_path, "init", "--quiet")
-    for name in ("agent/kept.py", "agent/gone.py", "fleet/cli/__init__.py", PROJECT, ".gitignore"):
+    for name in ("agent/kept.py", "agent/gone.py", "fleet/cli.py", PROJECT, ".gitignore"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("*.so\n")
     git(tmp_path, "add", ".")
