@@ -631,7 +631,7 @@ def test_a_new_file_is_on_stable_storage_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(recovery.tail, "sync_folder", synced.append)
+    monkeypatch.setattr(recovery.wal, "sync_folder", synced.append)
     path = tmp_path / "h.sqlite"
     history = open_history(path)
     assert synced == [str(path)]

@@ -17,7 +17,7 @@ from tests.metrics.rig import MeasuredDrs, scrape, values
 WITHOUT_LIBRARY = """
 import sys
 sys.modules["prometheus_client"] = None
-from agent.{agent}.main import main
+from agent.{room}.main import main
 sys.argv = ["sanderling-{agent}", "--config", sys.argv[1], "--check"]
 main()
 """
@@ -153,7 +153,12 @@ def test_a_taken_address_ends_the_start_in_one_line(tmp_path):
 def test_without_the_library_it_says_what_to_install(agent, text, tmp_path):
     config = tmp_path / "agent.toml"
     config.write_text(text)
-    command = [sys.executable, "-c", WITHOUT_LIBRARY.format(agent=agent), config]
+    command = [
+        sys.executable,
+        "-c",
+        WITHOUT_LIBRARY.format(agent=agent, room={"drs": "directory"}.get(agent, agent)),
+        config,
+    ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr == (
