@@ -43,9 +43,7 @@ SHELLS = {
         "complete: 2 of 2 areas",
         {"service create damp": 1},  # one of two areas, as it says
     ),
-    "one node": Shell(
-        (("docs/run/by-hand.md", "Start and query them"),), "complete: 1 of 1 areas"
-    ),
+    "one node": Shell((("docs/run/by-hand.md", "Start and query them"),), "complete: 1 of 1 areas"),
     "keys": Shell((("docs/understand/trust.md", "Files"),), "complete: 1 of 1 areas"),
     "a serial sensor": Shell(
         (("docs/understand/edge.md", "Run one by hand"),), "complete: 1 of 1 areas"
