@@ -44,8 +44,8 @@ def configuration() -> str:
         "# Configuration",
         "",
         "Look up a key of the agents' TOML files, or of a fleet's [inventory](inventory.md).",
-        "Made by `make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`. An agent's",
-        "`--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
+        "Made by `make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`.",
+        "An agent's `--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
         "error that names the nearest known one.",
     ]
     told: Told = {}
