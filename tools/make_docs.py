@@ -45,8 +45,8 @@ def configuration() -> str:
         "",
         "Look up a key of the agents' TOML files, or of a fleet's [inventory](inventory.md).",
         "Made by `make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`.",
-        "An agent's `--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
-        "error that names the nearest known one.",
+        "An agent's `--check` validates its file, `fleet inventory check` the inventory;",
+        "an unknown key is an error that names the nearest known one.",
     ]
     told: Told = {}
     for command, kind in (
