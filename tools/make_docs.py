@@ -43,10 +43,10 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key of the agents' TOML files, and of a fleet's [inventory](inventory.md). Made by",
-        "`make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`. An agent's",
-        "`--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
-        "error that names the nearest known one.",
+        "Look up a key of the agents' TOML files, or of a fleet's [inventory](inventory.md).",
+        "Made by `make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`.",
+        "An agent's `--check` validates its file, `fleet inventory check` the inventory;",
+        "an unknown key is an error that names the nearest known one.",
     ]
     told: Told = {}
     for command, kind in (

@@ -44,6 +44,7 @@ ROOMS = ("use", "run", "understand", "papers")
 def names() -> list[str]:
     return [
         "README.md",
+        "docs/README.md",
         *sorted(
             str(path.relative_to(ROOT))
             for room in ROOMS

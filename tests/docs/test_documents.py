@@ -2,6 +2,8 @@
 
 import json
 import re
+from itertools import chain, count
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -62,9 +64,24 @@ def test_the_wire_page_names_every_reason_and_message():
         assert f"`{word}`" in WIRE, word
 
 
+def anchors(page: Path) -> set[str]:
+    """The fragments that GitHub makes of a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        words = re.sub(r"\]\([^)]*\)", "", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        several = (f"{slug}-{number}" for number in count(1))
+        found.add(next(each for each in chain([slug], several) if each not in found))
+    return found
+
+
 def test_links_between_documents_lead_somewhere():
     root = DOCS.parent
     for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("sensors/*/README.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page}: {target}"
+                there = page.parent / target if target else page
+                assert there.exists(), f"{page}: {target}"
+                if anchor and there.suffix == ".md":
+                    assert anchor in anchors(there), f"{page}: {target}#{anchor}"

@@ -39,11 +39,11 @@ class Shell(Struct, frozen=True):
 WEBHOOKS = pages.ROOT / "docs/use/webhooks.md"
 SHELLS = {
     "market": Shell(
-        (("README.md", "Set a service up"),),
+        (("docs/use/market.md", "Set a service up"),),
         "complete: 2 of 2 areas",
         {"service create damp": 1},  # one of two areas, as it says
     ),
-    "one node": Shell((("README.md", "Run it yourself"),), "complete: 1 of 1 areas"),
+    "one node": Shell((("docs/run/by-hand.md", "Start and query them"),), "complete: 1 of 1 areas"),
     "keys": Shell((("docs/understand/trust.md", "Files"),), "complete: 1 of 1 areas"),
     "a serial sensor": Shell(
         (("docs/understand/edge.md", "Run one by hand"),), "complete: 1 of 1 areas"
@@ -77,6 +77,9 @@ ENDLESS = {
 OF_A_DEMO = [
     ("README.md", "Ask"),
     ("README.md", "Be told"),
+    ("README.md", "Watch"),
+    ("README.md", "Set a service up"),
+    ("docs/use/ask.md", "From a terminal"),
     ("docs/use/demo.md", "Queries by hand"),
     ("docs/use/push.md", "What an alert says"),
     ("docs/understand/styles.md", "From a terminal"),
@@ -93,14 +96,13 @@ LAB = "takes minutes to hours: tests/fleet/test_lab_*.py run its parts"
 SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/spark_jobs and make test-long"
 REASONS = {
     ("README.md", "Try it"): DEMO,
-    ("README.md", "Learn from the logs"): SPARK,
-    ("README.md", "Plan capacity"): "needs records: tests/fleet/plan/test_plan_command.py",
-    ("README.md", "Rerun the experiments"): LAB,
-    ("README.md", "Run a fleet"): HOSTS,
+    ("README.md", "Report"): SPARK,
+    ("docs/README.md", "Run it"): HOSTS,
+    ("docs/README.md", "Rerun the papers"): LAB,
     "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
     ("docs/use/demo.md", "The demo"): DEMO,
     ("docs/run/deploy.md", "Deploying"): HOSTS,
-    "docs/understand/directory.md": "one foreground process, which README's market starts, too",
+    "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/run/flashing.md": IMAGES,
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
@@ -108,7 +110,6 @@ REASONS = {
     "docs/run/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
     "docs/run/lake.md": SPARK,
     "docs/run/logs.md": SPARK,
-    "docs/use/market.md": "one command, which README's market has, too",
     "docs/understand/matching.md": "takes minutes: tests/core/test_matching.py runs what is quick",
     "docs/run/operations.md": HOSTS,
     "docs/papers/overlay-lab.md": LAB,
