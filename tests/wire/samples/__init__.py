@@ -2,14 +2,14 @@
 
 from agent.wire import directory as directory_messages
 from agent.wire import messages, unions
-from tests.wire.samples import data_plane, directory, market, operator, overlay, push, standing
+from tests.wire.samples import data_plane, directory, market, operator, overlay, push, watches
 
 SAMPLES = {
     **data_plane.SAMPLES,
     **operator.SAMPLES,
     **market.SAMPLES,
     **directory.SAMPLES,
-    **standing.SAMPLES,
+    **watches.SAMPLES,
     **push.SAMPLES,
     **overlay.SAMPLES,
 }
