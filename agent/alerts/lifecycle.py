@@ -1,4 +1,4 @@
-"""What spooled notifications and subscriptions go through, as tables keyed (from, to)."""
+"""Transition tables of spooled notifications and of subscriptions, keyed (from, to)."""
 
 from __future__ import annotations
 
