@@ -3,7 +3,8 @@ above it.
 
 A sender that renumbers its items starts a new history. Within one history items arrive in any order
 and with gaps in their sequences, so the window consists of a mark, below which the sender has
-nothing left to send, and the set of received sequences above it. The sender reports the mark."""
+nothing left to send, and the set of received sequences above it. The sender reports the mark.
+"""
 
 from __future__ import annotations
 

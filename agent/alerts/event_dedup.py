@@ -2,7 +2,8 @@
 
 An event is (node, history, sequence). A node retransmits every event that it does not know to be
 received, live events before older ones, and reports the sequence below which it has nothing left to
-send."""
+send.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ them.
 
 A notification for a durable subscription is on disk, at a position that never changes, before it is
 sent to the client. After a crash at any point, every unacknowledged notification is sent again at
-the same position, and no notification has two positions."""
+the same position, and no notification has two positions.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Inboxes:
     wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
     has no name. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
     `now` is monotonic seconds. A notification is O(subscriptions that match); every other event is
-    O(log subscriptions) and what it sends."""
+    O(log subscriptions) and what it sends.
+    """
 
     def __init__(
         self,

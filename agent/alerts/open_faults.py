@@ -23,7 +23,8 @@ class ChannelFaults(Struct, array_like=True):
     """The faults of one channel; sequences are those of events.
 
     A fault is open if it was reported, at `told`, after the last end. `first` is the earliest event
-    since that end: its time is the fault's."""
+    since that end: its time is the fault's.
+    """
 
     sensor: str
     channel: str
@@ -108,7 +109,8 @@ class OpenFaults:
     """The open faults of all nodes, in memory; the caller persists them.
 
     A late event does not change what a later event has settled. After a restart the node's agent
-    reports the faults that are still present again."""
+    reports the faults that are still present again.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeFaults] = {}

@@ -3,7 +3,8 @@
 A notification is spooled before its node may forget it, and stays until the overlay reports that
 every subscriber has it. Until then it is published again: after a restart, when the overlay reports
 that a subscriber may not have it, and when the overlay reports nothing for long. The overlay and
-the subscribers' masters drop duplicates by origin."""
+the subscribers' masters drop duplicates by origin.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A notification is acknowledged only when the receiver has confirmed it, so a crash of either side
 causes at most one repetition. Only the first notification in line is attempted: this keeps the
-order, and a receiver that is down costs one connection per pause."""
+order, and a receiver that is down costs one connection per pause.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Webhook:
     every posted notification unique. `jitter` returns random numbers in [0, 1). A notification that
     the receiver refuses with 4xx is given up after `give_up_s`, because it would block all that
     follow; 410 ends the webhook and its subscription. All O(1), but O(window) when it subscribes
-    again."""
+    again.
+    """
 
     def __init__(
         self,
