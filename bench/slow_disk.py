@@ -187,7 +187,7 @@ class Relay(threading.Thread):
             self._alerts.update(raised)
 
     def take(self, measured: Measured, since_s: float) -> None:
-        """Measurements since the last call: time, and alerts."""
+        """Fill in the heartbeats since that time, and the alerts since the last call."""
         beats_s = list(self._beats_s)
         times_s = beats_s[max(0, bisect(beats_s, since_s) - 1) :]
         measured.node_silent_s = [b - a for a, b in pairwise([*times_s, time.monotonic()])]

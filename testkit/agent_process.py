@@ -46,7 +46,7 @@ class AgentProcess:
         )
 
     def attempts(self) -> Iterator[None]:
-        """Unlimited attempts while the process runs."""
+        """Polling attempts while the process runs: see `attempts`."""
         return attempts([self.process])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:

@@ -14,7 +14,7 @@ PAUSE_MS = 5
 
 
 def attempts(processes: Iterable[subprocess.Popen[str]]) -> Iterator[None]:
-    """Unlimited attempts while these processes run. Between two attempts it waits for the end of
+    """Up to `ATTEMPTS` attempts while these processes run. Between two it waits for the end of
     one, which is an AssertionError."""
     with ExitStack() as stack:
         ends = select.poll()
