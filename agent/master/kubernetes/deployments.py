@@ -19,9 +19,8 @@ APP: Final = "sanderling-pod"
 # Fingerprint of the description without the number of pods: a Deployment with another one is
 # updated.
 FINGERPRINT: Final = "sanderling/description"
-LONGEST_NAME_PART: Final = (
-    20  # with the suffix that a cluster adds per container, a host name of 63
-)
+# With the suffix that a cluster adds for each container, a host name may have 63 characters.
+LONGEST_NAME_PART: Final = 20
 
 Manifest = dict[str, Any]
 
