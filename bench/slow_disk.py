@@ -310,12 +310,12 @@ def measure() -> tuple[dict[str, list[Measured]], Load]:
 
 
 def run() -> list[Result]:
-    """p99 of queries with a slow disk at the master, and at master and node, beside that without,
-    each the median of the rounds; goals: a ratio of at least 0.83 (1 / 1.2), nothing late, nobody
-    lost. `heartbeat_worst_ms` is how long the master took to return a sign of life, `late` how
-    often longer than the time between two; `node_silent_worst_ms` is the longest time between two
-    of the real node, `node_late` how often that was longer than one and a half of what it should
-    be."""
+    """p99 of queries with a slow disk at the master, and at master and node, against that without,
+    each the median of the rounds; goals: a ratio of at least 0.83 (1 / 1.2), no late heartbeat, no
+    lost node. `heartbeat_worst_ms` is how long the master took to return a heartbeat, `late` how
+    often longer than the heartbeat interval; `node_silent_worst_ms` is the longest time between two
+    of the real node's heartbeats, `node_late` how often that was longer than one and a half
+    intervals."""
     rounds, load = measure()
     without = _p99(rounds["none"])
     return [
