@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON a result."""
+"""Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON per result."""
 
 import functools
 import sys
@@ -26,7 +26,7 @@ from bench import (
 )
 from bench.report import Result, report
 
-# By the names of what they measure, so that one can be run alone.
+# By the names of their measures, so that one can be run alone.
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "edf": edf.run,
     "deadline": deadline.run,
@@ -47,7 +47,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "loop-slow-disk": slow_disk.run,
     **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }
-# Those that have options.
+# Benchmarks with options.
 WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}
 
 

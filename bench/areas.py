@@ -1,7 +1,8 @@
-"""Who covers 1,024 asked areas at 1,000 nodes, and which of them nobody does.
+"""Area matching: the nodes that cover 1,024 asked areas among 1,000 nodes, and the areas without
+one.
 
-Beside it, in the same run: each asked area compared with each declared one, and the floor, one
-look-up of each asked area in a set. Half of the areas are unknown, or all, or few.
+Compared in the same run with a scan of each asked area against each declared one, and with a floor:
+one set look-up per asked area. All, half or few of the areas are unknown.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def _room(number: int) -> str:
 
 
 def naive(asked: tuple[str, ...], declared: list[str]) -> tuple[list[str], list[str]]:
-    """Each with each."""
+    """The scan: every pair."""
     found = [area for area in declared if any(covers(a, area) for a in asked)]
     return found, [a for a in asked if not any(covers(a, area) for area in declared)]
 
 
 def timed(do: Callable[[], object]) -> Callable[[], float]:
-    """How long one call takes, seconds."""
+    """Duration of one call, in seconds."""
 
     def measure() -> float:
         started = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Small queries while another client asks for 32 rooms × 3 h in JSON, without a pause.
+"""Latency of small queries while another client continuously asks for 32 rooms × 3 h in JSON.
 
 Real processes: a master, the node of the 32 rooms, another node for the small queries, and the
-other client, which reads its answers and throws them away. Phases with and without it alternate.
+other client, which reads and discards its answers. Phases with and without it alternate.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ options = {{ preload_rows = {rows} }}
 
 
 def ask_large(address: str) -> None:
-    """The other client: for every line on its standard input it asks until a next one comes; run in
-    a process of its own. Prints how many answers it had, and the bytes of the last."""
+    """The other client, run in a process of its own: each line on its standard input starts or
+    stops its queries. Prints how many answers it had, and the bytes of the last."""
     query = Query(
         "large",
         tuple(f"b1/r{number}" for number in range(ROOMS)),
@@ -68,7 +68,7 @@ def ask_large(address: str) -> None:
 
 
 def small_queries(client: Client, seconds: float) -> list[float]:
-    """How long small queries took, one after the other, seconds."""
+    """Latencies of consecutive small queries, in seconds."""
     taken = []
     until = time.perf_counter() + seconds
     while (started := time.perf_counter()) < until:

@@ -37,14 +37,14 @@ def warm_model(samples: int = SAMPLES, seed: int = 1) -> UnloadedModel:
     for column in range(NODES):
         assert model.add_node() == column
     for i in range(samples):
-        at = 1_009 * i % len(values)  # what a node gets shall differ from the next one's
+        at = 1_009 * i % len(values)  # nodes shall have different samples
         for column in range(NODES):
             model.observe(column, values[at - column], 0.0)
     return model
 
 
 class WideTasks:
-    """Ten times a second a task asks for a deadline over all nodes, then each returns a sample."""
+    """Ten times a second a task requests a deadline over all nodes, then each returns a sample."""
 
     def __init__(self, samples: int) -> None:
         self.model = warm_model(samples)
@@ -53,7 +53,8 @@ class WideTasks:
         self.task = 0
 
     def measure(self) -> float:
-        """Seconds per subtask for the deadline, the samples and what they make due, from Python."""
+        """Seconds per subtask for the deadline, the samples and the work that they trigger, from
+        Python."""
         observe = self.model.observe
         took = 0.0
         for _ in range(TASKS):

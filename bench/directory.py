@@ -2,7 +2,7 @@
 
 python -m bench.directory
 
-In memory first: what DSSP reports as below 1 ms. Then the whole of it over the real socket of a
+First in memory, which DSSP reports as below 1 ms; then the whole request over the real socket of a
 registration service: encode, two frames, decode, look up, encode, decode.
 """
 
@@ -37,12 +37,12 @@ OTHERS = 1_000
 CAMPUSES = 10
 LOOKUPS = 20
 ROUNDS = 25
-UNDER_WAY = 50  # registrations, each of which waits for the disk
+UNDER_WAY = 50  # registrations in flight, each of which waits for the disk
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 
 
 def registrations() -> list[Register]:
-    """One building in the city for each IAD that matches, elsewhere for the others."""
+    """Registrations: one building in the city for each matching IAD, elsewhere for the others."""
     places = [f"city/campus{n % CAMPUSES}/b{n}" for n in range(MATCHING)]
     places += [f"country/village{n}" for n in range(OTHERS)]
     return [
@@ -52,20 +52,20 @@ def registrations() -> list[Register]:
             f"tcp://10.0.{n // 250}.{n % 250}:5700",
             (Offering("temperature", (place,)), Offering("humidity", (place,))),
             3_600.0,
-            (f"{n:04d}{KEY[4:]}",),  # no two parties have the same key
+            (f"{n:04d}{KEY[4:]}",),  # keys are unique among parties
         )
         for n, place in enumerate(places)
     ]
 
 
 def entry(number: int, one: Register) -> DirectoryEntry:
-    """What the directory makes of it."""
+    """The directory's entry for the registration."""
     account = Account(one.iad, "iad", one.keys)
     return DirectoryEntry(number, account, one.address, one.offerings, one.lease_s)
 
 
 def seconds_of(action: Callable[[], object]) -> float:
-    """Seconds that one of LOOKUPS calls takes."""
+    """Seconds per call, over LOOKUPS calls."""
     started = time.perf_counter()
     for _ in range(LOOKUPS):
         action()
@@ -73,7 +73,7 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def in_memory(registered: Sequence[Register]) -> list[Result]:
-    """Lookups: one asked area with all below it, and ten that are merged."""
+    """Lookups: one asked area with its descendants, and ten that are merged."""
     entries = [entry(number, one) for number, one in enumerate(registered, start=1)]
     directory = Directory("bench", len(entries), entries)
     plain = {one.account.name: one for one in entries}
@@ -109,7 +109,7 @@ class Asker:
         self.receive = self._socket.recv
 
     def register(self, all_of_them: Sequence[Register]) -> None:
-        """Register, a few under way at a time."""
+        """Register, a few in flight at a time."""
         for start in range(0, len(all_of_them), UNDER_WAY):
             part = all_of_them[start : start + UNDER_WAY]
             for one in part:
@@ -118,14 +118,14 @@ class Asker:
                 assert isinstance(self.decode(self.receive())[0], Registered)
 
     def discover(self) -> Found:
-        """The whole of it."""
+        """A complete discovery."""
         self.send(encode(Discover("d", "temperature", ("city",))))
         found, _ = self.decode(self.receive())
         assert isinstance(found, Found)
         return found
 
     def nothing_found(self) -> None:
-        """The same way and back, with nothing to carry."""
+        """The same round trip with an empty result."""
         self.send(encode(Discover("d", "temperature", ("nowhere",))))
         self.decode(self.receive())
 

@@ -1,8 +1,9 @@
-"""CPU per subtask of the master at fanout 1,000, beside a bare synchronous ROUTER loop.
+"""Dispatch cost: CPU per subtask of the master at fanout 1,000, against a bare synchronous ROUTER
+loop.
 
-The nodes are simulated (`bench.peers`); the master is the real process with records on. Its floor
-is a process that sends a frame of the same size to every peer and takes one of the size of a
-result back, frame by frame, and does nothing else.
+The nodes are simulated (`bench.peers`); the master is the real process with records on. The floor
+is a process that only sends a frame of the same size to every peer and receives one of a result's
+size from each, frame by frame.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BURST = 5
 
 
 def floor_loop(address: str, rounds: int) -> None:
-    """The bare ROUTER loop; run in a process of its own, which prints its CPU seconds a round."""
+    """The bare ROUTER loop, run in a process of its own, which prints its CPU seconds per round."""
     frame = encode(Subtask(123_456, Window(last_s=3_600.0), form="aggregate"))
     size = len(result_frame(123_456))
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
@@ -39,7 +40,7 @@ def floor_loop(address: str, rounds: int) -> None:
         for _ in range(FANOUT):
             identities.append(router.recv())
             router.recv()
-        # Peers echo: the frame that comes back is as long as a result.
+        # Peers echo, so the frame is as long as a result.
         frame = frame.ljust(size, b"\0")
         for _ in range(rounds):
             before = time.process_time()
@@ -53,7 +54,7 @@ def floor_loop(address: str, rounds: int) -> None:
 
 
 def floor_s(rounds: int) -> list[float]:
-    """CPU seconds per subtask of the bare loop, one figure a round."""
+    """CPU seconds per subtask of the bare loop, one figure per round."""
     address = free_address()
     with process(sys.executable, "-m", "bench.dispatch", "floor", address, str(rounds)) as child:
         ready(child)

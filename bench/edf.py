@@ -18,14 +18,14 @@ ROUNDS = 9
 
 
 def deadlines(seed: int = 1) -> list[float]:
-    """Deadlines as a busy master sees them: time passes, budgets spread over a second."""
+    """Deadlines of a busy master: time passes, budgets are spread over a second."""
     draw = random.Random(seed)
     waiting = [draw.random() for _ in range(QUEUED)]
     return waiting + [i / QUEUED + draw.random() for i in range(PAIRS)]
 
 
 def edf_queue(keys: list[float]) -> float:
-    """Seconds for a push and a pop of our queue, called from Python."""
+    """Seconds per push and pop of our queue, called from Python."""
     queue: EdfQueue[object] = EdfQueue()
     item = object()
     for key in keys[:QUEUED]:

@@ -1,9 +1,8 @@
-"""What the edge agent costs while nobody asks it anything: memory, CPU, the time until it serves.
+"""Idle cost of the edge agent: memory, CPU, and start-up time.
 
 The real process samples against a stub master that welcomes it and exchanges heartbeats: a shipped
-recording with three hours preloaded, alone or beside the four other drivers, whose sensors are
-pretended. It is started on a history of three hours. Standard Linux only: the numbers come from
-/proc.
+recording with three hours preloaded, alone or with the four other drivers on simulated sensors. It
+starts on a history of three hours. Standard Linux only: the numbers come from /proc.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ STARTS = 7
 
 
 def bare(measure: Callable[[subprocess.Popen[bytes]], float]) -> float:
-    """What `measure` finds of a Python process that only imports zmq, sqlite3 and msgspec."""
+    """The result of `measure` for a Python process that only imports zmq, sqlite3 and msgspec."""
     command = [sys.executable, "-c", BARE]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), cwd=ROOT
@@ -53,7 +52,7 @@ def bare(measure: Callable[[subprocess.Popen[bytes]], float]) -> float:
 
 
 def idle(master: StubMaster, sensors: Callable[[str], str]) -> tuple[float, float, list[float]]:
-    """Of an agent with `sensors`: resident MiB, per cent of a core, and the MiB of each helper."""
+    """For an agent with `sensors`: resident MiB, per cent of a core, and the MiB of each helper."""
     with agent(master, sensors) as pid:
         master.serve(time.monotonic() + SETTLING_S)
         start, start_s = cpu_s(pid), time.monotonic()
@@ -71,25 +70,26 @@ def starts(master: StubMaster, folder: str) -> float:
 
 
 def bare_starts() -> float:
-    """The same for the bare process and its line."""
+    """The same from the bare process to its line."""
     begun = time.monotonic()
     return bare(lambda _: time.monotonic() - begun)
 
 
 def run() -> list[Result]:
-    """edge-rss: resident MiB with all five drivers beside the bare process (aim: a ratio of 0.8 or
-    more); edge-cpu: per cent of a core beside 1 % (aim: 1 or more); edge-start: time until queries
-    are served beside the bare process's (aim: 0.2 or more); edge-week: growth in a week beside 1 %
-    (aim: 1 or more); edge-triggers: readings with ten triggers beside some without (aim: 0.8)."""
+    """edge-rss: resident MiB with all five drivers against the bare process (goal: a ratio of 0.8
+    or more); edge-cpu: per cent of a core against 1 % (goal: 1 or more); edge-start: time until
+    queries are served against the bare process's (goal: 0.2 or more); edge-week: growth in a week
+    against 1 % (goal: 1 or more); edge-triggers: readings with ten triggers against some without
+    (goal: 0.8)."""
     master = StubMaster()
     try:
         with agent(master, all_sensors):
-            pass  # compiles what was changed
+            pass  # compiles changed modules
         rss, percent_all, mib = idle(master, all_sensors)
         rss_one, percent, _ = idle(master, one_sensor)
         with tempfile.TemporaryDirectory() as folder:
             with agent(master, one_sensor, folder):
-                pass  # leaves three hours behind
+                pass  # writes a history of three hours
             pairs = [(starts(master, folder), bare_starts()) for _ in range(STARTS)]
     finally:
         master.close()

@@ -1,6 +1,5 @@
-"""What the benchmarks of the edge agent share: a stub master, sensors without hardware, and what
-/proc says of a process. Standard Linux only.
-"""
+"""Test rig of the edge benchmarks: a stub master, simulated sensors, and process figures from
+/proc. Standard Linux only."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from agent.wire.messages import Heartbeat, Hello, NodeMessage, Welcome
 ROOT = Path(__file__).resolve().parent.parent
 BYTECODE = ROOT / "build" / "bench-bytecode"
 PATIENCE_S = 30.0
-# As sanderling-edge does; the reader of the dht opens a sensor of this bench in place of a pin.
+# Same as sanderling-edge; the reader of the dht opens a sensor of this benchmark in place of a pin.
 AGENT = """
 import sys
 import sensors.dht.driver
@@ -43,7 +42,7 @@ REPLAY = """
 driver = "replay"
 options = { room = "413", start_row = 10800, preload_rows = 10800 }
 """
-# The names of channels are unique on a node.
+# Channel names are unique on a node.
 OTHERS = """
 [[sensor]]
 driver = "dht"
@@ -83,7 +82,7 @@ name = "synthetic_humidity"
 
 
 class StubMaster:
-    """A ROUTER that welcomes whoever says hello, and answers heartbeats."""
+    """A ROUTER that welcomes every node that says hello, and answers heartbeats."""
 
     def __init__(self) -> None:
         self.context = zmq.Context()
@@ -94,14 +93,14 @@ class StubMaster:
         self.joined = False
 
     def await_node(self) -> None:
-        """Serve until a node has said hello; TimeoutError."""
+        """Serve until a node says hello; TimeoutError."""
         self.joined = False
         self.serve(time.monotonic() + PATIENCE_S)
         if not self.joined:
             raise TimeoutError(f"the edge agent sent no hello within {PATIENCE_S:g} s")
 
     def serve(self, until: float) -> None:
-        """Answer what arrives until the monotonic time `until`, or until the first hello."""
+        """Serve messages until the monotonic time `until`, or until the first hello."""
         waiting = not self.joined
         while (left_s := until - time.monotonic()) > 0 and not (waiting and self.joined):
             if not self.socket.poll(int(left_s * 1000) + 1):
@@ -126,7 +125,7 @@ class StubMaster:
 
 @contextmanager
 def talking_port() -> Iterator[str]:
-    """A pseudo-terminal on which a sensor sends a line of CSV a second; its path."""
+    """A pseudo-terminal with a sensor that sends a line of CSV per second; yields its path."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     silent = threading.Event()
@@ -159,14 +158,14 @@ def all_sensors(port: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Of the agent: its modules are compiled once, as an installation does. Compiling at each start
-    would cost it a MiB and half a second."""
+    """Environment of the agent: its modules are compiled once, as in an installation. Compiling at
+    each start would cost it a MiB and half a second."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(BYTECODE)}
 
 
 def live_sensor(_port: str) -> str:
-    """The configuration of a node with a sensor that has no past, as real ones have none."""
+    """The configuration of a node with a sensor without recorded past, like a real one."""
     return '[[sensor]]\ndriver = "synthetic"\n'
 
 
@@ -174,8 +173,8 @@ def live_sensor(_port: str) -> str:
 def agent(
     master: StubMaster, sensors: Callable[[str], str], folder: str | None = None
 ) -> Iterator[int]:
-    """A running agent that has joined `master`; its process id. `sensors` gives its sensors for the
-    path of a serial port; its history is in `folder`, or a new one."""
+    """A running agent that has joined `master`; yields its process id. `sensors` returns its
+    sensors for the path of a serial port; its history is in `folder`, or a new one."""
     with ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -207,6 +206,6 @@ def resident_mib(pid: int) -> float:
 
 
 def helpers(pid: int) -> list[int]:
-    """Child processes: their cost is not in its own."""
+    """Child processes, whose cost is not included in the parent's."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]

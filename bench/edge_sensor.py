@@ -1,4 +1,4 @@
-"""A DHT without a Pi, for the reader of `sensors.dht`, with all that the library loads."""
+"""A simulated DHT for the reader of `sensors.dht`, with everything that the real library loads."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import warnings
 from sensors.dht.protocol import Job
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it has no platform detection for this machine
+    warnings.simplefilter("ignore")  # it cannot detect this machine's platform
     import adafruit_dht  # noqa: F401 - for its memory
 
 
 class FakeDht:
-    """Gives a slow rise."""
+    """A slowly rising sensor."""
 
     def __init__(self) -> None:
         self._starts = 0
 
     def measure(self) -> tuple[float, float]:
-        """What it sent."""
+        """The simulated measurement."""
         self._starts += 1
         return 20.0 + self._starts % 50 / 10, 40.0
 
@@ -26,9 +26,9 @@ class FakeDht:
         """There is no pin."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
 
 def open_sensor(_job: Job) -> FakeDht:
-    """The sensor of any job."""
+    """The simulated sensor, whatever the job."""
     return FakeDht()

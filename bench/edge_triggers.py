@@ -1,5 +1,5 @@
-"""What ten triggers add to a reading: the real sampler, checks, history and faults, with and
-without them, on a clock that the program sets."""
+"""Cost of ten triggers per reading: the real sampler, checks, history and faults, with and without
+them, on a clock that the program sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TRIGGERS = 10
 
 
 def thresholds(n: int) -> Trigger:
-    """With hysteresis and durations; the synthetic sensor, 21 ± 3 °C in a day, crosses some."""
+    """Thresholds with hysteresis and durations; the synthetic sensor, 21 ± 3 °C over a day, crosses
+    some."""
     return Trigger(
         f"t{n}",
         read_condition(f"temperature > {19 + n / 2}"),
@@ -41,7 +42,7 @@ def joined(n: int) -> Trigger:
 
 
 def following(kind: Callable[[int], Trigger]) -> Callable[[Faults, Sensor], SensorAlerts]:
-    """What makes ten triggers of a kind."""
+    """A generator of ten triggers of a kind."""
 
     def made(faults: Faults, sensor: Sensor) -> SensorAlerts:
         names = [channel.name for channel in sensor.channels]
@@ -55,13 +56,13 @@ def following(kind: Callable[[int], Trigger]) -> Callable[[Faults, Sensor], Sens
 
 
 class Measured:
-    """A node that samples; what its triggers find is told to nobody, as if it were stored."""
+    """A node that samples; events of its triggers are discarded, as if they were stored."""
 
     def __init__(self, folder: str, kind: Callable[[int], Trigger] | None) -> None:
         self._node = Node(folder) if kind is None else Node(folder, following(kind))
 
     def __call__(self) -> float:
-        """Seconds of CPU a reading: what the disk takes is the same for all."""
+        """CPU seconds per reading, because disk time is the same for all."""
         clocks, sample = self._node.clocks, self._node.sampler.sample
         start_s = time.process_time()
         for _ in range(READINGS):

@@ -1,5 +1,6 @@
-"""A week of a node in a minute or two: 604,800 readings of two channels and 10,080 queries through
-the real sampler, quality checks, history, retention and pods, on a clock that the program sets.
+"""Memory growth of a node over a week, simulated in a minute or two: 604,800 readings of two
+channels and 10,080 queries through the real sampler, quality checks, history, retention and pods,
+on a clock that the program sets.
 
 As a program it prints its resident KiB after the warm-up, after each day, and at the end.
 """
@@ -32,12 +33,12 @@ DAY_S = 86_400
 WARM_UP_S = DAY_S // 2
 QUERY_EVERY_S = 60
 RETENTION_S = 3 * DAY_S
-# In turn: from memory, across a few groups, three hours.
+# Alternating windows: from memory, across a few groups, three hours.
 WINDOWS_S = (60, 600, 10_800)
 
 
 class SetClocks(Clocks):
-    """Clocks that stand where the program has set them."""
+    """Clocks that the program sets."""
 
     now = 0
 
@@ -52,12 +53,12 @@ class SetClocks(Clocks):
 
 
 class Node:
-    """What of a node has to do with its readings."""
+    """The parts of a node that handle readings."""
 
     def __init__(
         self, folder: str, following: Callable[[Faults, Sensor], Follower] = lambda f, _: f
     ) -> None:
-        """What follows the readings is made of the faults."""
+        """Events of the faults are discarded."""
         self.clocks = SetClocks()
         reporter = Reporter(sys.stderr.write, "n1", self.clocks.monotonic)
         self.history = History(
@@ -90,7 +91,7 @@ class Node:
         self.queries = 0
 
     def run(self, until: int) -> None:
-        """Sample and answer until `until` seconds after the start."""
+        """Sample and answer queries until `until` seconds after the start."""
         while self.clocks.now < until:
             self.clocks.now += 1
             self.sampler.sample()
@@ -111,7 +112,7 @@ class Node:
         assert b"error" not in done.frame[:60]
 
     def close(self) -> None:
-        """End the pods, close the file."""
+        """Stop the pods, close the file."""
         self.pods.stop()
         self.history.close()
 
@@ -129,7 +130,7 @@ def main() -> None:
 
 
 def week() -> Result:
-    """By how many per cent resident memory grew in a week after half a day, beside 1 %."""
+    """Growth of resident memory over a week after the first half day, in per cent, against 1 %."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.edge_week"],
         cwd=ROOT,
@@ -140,7 +141,7 @@ def week() -> Result:
     )
     kib = [int(line) for line in done.stdout.split()]
     percent = 100 * (kib[-1] - kib[0]) / kib[0]
-    # Less than nothing has no ratio to the aim.
+    # Negative growth has no ratio to the goal.
     return result("edge-week", max(percent, 0.001), "% grown", "the aim", 1.0, kib=kib)
 
 

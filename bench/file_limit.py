@@ -1,7 +1,7 @@
-"""What a master burns while strangers hold all connections that its limit of files leaves room for.
+"""CPU load of a master at its file limit, while unauthenticated connections use up all descriptors.
 
-A real master that may have 1,024 files; 1,100 connections that never speak come to its public
-socket, or to that of its nodes, and stay.
+A real master that may have 1,024 files; 1,100 connections that never send anything are opened to
+its public socket, or to that of its nodes, and kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def burnt_percent(pid: int) -> float:
 
 
 def measure(flooded: str) -> Result:
-    """One socket, "public" or "nodes"."""
+    """Measure one socket, "public" or "nodes"."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         nodes, public = free_address(), free_address()
@@ -42,7 +42,8 @@ def measure(flooded: str) -> Result:
         alone = burnt_percent(pid)
         host, port = {"public": public, "nodes": nodes}[flooded].removeprefix("tcp://").split(":")
         for _ in range(CONNECTIONS):
-            # Beyond the limit they are reset; where nobody accepts any more they wait for ever.
+            # Connections beyond the limit are reset; if none are accepted any more, they wait for
+            # ever.
             with suppress(ConnectionResetError, TimeoutError):
                 stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S))
         time.sleep(SETTLING_S)

@@ -1,6 +1,6 @@
-"""The `fleet` command: many hosts at a time, against what it cannot do without, and a peer.
+"""The `fleet` command on many hosts at a time, against its theoretical floor and a peer.
 
-What boots hosts or simulates them needs root; elsewhere it is left out, and said so on stderr.
+Parts that boot or simulate hosts need root; without it they are skipped, which is said on stderr.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.hosts.site import Site, missing
 from tests.hosts.testbed import IAD, MASTER, Testbed
 
 ROUNDS = 7
-# Beside the testbed of the tests.
+# Next to the tests' testbed.
 BRIDGE, NETWORK = "bench", "10.77.2.0/24"
 NODES = f"{IAD}/n*"
 
@@ -78,7 +78,7 @@ def _help() -> Result:
 
 
 def _deploy() -> Iterator[Result]:
-    """Eight nodes from bare Debian, one alone and all at once, and an upgrade beside a peer."""
+    """Eight nodes from bare Debian, one alone and all at once, and an upgrade against a peer."""
     folder = Path(tempfile.mkdtemp(prefix="sanderling-bench-"))
     bed = Testbed(folder, bridge=BRIDGE, network=NETWORK)
     bed.write_folder()

@@ -1,6 +1,5 @@
-"""Two hundred hosts that one sshd plays, in a network namespace: each has an address of its own on
-loopback. What arrives at one in twenty is lost in silence, as at a host that is off.
-"""
+"""Two hundred simulated hosts behind one sshd, in a network namespace: each has a loopback address
+of its own. Packets to one in twenty are dropped silently, as for a host that is off."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ PermitRootLogin prohibit-password
 MaxStartups 1000
 LogLevel QUIET
 """
-# Connects, proves both keys and closes: what every other number here contains.
+# Connects, authenticates both sides and closes: the part common to every other number here.
 HANDSHAKES = """
 import json, sys, threading, socket, paramiko
 from concurrent.futures import ThreadPoolExecutor
@@ -77,7 +76,8 @@ sys.exit(sum(each.value is not None for each in for_each(hosts, look)) != 190)
 
 
 def many(folder: Path) -> Iterator[Result]:
-    """Times of a command on all of them and of their facts, beside those of bare handshakes."""
+    """Durations of a command on all of them and of gathering their facts, against bare
+    handshakes."""
     fleet = _inventory()
     where = Folder(folder)
     where.inventory.write_text(toml.dump(fleet))
@@ -133,7 +133,7 @@ def _sshd(folder: Path, store: Store, addresses: list[str]) -> Iterator[None]:
     (folder / "authorized").write_text(store.operator_public + "\n")
     (folder / "sshd_config").write_text(SSHD.format(port=PORT, folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)
-    with contextlib.suppress(RuntimeError):  # of a run that was killed
+    with contextlib.suppress(RuntimeError):  # left by a run that was killed
         run_command("ip", "netns", "delete", SPACE)
     run_command("ip", "netns", "add", SPACE)
     try:
@@ -141,7 +141,8 @@ def _sshd(folder: Path, store: Store, addresses: list[str]) -> Iterator[None]:
         for dead in addresses[::DEAD_EVERY]:
             rule = ("-A", "INPUT", "-d", dead, "-j", "DROP")
             run_command("ip", "netns", "exec", SPACE, "iptables", "-w", *rule)
-        # Each session would read what this machine's root has its shell do first, all together.
+        # Otherwise every session would read the start-up files of this machine's root shell, all at
+        # once.
         home = folder / "home"
         home.mkdir()
         start = f"mount --bind {home} /root && exec /usr/sbin/sshd -f {folder}/sshd_config"
@@ -159,7 +160,7 @@ def _inside(*command: str | Path) -> list[str | Path]:
 
 
 def _timed(command: list[str | Path], stdin: str = "") -> float:
-    """Seconds that it takes; that dead hosts make it fail is expected."""
+    """Duration in seconds; a failure because of the dead hosts is expected."""
     begun_s = time.perf_counter()
     subprocess.run(
         _inside(*command), input=stdin, text=True, check=False, timeout=600, capture_output=True

@@ -1,4 +1,4 @@
-"""The local history: windows of three hours beside a flat file and DuckDB, and bytes a day.
+"""Local history: windows of three hours against a flat file and DuckDB, and bytes written per day.
 
 python -m bench.history [day|trade]: `day` prints what one compressed day writes, as JSON; `trade`
 the table of docs/understand/history.md.
@@ -21,7 +21,7 @@ from agent.wire.edge_config import EdgeHistory
 from bench.report import Result, interleaved, report, result
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"  # on a disk, which a folder for temporary files may not be
+BUILD = ROOT / "build"  # on a disk, unlike many folders for temporary files
 START_MS = 1_700_000_000_000
 CHANNELS = ("temperature", "humidity")
 DAY_S = 86_400
@@ -51,8 +51,8 @@ def filled(folder: str, commit_s: float) -> History:
 
 
 def written_in_a_day(commit_s: float, day_s: int = DAY_S) -> dict[str, float]:
-    """MB that this process hands to write(2) in a day of readings, and in pages of 4 KiB that it
-    makes dirty, counted over `day_s` seconds on a clock that runs as fast as it can."""
+    """MB that this process passes to write(2) for a day of readings, and the same in dirtied pages
+    of 4 KiB, counted over `day_s` seconds on a clock that runs as fast as it can."""
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         history = filled(folder, commit_s)
@@ -105,7 +105,7 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         history = filled(folder, 10.0)
         reader = Reader(history)
-        # Neither end is at the border of a group.
+        # Neither end is on the boundary of a group.
         end_ms = START_MS - 5_000_000
         start_ms = end_ms - 1000 * ASKED
         series = reader.series(start_ms, end_ms)
@@ -133,7 +133,7 @@ def run() -> list[Result]:
             history.cache.clear()
             reader.series(start_ms, end_ms)
 
-        # Apart, for DuckDB leaves nothing of ours in the processor's caches.
+        # Separately, because DuckDB evicts our data from the processor's caches.
         series_s, flat_s = interleaved(
             ROUNDS,
             seconds(lambda: reader.series(start_ms, end_ms)),

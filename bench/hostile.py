@@ -1,13 +1,13 @@
-"""What one hostile client costs the others: attacks on the public socket of a real master.
+"""Attacks on a real master's public socket: the cost of one hostile client to the others.
 
-Each case is a line: the honest client's p99 during the attack, beside the one before it in the same
-run, and the master's resident memory before, at its peak, and within a minute after. Goals: p99 at
-most 1.5 times (ratio at least 0.67), memory at most 64 MiB more.
+Each case is a line: the honest client's p99 during the attack, against the one before it in the
+same run, and the master's resident memory before, at its peak, and within a minute after. Goals:
+p99 at most 1.5 times (ratio at least 0.67), memory at most 64 MiB more.
 
-An attacker sits on another machine, where its own work costs the master nothing; here it would
-take turns on the master's processors as an equal. So it runs as SCHED_IDLE: it gets what the
-others leave; `sent_mb_s` tells what it sent, and `percent` what everybody used of a processor.
-`as_equal` is the same attack in the ordinary class afterwards: the difference is the attacker's.
+A real attacker sits on another machine, where its own work costs the master nothing; here it would
+compete for the master's processors as an equal. So it runs as SCHED_IDLE, on time that the others
+leave; `sent_mb_s` tells what it sent, and `percent` the processor share of each process. `as_equal`
+is the same attack in the ordinary class afterwards: the difference is the attacker's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rss(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-# --- attacks: each runs in a process of its own, until it is ended, and yields what it sent -------
+# --- attacks: each runs in a process of its own until it is ended, and yields the bytes sent ----
 
 
 def _dealers(address: str, count: int) -> list[zmq.Socket[bytes]]:
@@ -161,7 +161,7 @@ ATTACKS: dict[str, Callable[[str], Iterator[int]]] = {
 
 
 def _asked_s(client: Client, count: int) -> list[float]:
-    """What room queries took, one after the other."""
+    """Latencies of queries for a room."""
     taken = []
     for number in range(count):
         started = time.perf_counter()
@@ -187,7 +187,7 @@ def _busy_s(pid: int) -> dict[str, float]:
 
 
 class _Phase(NamedTuple):
-    """What the honest client saw during an attack, and what that took."""
+    """Latencies of the honest client during an attack, and the resources used."""
 
     p99_s: float
     sent_mb_s: float
@@ -195,7 +195,7 @@ class _Phase(NamedTuple):
 
 
 def _attacked(client: Client, name: str, public: str, pid: int, nodes: int, how: str) -> _Phase:
-    """Ask while an attack runs."""
+    """Query while an attack runs."""
     with process(sys.executable, "-m", "bench.hostile", name, public, how) as attacker:
         ready(attacker)
         started_s = time.monotonic()
@@ -213,7 +213,7 @@ def _attacked(client: Client, name: str, public: str, pid: int, nodes: int, how:
 
 
 def measure(name: str) -> Result:
-    """One attack."""
+    """Measure one attack."""
     module = (sys.executable, "-m")
     with tempfile.TemporaryDirectory() as folder:
         nodes, public = free_address(), free_address()
@@ -267,7 +267,7 @@ def run(name: str) -> list[Result]:
 
 
 def attack() -> None:
-    """Be the attacker, until ended; then say how many bytes were sent."""
+    """Run as the attacker until ended; then print how many bytes were sent."""
     name, address, how = sys.argv[1:]
     if how == "apart":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -15,7 +15,7 @@ from agent.wire.packed import Float32Column, Int64Column
 
 
 def series(count: int) -> Series:
-    """So many readings of one channel, a second apart."""
+    """A series of one channel with this many readings, a second apart."""
     times = [1_377_298_800_000 + 1_000 * n for n in range(count)]
     return Series(Int64Column.of(times), {"temperature": Float32Column.of([21.5] * count)})
 

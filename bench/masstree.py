@@ -1,6 +1,6 @@
 """The workload of TailGuard's published simulator: a key-value store of 100 servers.
 
-What the numbers are and where they come from: tests/core/data/README.md.
+The numbers and their sources: tests/core/data/README.md.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Masstree(Struct):
     unloaded: np.ndarray
 
     def arrival(self, load: float) -> np.ndarray:
-        """When queries arrive for the servers to be busy `load` of the time."""
+        """Arrival times at which the servers have the utilisation `load`."""
         mean_fanout = np.average(FANOUTS, weights=SHARES)
         rate = load * SERVERS / (mean_fanout * self.mean_service)
         return self.unit_arrival / rate
 
     def trace(self, load: float, *, by_fanout: bool = False) -> Trace:
-        """The trace at a load. `by_fanout`: budgets that give priority to the lower fanout,
-        instead of the same for all."""
+        """The trace at a load. `by_fanout`: budgets that give priority to the lower fanout, instead
+        of equal ones."""
         arrival = self.arrival(load)
         queries = len(arrival)
         every = np.arange(queries, dtype=np.int32)

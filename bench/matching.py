@@ -2,12 +2,12 @@
 
 python -m bench.matching [memory KIND COUNT]: `memory` prints the bytes that a conjunction costs.
 
-Two populations at 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to ranges of
-the same two attributes; in a third, `any`, each subscribes to ranges of any two of five, most of
-which go together. Both sides get quotes as dicts, one at a time, and give the ids of all that hold:
-the engine a list of int, NumPy an array, which is less work. The scan compares the bounds (or
-one-byte codes of symbols) of all subscriptions, each operation into memory that it has: the best
-that it can do without an index.
+Two populations have 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to ranges
+of the same two attributes. In a third, `any`, each subscribes to ranges of any two of five
+attributes, most of which are correlated. Both sides get quotes as dicts, one at a time, and return
+the ids of all matches: the engine a list of int, NumPy an array, which is less work. The scan
+compares the bounds (or one-byte codes of symbols) of all subscriptions, each operation into
+preallocated memory: the best that is possible without an index.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def quotes() -> list[Quote]:
 
 
 def subscriptions(kind: str, events: list[Quote]) -> Iterator[Conjunction]:
-    """As many as one likes."""
+    """An endless supply of subscriptions."""
     draw = random.Random(2)
     if kind == "symbol":
         for symbol in itertools.cycle(sorted({event["symbol"] for event in events})):
             yield [("symbol", "=", (symbol,))]
     columns = {name: sorted(float(event[name]) for event in events) for name in NUMBERS}
-    # Both attributes are nearly independent; a range takes this share of an attribute's quotes.
+    # The attributes are nearly independent; a range covers this share of an attribute's quotes.
     share = SELECTIVITY**0.5
     while True:
         conjunction: Conjunction = []
@@ -77,7 +77,7 @@ def subscriptions(kind: str, events: list[Quote]) -> Iterator[Conjunction]:
 
 
 def engine_of(conjunctions: list[Conjunction]) -> Conjunctions:
-    """With ids from 0."""
+    """An engine with ids from 0."""
     engine = Conjunctions()
     for number, conjunction in enumerate(conjunctions):
         engine.insert(number, conjunction)
@@ -85,7 +85,7 @@ def engine_of(conjunctions: list[Conjunction]) -> Conjunctions:
 
 
 def symbol_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray]:
-    """One byte a subscription."""
+    """One byte per subscription."""
     symbols = [conjunction[0][2][0] for conjunction in conjunctions]
     codes = {symbol: np.uint8(i) for i, symbol in enumerate(sorted(set(symbols)))}
     column = np.array([codes[symbol] for symbol in symbols])
@@ -99,7 +99,7 @@ def symbol_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray
 
 
 def ranges_scan(conjunctions: list[Conjunction]) -> Callable[[Quote], np.ndarray]:
-    """Two bounds a subscription as doubles, for each attribute that any of them constrains."""
+    """Two bounds per subscription as doubles, for each constrained attribute."""
     bounds: dict[tuple[str, str], np.ndarray] = {}
     for number, conjunction in enumerate(conjunctions):
         for name, operator, (value,) in conjunction:
@@ -129,7 +129,7 @@ SCANS = {"symbol": symbol_scan, "ranges": ranges_scan, "any": ranges_scan}
 
 
 def time_matching(match: Callable[[Quote], object], events: list[Quote]) -> float:
-    """Seconds an event."""
+    """Seconds per event."""
     started = time.perf_counter()
     for event in events:
         match(event)
@@ -137,7 +137,7 @@ def time_matching(match: Callable[[Quote], object], events: list[Quote]) -> floa
 
 
 def matching(kind: str, events: list[Quote], count: int) -> Result:
-    """Both sides on the same events; a result says how selective the population was."""
+    """Both sides on the same events; the result includes the population's selectivity."""
     conjunctions = list(itertools.islice(subscriptions(kind, events), count))
     engine = engine_of(conjunctions)
     scan = SCANS[kind](conjunctions)
@@ -165,7 +165,7 @@ def matching(kind: str, events: list[Quote], count: int) -> Result:
 
 
 def time_changes(engine: Conjunctions, fresh: list[Conjunction], draw: random.Random) -> float:
-    """Seconds for an insertion and the removal of any that is there."""
+    """Seconds for an insertion and the removal of a random entry."""
     size = len(engine)
     gone = draw.sample(range(size), len(fresh))
     insert, remove = engine.insert, engine.remove
@@ -189,7 +189,7 @@ def time_dict(
 
 
 def changes(kind: str, events: list[Quote]) -> list[Result]:
-    """At both sizes, in turn; `growth` of the larger is over the smaller."""
+    """At both sizes, alternately; `growth` is the larger over the smaller."""
     draw = random.Random(3)
     source = subscriptions(kind, events)
     measures: list[Callable[[], float]] = []
@@ -215,13 +215,13 @@ def changes(kind: str, events: list[Quote]) -> list[Result]:
 
 
 def resident_bytes() -> int:
-    """Of this process."""
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
 
 def memory_of(kind: str, count: int) -> float:
-    """Bytes a subscription, its id included; in a process that has done nothing else."""
+    """Bytes per subscription, including its id; in a process that has done nothing else."""
     source = subscriptions(kind, quotes())
     engine = Conjunctions()
     engine.insert(2**40, next(source))

@@ -1,7 +1,7 @@
 """Simulated edge nodes for benchmarks: many DEALERs in one process that answer at once.
 
 Run as ``python -m bench.peers ADDRESS COUNT MODE``: `sanderling` says hello and answers subtasks,
-`echo` sends every payload back. Each peer is sent one message a round, in order.
+`echo` returns every payload. Each peer gets one message per round, in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGGREGATE = Aggregate(
 
 
 def result_frame(subtask_id: int) -> bytes:
-    """What a node answers: an hour of two channels, aggregated."""
+    """A node's result: an hour of two channels, aggregated."""
     return encode(SubtaskResult(subtask_id, "ok", 0.05, 0.25, aggregate=AGGREGATE))
 
 

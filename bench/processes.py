@@ -1,4 +1,4 @@
-"""Processes that benchmarks measure: the real master, and helpers that print a line when ready."""
+"""Processes for benchmarks: the real master, and helpers that print a line when ready."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ rate_per_s = 1e6
 
 @contextlib.contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A child that is ended with the block."""
+    """A child process that is ended with the block."""
     pipe = subprocess.PIPE
     with subprocess.Popen(arguments, stdout=pipe, stdin=pipe, text=True) as child:
         try:
@@ -68,8 +68,8 @@ def master(
     heartbeat_s: float = 3_600.0,
     under: tuple[str, ...] = (),
 ) -> Iterator[int]:
-    """A running master that covers b1; yields its process id. Simulated nodes send no heartbeats:
-    one an hour is enough. `under` is what runs its command, and becomes it."""
+    """A running master that covers b1; yields its process id. Simulated nodes send no heartbeats,
+    so one per hour is enough. `under` is a command that runs its command, and becomes it."""
     config = folder / "master.toml"
     config.write_text(
         MASTER.format(folder=folder, nodes=nodes, public=public, heartbeat_s=heartbeat_s)

@@ -1,6 +1,6 @@
-"""A one-subtask query through the master and a real edge node, beside a bare two-hop relay.
+"""A one-subtask query through the master and a real edge node, against a bare two-hop relay.
 
-The relay is the floor: two processes that only pass frames of the same sizes on, client → relay →
+The relay is the floor: two processes that only forward frames of the same sizes, client → relay →
 worker and back, over the same kind of sockets on loopback TCP. The windows are fixed intervals of
 the past, so that both sides carry the same payload throughout: one lies in the node's memory, where
 the main loop serves it at once; the other in its file, and goes through a pod.
@@ -27,7 +27,7 @@ from fleet.testbed.ports import free_address
 ROUNDS = 15
 QUERIES = 200
 READINGS = 60
-# What is preloaded is in the file, 18 row groups; what is read since grows in memory.
+# The preloaded readings are in the file, 18 row groups; later ones grow in memory.
 PRELOADED = 18 * 600
 
 EDGE = """
@@ -78,7 +78,7 @@ def ask_for(times: Sequence[int]) -> bytes:
 
 
 def round_trips(socket: zmq.Socket[bytes], frame: bytes) -> list[float]:
-    """Seconds that each of QUERIES round trips took."""
+    """Duration of each of QUERIES round trips, in seconds."""
     taken = []
     for _ in range(QUERIES):
         started = time.perf_counter()
@@ -89,7 +89,7 @@ def round_trips(socket: zmq.Socket[bytes], frame: bytes) -> list[float]:
 
 
 def first_readings(client: Client, count: int) -> Sequence[int]:
-    """The times of the node's first `count` readings, in ms, once it has taken them."""
+    """The times of the node's first `count` readings, in ms, once it has stored them."""
     while True:
         found = client.query(["b1"], last_s=86_400.0, latency_ms=10_000.0).results
         series = found[0].series if found else None
@@ -138,7 +138,7 @@ def run() -> list[Result]:
 def measure(
     client: Client, frames: dict[str, bytes], answer: Answer
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """Round trips of the floor and of each frame, in turn."""
+    """Round trips of the floor and of each frame, alternately."""
     found = SubtaskResult(1, "ok", 0.1, 0.1, series=answer.results[0].series)
     subtask = Subtask(1, Window(start_ms=2**41, end_ms=2**41 + 1))
     subtask_bytes, answer_bytes, result_bytes = (

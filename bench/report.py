@@ -1,8 +1,8 @@
-"""How a benchmark tells its results: one line of JSON each.
+"""Output format of the benchmarks: one line of JSON per result.
 
-A result is {name, value, unit, peer, ratio}: `peer` names what was measured beside it in the same
-run and how long that took in the same unit, `ratio` is peer over value (how many times faster);
-both are null for a value that only informs. Where the peer is a floor, the ratio is below one.
+A result is {name, value, unit, peer, ratio}: `peer` names the alternative measured in the same run
+and its time in the same unit, `ratio` is peer over value (how many times faster); both are null for
+a value that is informative only. If the peer is a floor, the ratio is below one.
 """
 
 import json
@@ -24,8 +24,8 @@ def result(
     peer_value: float | None = None,
     **more: Any,
 ) -> Result:
-    """A result. Times are given in seconds and told in `unit` (ns, us, ms or s); values of any
-    other unit are told as they are. `more` stands beside the rest."""
+    """A result. Times are given in seconds and reported in `unit` (ns, us, ms or s); values of any
+    other unit are reported unchanged. `more` adds further fields."""
     scale = SCALES.get(unit, 1.0)
     told = None
     ratio = None
@@ -37,7 +37,8 @@ def result(
 
 
 def interleaved(rounds: int, *measures: Callable[[], float]) -> list[float]:
-    """The median of each measure, all taken in turn so that a noisy moment hits all alike."""
+    """The median of each measure, with the measures interleaved so that a noisy moment affects
+    all."""
     taken = [[measure() for measure in measures] for _ in range(rounds)]
     return [statistics.median(column) for column in zip(*taken, strict=True)]
 

@@ -1,4 +1,5 @@
-"""The simulator: subtasks a second, against SimPy, and a fleet of 18,000 nodes in memory's limits.
+"""Simulator throughput: subtasks per second, against SimPy, and a fleet of 18,000 nodes within a
+memory limit.
 
 python -m bench.simulation
 """
@@ -27,7 +28,7 @@ ROUNDS = 9
 LOAD = 0.6
 SIMPY_QUERIES = 20_000
 MODEL_QUERIES = 40_000
-# Of Table V's largest fleet, queries/s: its busiest nodes are busy 80 % of the time.
+# For Table V's largest fleet, queries/s: its busiest nodes have a utilisation of 80 %.
 TABLE_V_LOAD_PER_S = 8.0
 TABLE_V_QUERIES = 100_000
 TABLE_V_EVENT_QUERIES = 2_000
@@ -35,7 +36,7 @@ WARM_SAMPLES = 1_000
 
 
 def seconds(run: Any) -> float:
-    """Processor time that a call takes; the machine may be busy with something else."""
+    """Processor time of a call, because the machine may be busy with other work."""
     started = time.process_time()
     run()
     return time.process_time() - started
@@ -77,8 +78,8 @@ def events(work: Masstree, trace: Trace) -> Run:
 
 
 def with_models(work: Masstree, trace: Trace) -> Run:
-    """The same with deadlines from histograms that are empty at first; every task asks another
-    set of servers."""
+    """The same with deadlines from histograms that are empty at first; every task uses another set
+    of servers."""
     return simulate_events(
         trace, [work.service], one_kind(SERVERS), policy="edfq", models=[model(SERVERS)], seed=1
     )
@@ -90,7 +91,7 @@ def one_kind(nodes: int) -> array[int]:
 
 
 def model(nodes: int) -> UnloadedModel:
-    """An empty model of so many nodes."""
+    """An empty model of this many nodes."""
     made = UnloadedModel()
     for _ in range(nodes):
         made.add_node()
@@ -116,14 +117,14 @@ def simpy_result() -> Result:
 
 
 def service_times(work: Masstree, trace: Trace) -> list[float]:
-    """What the simulator drew for each subtask, so that SimPy serves the same."""
+    """The simulator's service time of each subtask, so that SimPy uses the same."""
     run = work.run(trace, "edfq", LOAD, 1, record=True)
     return (np.asarray(run.subtask_finished_s) - np.asarray(run.subtask_dispatched_s)).tolist()
 
 
 def by_simpy(work: Masstree, times: list[float]) -> list[float]:
-    """The latencies of the queries, EDFQ at every server, written as SimPy's users do; service
-    times are known, and cost nothing here."""
+    """The latencies of the queries under EDFQ at every server, in idiomatic SimPy; service times
+    are known, and cost nothing here."""
     world = simpy.Environment()
     servers = [simpy.PriorityResource(world) for _ in range(SERVERS)]
     latency = [0.0] * len(work.fanout)
@@ -201,19 +202,20 @@ def table_v_point() -> dict[str, float]:
 
 
 def table_v_service(known: float = 0.0) -> ServiceTimes:
-    """Communication and execution, exponential both; `known`: the latter's share that is."""
+    """Communication and execution, exponential both; `known`: the share of the latter that is
+    known."""
     return ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S], known=known)
 
 
 def deadlines(load: Draw) -> Any:
-    """t_D with x_u from the closed form of an exponential's maximum: near enough for a load."""
+    """t_D with x_u from the closed form of an exponential's maximum: close enough for a load."""
     share = (load.percentile / 100.0) ** (1.0 / load.node_fanout)
     unloaded_s = COMMUNICATION_S - EXECUTION_S * np.log1p(-share)
     return (load.enqueued_s(TABLE_V_LOAD_PER_S) + load.budget_s - unloaded_s).data
 
 
 def table_v_event_results() -> list[Result]:
-    """What one clock costs, and what histograms cost on top."""
+    """The cost of a single clock, and of histograms in addition."""
     load = draw(
         SIZES[-1], reading="query", out_of_range="clip", queries=TABLE_V_EVENT_QUERIES, seed=1
     )
@@ -235,8 +237,8 @@ def table_v_event_results() -> list[Result]:
 
 
 def table_v_sanderling_results(trace: Trace) -> list[Result]:
-    """What it costs to look for what is hopeless, a share of the execution being known in advance,
-    and to learn advances."""
+    """The cost of demotion, with a share of the execution known in advance, and of learning
+    advances."""
     kinds = one_kind(trace.nodes)
     found = []
     for known in (0.0, 0.5, 1.0):

@@ -1,12 +1,10 @@
-"""Queries and heartbeats of a real master and a real node while every sync of their disks takes
-half a second.
+"""Queries and heartbeats of a real master and a real node while every fsync takes half a second.
 
-A library that the processes preload delays fsync and its kin; a file that it reads at each call
-says by how much, so that the delay comes, goes and ends within one run. Meanwhile a node of this
-bench tells the master of 100 alerts a second, and a durable subscriber takes them. The real node,
-which the queries ask, syncs each alert before it tells of it, so it raises as many as its disk
-lets it: every second reading crosses its trigger. A relay between it and the master sees when its
-heartbeats come.
+A preloaded library delays fsync and its variants; it reads the delay from a file at each call, so
+that the delay can change and end within one run. Meanwhile a simulated node reports 100 alerts a
+second to the master, and a durable subscriber receives them. The real node, which serves the
+queries, syncs each alert before it reports it, so it raises as many as its disk permits: every
+second reading crosses its trigger. A relay between it and the master observes its heartbeats.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ ALERTS_PER_S: Final = 100
 HEARTBEAT_S: Final = 0.25
 NODE_LATE_S: Final = 1.5 * HEARTBEAT_S
 ROUNDS: Final = 5
-# What was under way when the delay changed is over after a while.
+# Operations in progress when the delay changed have ended after this time.
 SETTLING_S: Final = 0.5
 MEASURING_S: Final = 1.4
 MODES: Final = ("none", "master", "both")
@@ -111,7 +109,7 @@ condition = "temperature > 21"
 
 
 class Measured:
-    """What one mode gave in one round."""
+    """The measurements of one mode in one round."""
 
     def __init__(self) -> None:
         self.queries_s: list[float] = []
@@ -134,24 +132,24 @@ class Disks:
         self.set("none")
 
     def set(self, mode: str) -> None:
-        """Delay nobody's, the master's, or both."""
+        """Delay no disk, the master's, or both."""
         self.delay("master", 0 if mode == "none" else DELAY_MS)
         self.delay("node", DELAY_MS if mode == "both" else 0)
 
     def delay(self, name: str, delay_ms: int) -> None:
-        """Delay that one's by so much, a sync that is under way included."""
+        """Set the delay of one disk, which also applies to an fsync in progress."""
         whole = self._files[name].with_suffix(".new")
         whole.write_text(str(delay_ms))
         whole.replace(self._files[name])
 
     def command(self, name: str) -> tuple[str, ...]:
-        """What runs a command whose disk this is."""
+        """The prefix that runs a command on this disk."""
         return "env", f"LD_PRELOAD={self._library}", f"SYNC_DELAY_MS_IN={self._files[name]}"
 
 
 class Relay(threading.Thread):
-    """Between the real node and the master: hears when the node gives signs of life, and how many
-    alerts it tells of. Without an identity of its own it serves one node."""
+    """Relay between the real node and the master: records the times of heartbeats, and counts
+    alerts. It has no identity of its own, so it serves one node."""
 
     def __init__(self, stack: ExitStack, front: str, nodes: str) -> None:
         super().__init__(name="relay")
@@ -164,7 +162,7 @@ class Relay(threading.Thread):
         stack.callback(self._context.term)
 
     def run(self) -> None:
-        """Pass on whatever comes, until the block ends."""
+        """Forward messages until the block ends."""
         decoder: Decoder[NodeMessage] = Decoder(NodeMessage)
         front, back = (self._context.socket(zmq.DEALER) for _ in range(2))
         front.bind(self._addresses[0])
@@ -189,7 +187,7 @@ class Relay(threading.Thread):
             self._alerts.update(raised)
 
     def take(self, measured: Measured, since_s: float) -> None:
-        """Tell of the time since then, and of the alerts since the last call."""
+        """Fill in the heartbeats since that time, and the alerts since the last call."""
         beats_s = list(self._beats_s)
         times_s = beats_s[max(0, bisect(beats_s, since_s) - 1) :]
         measured.node_silent_s = [b - a for a, b in pairwise([*times_s, time.monotonic()])]
@@ -197,7 +195,7 @@ class Relay(threading.Thread):
 
 
 class Load:
-    """A node of alerts, a subscriber and a client, in one thread."""
+    """A node with alerts, a subscriber and a client, in one thread."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], nodes: str, public: str) -> None:
         self._node, self._client, self._subscriber = (context.socket(zmq.DEALER) for _ in range(3))
@@ -217,14 +215,14 @@ class Load:
         self._subscriber.recv()
 
     def run(self, seconds: float, measured: Measured) -> None:
-        """Ask one query after the other, give signs of life, tell of alerts."""
+        """Query continuously, send heartbeats, report alerts."""
         end = time.monotonic() + seconds
         poller = zmq.Poller()
         for socket in (self._node, self._client, self._subscriber):
             poller.register(socket, zmq.POLLIN)
         asked_s = beat_s = alert_s = 0.0
         next_query_s = next_beat_s = next_alert_s = time.monotonic()
-        # Whatever was asked is answered before the time is over, however late.
+        # Every query is answered before the end, however late.
         while (now := time.monotonic()) < end or asked_s or beat_s:
             if not asked_s and now < end and now >= next_query_s:
                 self._ask()
@@ -244,7 +242,7 @@ class Load:
                 measured.incomplete += answer.status != "complete"
                 measured.queries_s.append(now - asked_s)
                 asked_s, next_query_s = 0.0, now + 0.005
-            # One of each a turn: what comes in a burst does not hide an answer.
+            # One of each per turn, so that a burst does not delay an answer.
             if self._node in readable:
                 message, _ = self._from_master.decode(self._node.recv())
                 if isinstance(message, Heartbeat):
@@ -276,7 +274,7 @@ class Load:
 
 
 def measure() -> tuple[dict[str, list[Measured]], Load]:
-    """All modes in turn, several times over; and how many alerts there were."""
+    """All modes in turn, several times; and the number of alerts."""
     rounds: dict[str, list[Measured]] = {mode: [] for mode in MODES}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -312,12 +310,12 @@ def measure() -> tuple[dict[str, list[Measured]], Load]:
 
 
 def run() -> list[Result]:
-    """p99 of queries with a slow disk at the master, and at master and node, beside that without,
-    each the median of the rounds; goals: a ratio of at least 0.83 (1 / 1.2), nothing late, nobody
-    lost. `heartbeat_worst_ms` is how long the master took to return a sign of life, `late` how
-    often longer than the time between two; `node_silent_worst_ms` is the longest time between two
-    of the real node, `node_late` how often that was longer than one and a half of what it should
-    be."""
+    """p99 of queries with a slow disk at the master, and at master and node, against that without,
+    each the median of the rounds; goals: a ratio of at least 0.83 (1 / 1.2), no late heartbeat, no
+    lost node. `heartbeat_worst_ms` is how long the master took to return a heartbeat, `late` how
+    often longer than the heartbeat interval; `node_silent_worst_ms` is the longest time between two
+    of the real node's heartbeats, `node_late` how often that was longer than one and a half
+    intervals."""
     rounds, load = measure()
     without = _p99(rounds["none"])
     return [

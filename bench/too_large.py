@@ -1,8 +1,8 @@
-"""A query whose answer no message can hold: what its refusal costs, and what it costs others.
+"""Refusal of a query whose answer exceeds the size of a message: its cost, and the cost to others.
 
 Real processes: a master, a node with three sensors of two channels at 1 Hz over three days, and
 another node, for the small queries of another client, which go on meanwhile. Phases with and
-without the large queries, which are asked one after the other without a pause, alternate.
+without the large queries, which follow each other without a pause, alternate.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ name = "humidity{number}"
 
 
 def refused(client: Client) -> float:
-    """Ask for everything: how long the refusal took, seconds. It says which window would fit."""
+    """Query everything; returns the time to the refusal, in seconds. The refusal names the window
+    that would fit."""
     started = time.perf_counter()
     answer = client.query(LARGE, last_s=ROWS + 3_600.0, latency_ms=PATIENCE_MS)
     taken = time.perf_counter() - started
@@ -52,7 +53,7 @@ def refused(client: Client) -> float:
 
 
 class Asking(threading.Thread):
-    """Asks without a pause until `end`."""
+    """Queries without a pause until `end`."""
 
     def __init__(self, public: str) -> None:
         super().__init__(name="large queries")
@@ -69,14 +70,14 @@ class Asking(threading.Thread):
                 self.asked += 1
 
     def end(self) -> int:
-        """How many were refused."""
+        """Stop; returns the number of refusals."""
         self._end.set()
         self.join()
         return self.asked
 
 
 def _nodes(stack: ExitStack, folder: Path, nodes: str) -> int:
-    """Start both; the process of the one that has too much."""
+    """Start both; yields the process of the one with too much data."""
     pids = []
     for name, areas, rows, sensors in (("large", LARGE, ROWS, SENSORS), ("small", SMALL, 600, 1)):
         (home := folder / name).mkdir()

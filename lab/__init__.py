@@ -1,2 +1,2 @@
-"""Experiments on one machine: a fleet of real processes, its load, and the same load in virtual
+"""Experiments on one machine: a fleet of real processes under load, and the same load in virtual
 time."""

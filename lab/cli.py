@@ -1,4 +1,4 @@
-"""`fleet lab …`: experiments. What a command does is imported when it runs."""
+"""`fleet lab …`: experiments. A command's implementation is imported when it runs."""
 
 from __future__ import annotations
 

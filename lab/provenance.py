@@ -1,4 +1,4 @@
-"""Where an experiment's numbers come from: the command, the machine, what else it did, the date."""
+"""Provenance of an experiment's numbers: the command, the machine, its load, the date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Provenance(Struct, frozen=True):
     date: str
 
     def table(self, **more: str) -> str:
-        """The lines of a Markdown table, for the top of a page; `more` come last."""
+        """The lines of a Markdown table, for the top of a page; `more` rows come last."""
         rows = {
             "command": f"`{self.command}`",
             "machine": machine(),
@@ -30,17 +30,17 @@ class Provenance(Struct, frozen=True):
 
 
 def now(command: str) -> Provenance:
-    """Of a run that starts now."""
+    """The provenance of a run that starts now."""
     return Provenance(command, load_average(), time.strftime("%Y-%m-%d"))
 
 
 def load_average() -> float:
-    """Runnable processes of the last minute, of the whole machine."""
+    """Runnable processes over the last minute, of the whole machine."""
     return float(Path("/proc/loadavg").read_text("ascii").split()[0])
 
 
 def machine() -> str:
-    """This host in a few words."""
+    """A short description of this host."""
     return (
         f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}, "
         f"Python {platform.python_version()}"

@@ -1,1 +1,1 @@
-"""What tests, benchmarks and the lab start: agents, an SSH server."""
+"""Processes for tests, benchmarks and the lab: agents, an SSH server."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from testkit.attempts import attempts
 
-# Before a command that is to be ended by Ctrl-C: a shell that has put the tests into the background
-# has all their children ignore it.
+# Prefix for commands that are to be ended by Ctrl-C: a shell that runs the tests in the background
+# makes all their children ignore it.
 LISTENS = (
     sys.executable,
     "-c",
@@ -25,12 +25,13 @@ LISTENS = (
 
 
 def installed(command: str) -> Path:
-    """Where a console command is."""
+    """Path of a console command."""
     return Path(sys.executable).with_name(command)
 
 
 class AgentProcess:
-    """`command` with the configuration at `config`; it ends with this process at the latest."""
+    """`command` with the configuration at `config`; it is terminated with this process at the
+    latest."""
 
     command: tuple[str | Path, ...]
     config: Path
@@ -45,11 +46,12 @@ class AgentProcess:
         )
 
     def attempts(self) -> Iterator[None]:
-        """Many, as long as it lives."""
+        """Polling attempts while the process runs: see `attempts`."""
         return attempts([self.process])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status and what it said, but for the line that it is ready."""
+        """Stop the process; returns the exit status and its output, without the line that reports
+        readiness."""
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
         code = self.process.wait(20)

@@ -1,4 +1,5 @@
-"""Asking again until something is so, at a pace that leaves the processor to whoever is asked."""
+"""Polling until a condition holds, at a pace that leaves the processor to the process under
+test."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ PAUSE_MS = 5
 
 
 def attempts(processes: Iterable[subprocess.Popen[str]]) -> Iterator[None]:
-    """Many, as long as these processes live: the end of one is what is waited for between two, and
-    an AssertionError."""
+    """Up to `ATTEMPTS` attempts while these processes run. Between two it waits for the end of
+    one, which is an AssertionError."""
     with ExitStack() as stack:
         ends = select.poll()
         for process in processes:

@@ -1,4 +1,4 @@
-"""A host of a fleet in this process: an SSH server whose commands run here."""
+"""A fleet host within this process: an SSH server whose commands run here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 
 import paramiko
 
-# Stands in for sudo; whoever "may not" is told as the real one does.
+# Stands in for sudo; a user who "may not" gets the message of the real one.
 SUDO = """#!/bin/sh
 [ -e "$HOST/no_sudo" ] && { echo 'sudo: a password is required' >&2; exit 1; }
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -23,7 +23,7 @@ exec "$@"
 
 
 class Host(paramiko.ServerInterface):
-    """Listens on `address`; what its commands write and read is in `folder`."""
+    """Listens on `address`; its commands work in `folder`."""
 
     def __init__(self, address: str, host_key: bytes, public: str, folder: Path) -> None:
         self.folder = folder
@@ -39,13 +39,13 @@ class Host(paramiko.ServerInterface):
         threading.Thread(target=self._accept, daemon=True).start()
 
     def program(self, name: str, text: str) -> None:
-        """Have a program of this name in the PATH of commands."""
+        """Put a program of this name into the PATH of commands."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
 
     def cut(self) -> None:
-        """Break all connections."""
+        """Close all connections."""
         for transport in self._transports:
             transport.close()
 
@@ -71,7 +71,7 @@ class Host(paramiko.ServerInterface):
             with contextlib.suppress(paramiko.SSHException, EOFError):
                 transport.start_server(event=threading.Event(), server=self)
 
-    # --- what paramiko asks -----------------------------------------------------------------------
+    # --- paramiko's callbacks ---------------------------------------------------------------------
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -124,6 +124,6 @@ class Host(paramiko.ServerInterface):
 
 
 def _pump(pipe: IO[bytes], send: object) -> None:
-    with contextlib.suppress(OSError, EOFError):  # paramiko's, where the transport is gone
+    with contextlib.suppress(OSError, EOFError):  # paramiko's error when the transport is closed
         while data := os.read(pipe.fileno(), 65_536):
             send(data)  # type: ignore[operator]

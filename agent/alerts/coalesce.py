@@ -1,4 +1,4 @@
-"""A notification for several subscriptions of one connection goes there in one message."""
+"""Coalescing of notifications: one message for several subscriptions of one connection."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from agent.wire.push import MAX_TOGETHER, Notified, Place
 
 
 def together(runs: Iterable[list[SendPush]]) -> list[SendPush]:
-    """What is to be sent for several subscriptions, a run for each, in fewer messages: each run
-    keeps its order. `MAX_TOGETHER` subscriptions are in one at most. O(messages)."""
+    """Coalesce the runs of messages, one run per subscription, into fewer messages. Each run keeps
+    its order; one message holds at most `MAX_TOGETHER` subscriptions. O(messages)."""
     sent: list[SendPush] = []
     also: dict[int, list[Place]] = {}  # by index in `sent`
-    # By connection, whether it waits, and which notification: where others may join.
+    # The message that later subscriptions can join, by connection, whether it waits for the disk,
+    # and notification.
     opened: dict[tuple[Peer, bool, int], int] = {}
     for run in runs:
-        behind = -1  # what this run's last message is in
+        behind = -1  # index of the message that holds this run's last notification
         for each in run:
             message = each.message
             if not isinstance(message, Notified):

@@ -1,8 +1,9 @@
-"""What was taken of numbered things that are sent again until their sender knows that they were.
+"""Deduplication window for at-least-once delivery: a cumulative acknowledgement and the sequences
+above it.
 
-What a sender numbers anew is another history. Of one history, its things come in any order and with
-gaps between their sequences; so what was taken is a mark, below which nothing waits at the sender
-any more, and a set above it. The sender itself says where the mark is.
+A sender that renumbers its items starts a new history. Within one history items arrive in any order
+and with gaps in their sequences, so the window consists of a mark, below which the sender has
+nothing left to send, and the set of received sequences above it. The sender reports the mark.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-# Above the mark, of one history: some 60 kB. Beyond it what was taken longest ago is forgotten, and
-# would be taken twice if the sender still had it.
+# Sequences kept above the mark, per history: some 60 kB. Beyond it the sequence received longest
+# ago is forgotten; if the sender still had that item, it would be accepted twice.
 MAX_REMEMBERED = 1_024
 
 History = TypeVar("History", bound=Hashable)
 
 
 class Taken(Struct, frozen=True, array_like=True):
-    """What was taken of one history, to be kept on disk: all below `mark` is settled at the sender,
-    and so are these, in the order in which they came."""
+    """The window of one history, as kept on disk: everything below `mark` is settled at the sender,
+    and so are these sequences, in order of arrival."""
 
     mark: int = 0
     sequences: tuple[int, ...] = ()
@@ -44,25 +45,25 @@ class _Taken:
 
 
 class DedupWindow(Generic[History]):
-    """What was taken, by history; in memory, for whoever keeps it on disk. Of more than
-    `most_histories` the one not heard of for longest is forgotten."""
+    """Deduplication windows by history, in memory; the caller persists them. Beyond
+    `most_histories` the least recently updated history is forgotten."""
 
     def __init__(self, most_histories: int) -> None:
         self._most = most_histories
-        # The one heard of last stands last.
+        # Least recently updated first.
         self._histories: dict[History, _Taken] = {}
 
     def __len__(self) -> int:
         return len(self._histories)
 
     def knows(self, history: History, sequence: int) -> bool:
-        """Whether that was taken, or given up by its sender. O(1)."""
+        """Whether the item was received, or given up by its sender. O(1)."""
         found = self._histories.get(history)
         return found is not None and (sequence < found.mark or sequence in found.sequences)
 
     def take(self, history: History, sequences: Iterable[int], oldest: int) -> list[History]:
-        """These are taken, and nothing below `oldest` waits at the sender any more. Returns the
-        histories that are forgotten for it. O(sequences that are remembered)."""
+        """Record these sequences as received, and that the sender has nothing below `oldest` left
+        to send. Returns the histories that are evicted. O(sequences that are remembered)."""
         found = self._histories.pop(history, None) or _Taken(Taken())
         self._histories[history] = found
         found.take(sequences, oldest)
@@ -72,14 +73,14 @@ class DedupWindow(Generic[History]):
         return forgotten
 
     def of(self, history: History) -> Taken:
-        """What was taken of a history, to be kept for `restore`. O(that)."""
+        """The window of a history, to be passed to `restore`. O(its sequences)."""
         found = self._histories.get(history)
         return Taken() if found is None else Taken(found.mark, tuple(found.sequences))
 
     def all(self) -> dict[History, Taken]:
-        """The same of every history, the one heard of last at the end. O(that)."""
+        """All windows, the most recently updated last. O(sequences)."""
         return {history: self.of(history) for history in self._histories}
 
     def restore(self, history: History, taken: Taken) -> None:
-        """What `of` gave before a restart."""
+        """Restore a window that `of` returned before a restart."""
         self._histories[history] = _Taken(taken)

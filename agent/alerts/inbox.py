@@ -1,4 +1,4 @@
-"""The inbox of one subscription: what its client has yet to get, in positions 1, 2, 3, …"""
+"""The inbox of one subscription: undelivered notifications at positions 1, 2, 3, …"""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS, InvalidTransition
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Lost, Notified, PushReply
 
-# Positions are forgotten so many at a time, which is fewer writes.
+# Positions are forgotten in batches of this size, which costs fewer writes.
 FORGOTTEN_AT_ONCE = 64
 
 
 class Inbox:
-    """Keeps a run of items that ends with the one that came last, and remembers a longer such run,
-    so that what comes again is no news."""
+    """Keeps the most recent items for delivery, and remembers a longer run of them so that
+    duplicates are recognised."""
 
     __slots__ = (
         "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
@@ -29,21 +29,22 @@ class Inbox:
     ) -> None:
         self.number = number
         self.client = client
-        # Whose it counts as: the client's, or its connection's if nobody can tell the client.
+        # The owner that the quota counts against: the client, or its connection if the client has
+        # no name.
         self.owner: Hashable = client
-        self.id = client_id  # what its client calls it
+        self.id = client_id  # the client's name for the subscription
         self.filter = wanted
         self.durable = durable
         self.state = "new"
         self.peer: Peer = None
-        self.acknowledged = 0  # its client has all up to here
+        self.acknowledged = 0  # the client has acknowledged all up to here
         self.last = 0
         self.sent = 0  # its client was sent, or has, all up to here
         self.kept: deque[Item] = deque()  # the last positions
         self.bytes = 0
         # The last positions that are remembered, by the number of their item.
         self._known: dict[int, Item] = {}
-        # Of messages that were sent, the last positions that they are about.
+        # Of the messages sent, the last positions that they contain.
         self.in_flight: deque[int] = deque()
         self.seen_s = 0.0
         self.timer = -1
@@ -62,12 +63,12 @@ class Inbox:
 
     @property
     def name(self) -> str:
-        """What the broker calls the subscription: nothing of its client's."""
+        """The broker's name for the subscription; it contains nothing that the client chose."""
         return str(self.number)
 
     @property
     def first(self) -> int:
-        """The first position that is kept; one after the last, if none is."""
+        """The first position that is kept; last + 1 if none is."""
         return self.last - len(self.kept) + 1
 
     @property
@@ -76,37 +77,40 @@ class Inbox:
         return self._known.values()
 
     def knows(self, item: Item) -> bool:
-        """Whether it came before. O(1)."""
+        """Whether the item was received before. O(1)."""
         return item.number in self._known
 
     def put(self, item: Item) -> None:
-        """It is at the next position."""
+        """Add the item at the next position."""
         self.last += 1
         self.kept.append(item)
         self.bytes += item.bytes
         self._known[item.number] = item
 
     def overflow(self, most: int, most_bytes: int) -> list[Item]:
-        """Drop the oldest that there is no room for; what came last stays. Returns the dropped."""
+        """Drop the oldest items that exceed the capacity; the most recent one stays. Returns the
+        dropped."""
         dropped = []
         while len(self.kept) > most or (self.bytes > most_bytes and len(self.kept) > 1):
             dropped.append(self._drop())
         return dropped
 
     def acknowledge(self, position: int) -> list[Item]:
-        """Its client has all up to `position`. Returns what need not be kept for it any more."""
+        """The client has all up to `position`. Returns the items that need not be kept for it any
+        more."""
         self.acknowledged = position
         while self.in_flight and self.in_flight[0] <= position:
             self.in_flight.popleft()
         return [self._drop() for _ in range(max(0, position - self.first + 1))]
 
     def send_again(self, after: int) -> None:
-        """Its client has all up to `after`, and what was sent beyond may be lost."""
+        """The client has all up to `after`; whatever was sent beyond that may be lost and is sent
+        again."""
         self.sent = after
         self.in_flight.clear()
 
     def messages(self, window: int) -> Iterator[PushReply]:
-        """What is to be sent now: at most `window` messages are not acknowledged."""
+        """The messages to send now: at most `window` messages may be unacknowledged."""
         while self.sent < self.last and len(self.in_flight) < window:
             position = self.sent + 1
             if position < self.first:
@@ -123,8 +127,8 @@ class Inbox:
             self.in_flight.append(self.sent)
 
     def forget(self, most: int) -> tuple[int, list[Item]]:
-        """Remember at most `most` items, and those that are kept, or a few more. Returns up to
-        which position all are forgotten, and what was now."""
+        """Remember at most `most` items, those that are kept, and a few more. Returns the position
+        up to which all are forgotten, and the items forgotten by this call."""
         excess = len(self._known) - max(most, len(self.kept))
         if excess < FORGOTTEN_AT_ONCE:
             return 0, []
@@ -136,8 +140,8 @@ class Inbox:
     def restore(
         self, acknowledged: int, last: int, items: list[Item], most: int, most_bytes: int
     ) -> None:
-        """Take in what was on disk: the items at the positions up to `last`. Kept are those at the
-        end that have a content, are not acknowledged, and that there is room for."""
+        """Restore the items at the positions up to `last` from disk. Kept are the trailing items
+        that have content, are not acknowledged and fit the capacity."""
         self.acknowledged = self.sent = acknowledged
         self.last = last
         self._known = {item.number: item for item in items}
@@ -168,8 +172,8 @@ class Inbox:
 def last_run(
     rows: Iterator[tuple[int, int, int]], items: dict[int, Item]
 ) -> tuple[int, list[Item]]:
-    """The last position, and the items of those before it without a hole. A hole is damage that
-    the check of the file did not find."""
+    """The last position, and the items before it without a gap. A gap means damage that the check
+    of the file did not find."""
     run: list[Item] = []
     last = 0
     for _, position, number in rows:

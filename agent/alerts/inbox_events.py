@@ -1,4 +1,4 @@
-"""What happens to the inboxes of subscribers (events), and what they want done (instructions)."""
+"""Events and instructions of the subscribers' inboxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-# A connection; equal to itself for as long as it lasts, and hashable.
+# A connection: hashable, and equal to itself for as long as it lasts.
 Peer = Any
 Content = Notification | Lost
 
@@ -30,7 +30,8 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class SubscribeArrived(_Struct, frozen=True):
-    """From the connection `peer` of `client`, whose subscriptions are known by their ids."""
+    """`client` subscribes on the connection `peer`. Its subscriptions are identified by their
+    ids."""
 
     peer: Peer
     client: str
@@ -50,25 +51,25 @@ class UnsubscribeArrived(_Struct, frozen=True):
 
 
 class ContentArrived(_Struct, frozen=True):
-    """The broker has this for the subscriptions of these names, perhaps again."""
+    """The broker delivers this to the subscriptions of these names; it may be a duplicate."""
 
     names: tuple[str, ...]
     content: Content
 
 
 class InboxesDue(_Struct, frozen=True):
-    """Time has passed: `Inboxes.next_tick` says when."""
+    """A timer has expired: `Inboxes.next_tick` says when to send this."""
 
 
 InboxEvent = (
     SubscribeArrived | AcknowledgeArrived | UnsubscribeArrived | ContentArrived | InboxesDue
 )
 
-# --- instructions: what the disk keeps -----------------------------------------------------------
+# --- instructions: for the disk ------------------------------------------------------------------
 
 
 class SavedSubscription(_Struct, frozen=True):
-    """A durable subscription: whose, and of what."""
+    """A durable subscription as kept on disk: its client and its filter."""
 
     client: str
     id: Identifier
@@ -76,28 +77,29 @@ class SavedSubscription(_Struct, frozen=True):
 
 
 class SaveSubscription(_Struct, frozen=True):
-    """Keep it in place of what was kept under its number; how far its client is stays."""
+    """Write the subscription in place of the row with its number; the client's cursor is
+    unchanged."""
 
     number: int
     saved: SavedSubscription
 
 
 class SaveCursor(_Struct, frozen=True):
-    """Its client has all positions up to `acknowledged`. May reach the disk later: the client says
-    so again."""
+    """The client has all positions up to `acknowledged`. May be written late: the client repeats
+    its acknowledgement."""
 
     number: int
     acknowledged: int
 
 
 class ForgetSubscription(_Struct, frozen=True):
-    """With its positions."""
+    """Delete the subscription and its positions."""
 
     number: int
 
 
 class StoreItem(_Struct, frozen=True):
-    """Keep what came once, for any number of subscriptions."""
+    """Write an item once, for any number of subscriptions."""
 
     number: int
     key: bytes
@@ -105,7 +107,7 @@ class StoreItem(_Struct, frozen=True):
 
 
 class ForgetBody(_Struct, frozen=True):
-    """No client needs it any more; that it came is remembered."""
+    """Delete the item's body: no client needs it any more. The item itself is remembered."""
 
     number: int
 
@@ -115,7 +117,7 @@ class ForgetItem(_Struct, frozen=True):
 
 
 class StorePosition(_Struct, frozen=True):
-    """The item is at this position of the subscription."""
+    """Record that the item is at this position of the subscription."""
 
     subscription: int
     position: int
@@ -123,7 +125,7 @@ class StorePosition(_Struct, frozen=True):
 
 
 class ForgetPositions(_Struct, frozen=True):
-    """Of the subscription, up to this one."""
+    """Delete the subscription's positions up to this one."""
 
     subscription: int
     position: int
@@ -144,7 +146,7 @@ InboxChange = (
 
 
 class SendPush(_Struct, frozen=True):
-    """Send it; if it `waits`, not before all that was to be kept until now is on disk."""
+    """Send this; if it `waits`, only after everything stored so far is on disk."""
 
     peer: Peer
     message: PushReply
@@ -152,14 +154,14 @@ class SendPush(_Struct, frozen=True):
 
 
 class StartSubscription(_Struct, frozen=True):
-    """Tell the broker that this is wanted, or that another filter is."""
+    """Tell the broker about a new subscription, or about its new filter."""
 
     name: str
     filter: Filter
 
 
 class EndSubscription(_Struct, frozen=True):
-    """Tell the broker that it is wanted no more."""
+    """Tell the broker that the subscription has ended."""
 
     name: str
 
@@ -168,8 +170,8 @@ InboxInstruction = InboxChange | SendPush | StartSubscription | EndSubscription
 
 
 class SavedInboxes(_Struct, frozen=True):
-    """What the disk kept: subscriptions by number and how far their clients are; items by number,
-    without body where no client needs it; and which item is at which position, positions of one
+    """What was kept on disk: subscriptions by number with their clients' cursors; items by number,
+    without body where no client needs it; and the item at each position, the positions of one
     subscription ascending."""
 
     subscriptions: tuple[tuple[int, SavedSubscription, Count], ...] = ()

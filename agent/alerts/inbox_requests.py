@@ -1,4 +1,4 @@
-"""Why a request to subscribe is refused, whoever asks."""
+"""Validation of subscribe requests, and the reasons for refusing them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent.wire.push import Subscribe, Subscribed
 
 
 def check_size(given: str | Filter) -> None:
-    """ValueError if it takes more than `MAX_FILTER_BYTES`. O(size)."""
+    """ValueError if the filter takes more than `MAX_FILTER_BYTES`. O(size)."""
     if (size := len(msgspec.msgpack.encode(given))) > MAX_FILTER_BYTES:
         raise ValueError(f"{size} bytes, over {MAX_FILTER_BYTES}; take two subscriptions")
 
 
 def why_not_again(inbox: Inbox, message: Subscribe) -> str:
-    """Why the subscription that is there cannot be this one; empty if it can."""
+    """Why the request does not match the existing subscription of that id; empty if it does."""
     if inbox.durable != message.durable:
         return (
             f"subscription {inbox.id!r} is open and {'' if inbox.durable else 'not '}durable; "
@@ -32,6 +32,6 @@ def why_not_again(inbox: Inbox, message: Subscribe) -> str:
 
 
 def refusal(peer: Peer, message: Subscribe, why: str) -> list[InboxInstruction]:
-    """The reply that says so, at once."""
+    """The reply that refuses the request, to be sent at once."""
     reply = Subscribed(message.id, "refused", message=why[:500])
     return [SendPush(peer, reply, waits=False)]

@@ -1,8 +1,9 @@
-"""The inboxes of a master's subscribers: what came for them, until their clients have it.
+"""The inboxes of a master's subscribers: notifications are kept until their clients acknowledge
+them.
 
-A notification that comes for a durable subscription is on disk before its client gets it, in a
-position that it has for good; so whatever is killed, what a client has not acknowledged comes again
-in the same position, and nothing is in two.
+A notification for a durable subscription is on disk, at a position that never changes, before it is
+sent to the client. After a crash at any point, every unacknowledged notification is sent again at
+the same position, and no notification has two positions.
 """
 
 from __future__ import annotations
@@ -42,33 +43,33 @@ from agent.wire.areas import AreaSet
 from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
 
-# Of one durable subscription.
+# Undelivered items of one durable subscription.
 MOST = 1_000
 MAX_BYTES = 1 << 20
-# Of one that is not durable, a client that is slow included.
+# Undelivered items of one that is not durable, whose client may be slow.
 MAX_QUEUED = 256
-# Items that a subscription remembers, to know what comes again: as many as a spool may publish
-# again. Beyond it, that is news.
+# Items that a subscription remembers to recognise duplicates: as many as a spool may publish again.
+# A duplicate that is older counts as new.
 MAX_REMEMBERED = 10_000
-# Of all subscriptions, which share them: 64 MB.
+# Shared by all subscriptions: 64 MB.
 MAX_REMEMBERED_IN_ALL = 2_000_000
-# Sent and not acknowledged.
+# Messages sent and not acknowledged.
 WINDOW = 64
 MAX_SUBSCRIPTIONS = 10_000
-# So long a client may say nothing before nothing is sent to it any more.
+# A client that is silent for this long is sent nothing more until it is heard of again.
 LEASE_S = 60.0
-# So long what is durable is kept for a client that does not come back.
+# A durable subscription whose client stays away for this long expires.
 EXPIRE_S = 7 * 86_400.0
 
 
 class Inboxes:
-    """Takes subscriptions, keeps what comes for them, and sends it.
+    """Accepts subscriptions, keeps notifications for them, and sends them.
 
-    `read_filter` reads the text form of a filter, or checks its parts; ValueError says what is
+    `read_filter` parses the text form of a filter, or checks its parts; ValueError says what is
     wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
-    has no name. `areas` gives those that are known to be somebody's; `nearest` is for hints. `now`
-    is monotonic seconds. A notification is O(subscriptions that want it); everything else
-    O(log subscriptions), and what it sends.
+    has no name. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
+    `now` is monotonic seconds. A notification is O(subscriptions that match); every other event is
+    O(log subscriptions) and what it sends.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Inboxes:
     ) -> None:
         self._read_filter = read_filter
         self._areas, self._nearest = areas, nearest
-        self._most = {True: most, False: most_queued}  # by whether it is durable
+        self._most = {True: most, False: most_queued}  # by durability
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
         self._most_remembered_in_all = most_remembered_in_all
@@ -117,25 +118,26 @@ class Inboxes:
 
     @property
     def waiting(self) -> int:
-        """Positions that clients have not acknowledged and that are kept."""
+        """Positions that are kept and not acknowledged."""
         return sum(len(inbox.kept) for inbox in self._by_key.values())
 
     def ids_of(self, client: str) -> list[str]:
-        """What a client calls its subscriptions. O(subscriptions)."""
+        """The client's subscription ids. O(subscriptions)."""
         return [id_ for owner, id_ in self._by_key if owner == client]
 
     def kept_for(self, prefix: str) -> list[tuple[str, str]]:
-        """Client and id of the subscriptions of clients whose name begins so. O(subscriptions)."""
+        """Client and id of the subscriptions of all clients whose name has this prefix.
+        O(subscriptions)."""
         return [key for key in self._by_key if key[0].startswith(prefix)]
 
     @property
     def next_tick(self) -> float | None:
-        """When `InboxesDue` is due; None: nothing waits for time to pass."""
+        """When `InboxesDue` is due; None if no timer is set."""
         return self._timers.peek_key() if len(self._timers) else None
 
     def restore(self, saved: SavedInboxes, now: float) -> list[InboxInstruction]:
-        """Take in what was on disk, before any event; MsgspecError if this version cannot. Their
-        time to expire begins anew."""
+        """Restore from disk, before any event; MsgspecError if this version cannot read it. Expiry
+        timers start anew."""
         items = {number: self._items.restore(number, k, body) for number, k, body in saved.items}
         by_subscription = groupby(saved.positions, key=lambda row: row[0])
         runs = {number: last_run(rows, items) for number, rows in by_subscription}
@@ -157,7 +159,7 @@ class Inboxes:
         return [*self._items.tidy(), *instructions]
 
     def handle(self, event: InboxEvent, now: float) -> list[InboxInstruction]:
-        """Take one event; what to do follows, in order."""
+        """Handle one event; returns the instructions, in order."""
         match event:
             case ContentArrived():
                 return self._content(event)
@@ -180,7 +182,7 @@ class Inboxes:
         for name in event.names:
             inbox = self._by_name.get(name)
             if inbox is None:
-                continue  # it ended while this was under way
+                continue  # the subscription ended while this was in flight
             if inbox.knows(item):
                 self.counters["notifications_repeated"] += 1
             else:
@@ -223,7 +225,7 @@ class Inboxes:
     def _subscribed(self, event: SubscribeArrived, now: float) -> list[InboxInstruction]:
         message = event.message
         try:
-            # What is large takes long to read.
+            # Checked first, because parsing a large filter takes long.
             check_size(message.filter)
             wanted = self._read_filter(message.filter)
             check_size(wanted)
@@ -292,7 +294,7 @@ class Inboxes:
         return [*changes, *together(runs)]
 
     def _had(self, inbox: Inbox, position: int, now: float) -> list[InboxChange]:
-        """Its client is there, and has all up to `position`."""
+        """The client is connected, and has all up to `position`."""
         inbox.seen_s = now
         if position <= inbox.acknowledged:
             return []
@@ -306,7 +308,7 @@ class Inboxes:
         reply = Subscribed(event.message.id, "cancelled")
         inbox = self._by_key.get((event.client, event.message.id))
         if inbox is None:
-            # Perhaps the reply to an earlier one was lost.
+            # The reply to an earlier request may have been lost.
             return [SendPush(event.peer, reply, waits=True)]
         return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
 
@@ -320,7 +322,7 @@ class Inboxes:
         inbox.timer = self._timers.push(now + self._patience_s(inbox), inbox)
 
     def _give(self, inbox: Inbox, owner: Hashable) -> None:
-        """It counts among this one's from now on."""
+        """From now on the subscription counts against this owner."""
         if owner != inbox.owner:
             self._disown(inbox)
             inbox.owner = owner
@@ -332,7 +334,7 @@ class Inboxes:
             del self._owned[inbox.owner]
 
     def _patience_s(self, inbox: Inbox) -> float:
-        """So long its client may say nothing."""
+        """How long the client may be silent."""
         return self._expire_s if inbox.state == "detached" else self._lease_s
 
     def _due(self, now: float) -> list[InboxInstruction]:
@@ -347,7 +349,7 @@ class Inboxes:
                     continue
                 inbox.become("detached")
                 inbox.peer = None
-            # A client that is heard of moves no timer: it is set again when it runs out.
+            # Activity does not move the timer: when it expires it is set again.
             due_s = inbox.seen_s + self._patience_s(inbox)
             inbox.timer = self._timers.push(due_s, inbox)
         return instructions

@@ -1,4 +1,4 @@
-"""What came for subscriptions of this master: each thing once, however many want it."""
+"""Received notifications, reference-counted: one copy for any number of subscriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = Origin | Lost
 
 
 class _Key(Struct, frozen=True, array_like=True):
-    """An origin (`count` 0), or what was lost."""
+    """An origin (`count` 0), or a range of lost notifications."""
 
     publisher: str
     history: str
@@ -29,9 +29,9 @@ class _Key(Struct, frozen=True, array_like=True):
 
 
 class Item:
-    """A notification, or a range of lost ones. `kept` inboxes have yet to give it to their clients,
-    `known` inboxes remember that it came; `stored` says that the disk knows it, `whole` that it
-    has the content, too. Without inboxes that keep it, it has no content here."""
+    """A notification, or a range of lost ones. `kept` counts the inboxes that must still deliver
+    it, `known` those that remember it; `stored` says that the item is on disk, `whole` that its
+    content is, too. If no inbox keeps it, its content is not in memory."""
 
     __slots__ = ("bytes", "content", "kept", "key", "known", "number", "stored", "whole")
 
@@ -50,7 +50,7 @@ class Item:
 
 
 class Items:
-    """Items by what they are, with how many inboxes hold them. All O(1)."""
+    """Items by identity, with the number of inboxes that hold each. All O(1)."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, Item] = {}
@@ -60,7 +60,7 @@ class Items:
         return len(self._by_key)
 
     def find(self, content: Content) -> Item:
-        """The item of this content, made if it is new."""
+        """The item with this content, created if it is new."""
         key = content.origin if isinstance(content, Notification) else content
         item = self._by_key.get(key)
         if item is None:
@@ -69,7 +69,7 @@ class Items:
         return item
 
     def hold(self, item: Item, content: Content, *, durable: bool) -> list[InboxChange]:
-        """One more inbox keeps it, and remembers it."""
+        """One more inbox keeps and remembers the item."""
         item.kept += 1
         item.known += 1
         stored = item.whole or not durable
@@ -84,7 +84,7 @@ class Items:
         return [StoreItem(item.number, _written(item.key), body)]
 
     def give_up(self, item: Item) -> list[InboxChange]:
-        """One inbox less keeps it."""
+        """One inbox fewer keeps the item."""
         item.kept -= 1
         if item.kept:
             return []
@@ -95,7 +95,7 @@ class Items:
         return [ForgetBody(item.number)]
 
     def forget(self, item: Item) -> list[InboxChange]:
-        """One inbox less remembers it."""
+        """One inbox fewer remembers the item."""
         item.known -= 1
         if item.known:
             return []
@@ -103,12 +103,12 @@ class Items:
         return [ForgetItem(item.number)] if item.stored else []
 
     def drop_unheld(self, item: Item) -> None:
-        """Forget an item that nobody took."""
+        """Forget an item that no inbox accepted."""
         if not item.known:
             self._by_key.pop(item.key, None)
 
     def restore(self, number: int, key: bytes, body: bytes | None) -> Item:
-        """An item that the disk kept; MsgspecError if this version cannot read it."""
+        """Restore an item from disk; MsgspecError if this version cannot read it."""
         found = _read(key)
         item = Item(number, found)
         item.stored = True
@@ -125,7 +125,7 @@ class Items:
         return item
 
     def tidy(self) -> list[InboxChange]:
-        """After a restart: forget what was held by inboxes that are no more."""
+        """After a restart: forget the items of inboxes that no longer exist."""
         changes: list[InboxChange] = []
         for item in list(self._by_key.values()):
             if not item.known:

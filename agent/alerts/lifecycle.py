@@ -1,28 +1,28 @@
-"""What spooled notifications and subscriptions go through, as tables keyed (from, to)."""
+"""Transition tables of spooled notifications and of subscriptions, keyed (from, to)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SPOOLED_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    ("new", "published"): "brought by a node",
-    ("new", "waiting"): "found on disk",
-    ("waiting", "published"): "its turn has come",
-    ("published", "published"): "no word of it for long",
-    ("published", "waiting"): "somebody may not have it",
-    ("waiting", "settled"): "everybody has it",
-    ("published", "settled"): "everybody has it",
+    ("new", "published"): "received from a node",
+    ("new", "waiting"): "restored from disk",
+    ("waiting", "published"): "the rate limit allows it",
+    ("published", "published"): "no outcome within the time-out",
+    ("published", "waiting"): "some subscriber may not have it",
+    ("waiting", "settled"): "every subscriber has it",
+    ("published", "settled"): "every subscriber has it",
     ("waiting", "given_up"): "the spool is full, and this is the oldest",
     ("published", "given_up"): "the spool is full, and this is the oldest",
 }
 SUBSCRIPTION_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "attached"): "subscribe",
-    ("new", "detached"): "found on disk",
+    ("new", "detached"): "restored from disk",
     ("attached", "attached"): "subscribe again",
     ("detached", "attached"): "subscribe again",
-    ("attached", "detached"): "durable, and nothing heard of its client for a lease",
-    ("attached", "expired"): "not durable, and nothing heard of its client for a lease",
-    ("detached", "expired"): "nothing heard of its client for too long",
+    ("attached", "detached"): "durable, and its client was silent for a lease",
+    ("attached", "expired"): "not durable, and its client was silent for a lease",
+    ("detached", "expired"): "its client was silent for too long",
     ("attached", "cancelled"): "unsubscribe",
     ("detached", "cancelled"): "unsubscribe",
 }

@@ -1,4 +1,4 @@
-"""What a publisher's spool had to give up, and what of it subscribers were told."""
+"""Notifications that a publisher's spool dropped, and the loss notices sent to subscribers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agent.alerts.spool_events import ForgetLost, SaveLost, SpoolInstruction, Te
 from agent.wire.overlay import Origin
 from agent.wire.push import Lost
 
-# What is given up within so long is told as one range; the next one of that history takes twice as
-# long, and so on.
+# Losses within this time are reported as one range. For the next range of the same history the time
+# doubles, and so on.
 GATHER_LOST_S: Final = 5.0
 MAX_LOST: Final = 1_024
 
@@ -18,7 +18,8 @@ Key = tuple[str, str]  # publisher, history
 
 
 class _Loss:
-    """Of one history. `telling` is under way and no word of it came; `more` is to be told then."""
+    """The losses of one history. The notice of `telling` is in flight and not confirmed; `more` is
+    reported after it."""
 
     __slots__ = ("due_s", "more", "pause_s", "telling")
 
@@ -29,33 +30,34 @@ class _Loss:
         self.pause_s = GATHER_LOST_S
 
     def whole(self) -> Lost | None:
-        """All that not everybody was told."""
+        """All losses that are not yet confirmed as reported to every subscriber."""
         if self.telling is None or self.more is None:
             return self.telling or self.more
         return _joined(self.telling, self.more)
 
 
 class Losses:
-    """Ranges by history. One notice of a history is under way at a time, told again until there is
-    word of it; what is lost meanwhile is the next one. Pauses double up to `longest_s`. Of more
-    than `MAX_LOST` histories the first is only counted. O(histories) when something is due."""
+    """Ranges of lost notifications by history. At most one notice per history is in flight; it is
+    repeated until it is confirmed, and losses meanwhile go into the next one. Pauses double up to
+    `longest_s`. Beyond `MAX_LOST` histories the oldest is only counted. O(histories) when something
+    is due."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
         self._by_key: dict[Key, _Loss] = {}
-        self.due_s = math.inf  # when `tell` has something to do, or nothing after all
+        self.due_s = math.inf  # when to call `tell`, which may find nothing to do
 
     def __bool__(self) -> bool:
-        """Whether there is anything that not everybody was told."""
+        """Whether some loss is not yet reported to every subscriber."""
         return any(loss.whole() for loss in self._by_key.values())
 
     def restore(self, lost: Lost, now: float) -> None:
-        """Take in what was on disk."""
+        """Restore from disk."""
         self._by_key[lost.publisher, lost.history] = _Loss(lost, now)
         self.due_s = now
 
     def add(self, origins: list[Origin], now: float) -> list[SpoolInstruction]:
-        """These were given up."""
+        """Record dropped notifications."""
         grown: dict[Key, None] = {}
         for origin in origins:
             key = (origin.publisher, origin.history)
@@ -75,7 +77,7 @@ class Losses:
         return instructions
 
     def tell(self, now: float) -> list[SpoolInstruction]:
-        """What is to be told now."""
+        """The notices to send now."""
         if now < self.due_s:
             return []
         instructions: list[SpoolInstruction] = []
@@ -85,7 +87,7 @@ class Losses:
             if loss.telling is None:
                 loss.telling, loss.more = loss.more, None
             if loss.telling is None:
-                del self._by_key[key]  # quiet for a whole pause
+                del self._by_key[key]  # no loss for a whole pause
                 continue
             instructions.append(TellLost(loss.telling))
             loss.pause_s = min(self._longest_s, 2.0 * loss.pause_s)
@@ -94,7 +96,7 @@ class Losses:
         return instructions
 
     def told(self, lost: Lost) -> list[SpoolInstruction]:
-        """Everybody was told this."""
+        """This notice has reached every subscriber."""
         loss = self._by_key.get((lost.publisher, lost.history))
         if loss is None or loss.telling != lost:
             return []

@@ -1,4 +1,4 @@
-"""What triggers' events become: notifications, of which none says which node it is about."""
+"""Conversion of triggers' events to notifications, which do not identify the node."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ RAISED: Final = "raised"
 CLEARED: Final = "cleared"
 LOST: Final = "lost"
 KINDS: Final = {TRIGGER_RAISED: RAISED, TRIGGER_CLEARED: CLEARED}
-# An event of a node that covers several areas is as many notifications: so many numbers each.
+# An event that covers several areas becomes one notification for each: this many sequences are
+# reserved per event.
 NUMBERS: Final = MAX_EVENT_AREAS
 
 
 def alerts_of(iad: str, node: str, message: NodeEvents) -> tuple[EventAlerts, ...]:
-    """The events of triggers among these, with a notification for each area. Of an event number n
-    these have the sequences from 16 n on. O(events)."""
+    """The trigger events among these, with one notification for each area. The notifications of
+    event n have the sequences from 16 n on. O(events)."""
     history = history_of(node, message.history)
     return tuple(
         [
@@ -43,9 +44,10 @@ def alerts_of(iad: str, node: str, message: NodeEvents) -> tuple[EventAlerts, ..
 
 
 def history_of(node: str, history: str) -> str:
-    """What origins call a node's history. Two nodes with the same file have two. It does not tell
-    the node: a history is 128 random bits that leave the IAD in no other way, so that names cannot
-    be tried. It needs no secret, which a master without a state file would forget."""
+    """The pseudonym of a node's history in notification origins. Two nodes with the same history
+    file have different ones. It does not reveal the node: a history is 128 random bits that leave
+    the IAD in no other form, so names cannot be tried against it. It needs no secret, which a
+    master without a state file would lose."""
     return sha256(msgspec.msgpack.encode((node, history))).hexdigest()[:16]
 
 
@@ -71,18 +73,18 @@ def _attributes(iad: str, event: NodeEvent) -> Iterator[dict[str, Value]]:
 
 
 def announced_by(iad: str) -> Filter:
-    """What everything that is published here fulfils."""
+    """The advertisement that covers everything published here."""
     return ((Predicate("iad", "=", (iad,)),),)
 
 
 def losses_of(iad: str) -> Filter:
-    """What holds for all that `notification_of` makes."""
+    """The advertisement that covers every result of `notification_of`."""
     return ((Predicate("iad", "=", (iad,)), Predicate("kind", "=", (LOST,))),)
 
 
 def notification_of(lost: Lost, time_ms: WallMs) -> Notification:
-    """That notifications are lost, told like one, with an origin that only this loss has: told
-    again, also after a restart, it is the same."""
+    """A loss notice in the form of a notification. Its origin is unique to this loss and the same
+    whenever it is repeated, also after a restart."""
     history = sha256(msgspec.msgpack.encode(lost)).hexdigest()[:16]
     attributes: dict[str, Value] = {
         "iad": lost.publisher,
@@ -96,7 +98,7 @@ def notification_of(lost: Lost, time_ms: WallMs) -> Notification:
 
 
 def content_of(notification: Notification) -> Notification | Lost:
-    """What the inboxes take it for: `notification_of` undone."""
+    """The inbox content of a loss notice: the inverse of `notification_of`."""
     told = notification.attributes
     if told.get("kind") != LOST:
         return notification

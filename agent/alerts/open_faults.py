@@ -1,4 +1,4 @@
-"""Which faults of the nodes' sensors are open, from the events that tell of them in any order."""
+"""Open sensor faults per node, derived from fault events that arrive in any order."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from msgspec import Struct
 from agent.wire.operator import NodeFault
 from agent.wire.records import NodeEventRecord
 
-# Of one node, the ended ones included that a late event may still be about.
+# Channels per node, including ended faults that a late event may still refer to.
 MAX_CHANNELS: Final = 256
 STARTED: Final = "agent_started"
 ENDED: Final = "fault_ended"
-# Begins every kind that is about a fault; whatever does not end it says how it is.
+# Prefix of every event kind about a fault; every such kind except the end describes the fault.
 FAULT: Final = "fault_"
-NEVER: Final = -1  # below every sequence
+NEVER: Final = -1  # less than every sequence
 
 
 class ChannelFaults(Struct, array_like=True):
-    """What is known of one channel's faults; sequences are those of events.
+    """The faults of one channel; sequences are those of events.
 
-    A fault is open if it was told of, at `told`, after the last end. `first` is the earliest event
+    A fault is open if it was reported, at `told`, after the last end. `first` is the earliest event
     since that end: its time is the fault's.
     """
 
@@ -39,11 +39,11 @@ class ChannelFaults(Struct, array_like=True):
 
     @property
     def open(self) -> bool:
-        """Whether there is a fault."""
+        """Whether a fault is open."""
         return self.told > self.ended
 
     def tell(self, event: NodeEventRecord) -> None:
-        """A fault began, or is another by now."""
+        """A fault began, or its description changed."""
         sequence = event.sequence
         if sequence <= self.ended:
             return
@@ -56,7 +56,7 @@ class ChannelFaults(Struct, array_like=True):
             self.text = event.text
 
     def end(self, sequence: int) -> None:
-        """No fault that was told of before is open any more."""
+        """Every fault reported before this sequence has ended."""
         self.ended = max(self.ended, sequence)
         if self.first <= self.ended < self.told:
             self.first = self.told
@@ -64,21 +64,21 @@ class ChannelFaults(Struct, array_like=True):
 
 
 class NodeFaults(Struct, array_like=True):
-    """Of one node, since its agent's start with the sequence `started` in `history`."""
+    """The faults of one node, whose agent started with the sequence `started` in `history`."""
 
     history: str
     started: int
     channels: list[ChannelFaults]
 
     def take(self, event: NodeEventRecord) -> None:
-        """What happened, each event once. O(channels)."""
+        """Apply events, each of which is given once. O(channels)."""
         if event.history != self.history:
             self._begin_history(event.history)
         if event.kind == STARTED:
             self.started = max(self.started, event.sequence)
             for each in self.channels:
                 each.end(self.started)
-            # What ended since the start may yet be said to have begun.
+            # A fault that ended since the start may still have its beginning in flight.
             self.channels = [c for c in self.channels if c.open or c.ended > self.started]
         elif event.kind.startswith(FAULT):
             channel = self._of(event.sensor, event.channel)
@@ -88,7 +88,7 @@ class NodeFaults(Struct, array_like=True):
                 channel.tell(event)
 
     def _begin_history(self, history: str) -> None:
-        """Its events are numbered anew; the faults are what they were."""
+        """The events are numbered anew; the faults are unchanged."""
         self.history, self.started = history, NEVER
         self.channels = [each for each in self.channels if each.open]
         for each in self.channels:
@@ -106,17 +106,17 @@ class NodeFaults(Struct, array_like=True):
 
 
 class OpenFaults:
-    """The faults of all nodes; in memory, for whoever keeps them on disk.
+    """The open faults of all nodes, in memory; the caller persists them.
 
-    What comes late changes nothing that a later event has settled. A fault that was open when its
-    node's agent was started again is told anew by that agent, if it is still there.
+    A late event does not change what a later event has settled. After a restart the node's agent
+    reports the faults that are still present again.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeFaults] = {}
 
     def take(self, events: Iterable[NodeEventRecord]) -> set[str]:
-        """What happened, each event once; the nodes of which something else is known now."""
+        """Apply events, each of which is given once; returns the nodes whose faults changed."""
         changed = set()
         for event in events:
             if event.kind == STARTED or event.kind.startswith(FAULT):
@@ -128,7 +128,7 @@ class OpenFaults:
         return changed
 
     def open(self, node: str) -> tuple[NodeFault, ...]:
-        """The open faults of a node, the oldest first."""
+        """The open faults of a node, oldest first."""
         found = self._nodes.get(node)
         if found is None:
             return ()
@@ -140,9 +140,9 @@ class OpenFaults:
         return tuple(sorted(faults, key=lambda fault: fault.since_ms))
 
     def of(self, node: str) -> NodeFaults:
-        """What is known of a node, to be kept for `restore`."""
+        """The state of a node, to be passed to `restore`."""
         return self._nodes[node]
 
     def restore(self, node: str, faults: NodeFaults) -> None:
-        """What `of` gave before a restart."""
+        """Restore what `of` returned before a restart."""
         self._nodes[node] = faults

@@ -1,4 +1,4 @@
-"""Which triggers of the nodes are raised, from the events that tell of them in any order."""
+"""Raised triggers per node, derived from trigger events that arrive in any order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
 from agent.wire.operator import NodeAlert
 from agent.wire.records import NodeEventRecord
 
-# Of one node, the cleared ones included that a late event may still be about.
+# Triggers per node, including cleared ones that a late event may still refer to.
 MAX_TRIGGERS: Final = 256
 KINDS: Final = (TRIGGER_RAISED, TRIGGER_CLEARED)
 
 
 class TriggerChange(Struct, array_like=True):
-    """The last change of a trigger: the sequence of its event, and what that says."""
+    """The last change of a trigger: the sequence of its event, and its content."""
 
     trigger: str
     sequence: int
@@ -35,9 +35,9 @@ class NodeTriggers(Struct, array_like=True):
     changes: list[TriggerChange]
 
     def take(self, event: NodeEventRecord) -> None:
-        """What happened, each event once. O(triggers)."""
+        """Apply events, each of which is given once. O(triggers)."""
         if event.history != self.history:
-            # Its triggers begin anew, too: what holds is raised again.
+            # Its triggers start anew, too: those whose condition holds are raised again.
             self.history, self.changes = event.history, []
         before = next((c for c in self.changes if c.trigger == event.trigger), None)
         if before is not None:
@@ -60,14 +60,14 @@ class NodeTriggers(Struct, array_like=True):
 
 
 class RaisedTriggers:
-    """The triggers of all nodes; in memory, for whoever keeps them on disk. A trigger stays raised
-    while its node's agent is started again."""
+    """The triggers of all nodes, in memory; the caller persists them. A trigger stays raised across
+    a restart of its node's agent."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeTriggers] = {}
 
     def take(self, events: Iterable[NodeEventRecord]) -> set[str]:
-        """What happened, each event once; the nodes of which something else is known now."""
+        """Apply events, each of which is given once; returns the nodes whose triggers changed."""
         changed = set()
         for event in events:
             if event.kind in KINDS:
@@ -79,7 +79,7 @@ class RaisedTriggers:
         return changed
 
     def open(self, node: str) -> tuple[NodeAlert, ...]:
-        """The raised triggers of a node, the oldest first."""
+        """The raised triggers of a node, oldest first."""
         found = self._nodes.get(node)
         if found is None:
             return ()
@@ -91,9 +91,9 @@ class RaisedTriggers:
         return tuple(sorted(alerts, key=lambda alert: (alert.since_ms, alert.trigger)))
 
     def of(self, node: str) -> NodeTriggers:
-        """What is known of a node, to be kept for `restore`."""
+        """The state of a node, to be passed to `restore`."""
         return self._nodes[node]
 
     def restore(self, node: str, triggers: NodeTriggers) -> None:
-        """What `of` gave before a restart."""
+        """Restore what `of` returned before a restart."""
         self._nodes[node] = triggers

@@ -1,9 +1,9 @@
-"""The spool of a publisher's home master: notifications that not everybody has yet.
+"""The spool of a publisher's home master: notifications that some subscriber may not have yet.
 
-A notification is kept from before its node may forget it until the overlay says that everybody who
-wants it has it. Until then it is published again: after a restart, when the overlay says that
-somebody may not have it, and when it says nothing for long. The overlay and the masters of the
-subscribers drop what comes twice, by its origin.
+A notification is spooled before its node may forget it, and stays until the overlay reports that
+every subscriber has it. Until then it is published again: after a restart, when the overlay reports
+that a subscriber may not have it, and when the overlay reports nothing for long. The overlay and
+the subscribers' masters drop duplicates by origin.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from agent.wire.overlay import Notification, Origin
 
 MOST = 10_000
 MAX_BYTES = 16 << 20
-# What was published once goes again at this rate: what is new overtakes it.
+# Rate of republishing; new notifications overtake republished ones.
 BACKLOG_PER_S = 100.0
 BURST = 20
-# Published, and no word of it: the broker keeps what it could not pass on for longer than that.
+# Wait for an outcome of a publication: the broker keeps what it could not pass on for longer than
+# that.
 AGAIN_S = 300.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-# Of all nodes; theirs from before a card was flashed anew are among them.
+# Histories of all nodes, including those from before a card was flashed anew.
 MAX_HISTORIES = 4_096
 
 
@@ -68,9 +69,10 @@ class _Spooled:
 
 
 class Spool:
-    """Keeps at most `most` notifications with `most_bytes` in all, as MessagePack; with more, the
-    oldest are given up, counted, and told to subscribers as ranges. `now` is monotonic seconds.
-    Every event is O(log spooled) a notification, and what is remembered of its history."""
+    """Keeps at most `most` notifications with `most_bytes` in all, as MessagePack. When it is full,
+    the oldest are dropped, counted, and reported to subscribers as ranges. `now` is monotonic
+    seconds. Every event is O(log spooled) per notification, and the deduplication window of its
+    history."""
 
     def __init__(
         self,
@@ -86,11 +88,11 @@ class Spool:
         self._spacing_s = 1.0 / backlog_per_s
         self._again_s = again_s
         self._ledger: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)  # (node, history)
-        self._spooled: dict[Origin, _Spooled] = {}  # the oldest first
+        self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
         self._numbers = 0
-        # The rate is kept when what was published again, evenly spaced, would end here.
+        # The rate limit is respected if evenly spaced republications would end here.
         self._paced_until_s = -math.inf
         self._losses = Losses(again_s)
         self.counters = {
@@ -107,19 +109,19 @@ class Spool:
 
     @property
     def bytes(self) -> int:
-        """Of what is spooled, as MessagePack."""
+        """Size of the spooled notifications, as MessagePack."""
         return self._bytes
 
     @property
     def next_tick(self) -> float | None:
-        """When `SpoolDue` is due; None: nothing waits for time to pass."""
+        """When `SpoolDue` is due; None if no timer is set."""
         due_s = self._losses.due_s
         if len(self._due):
             due_s = min(due_s, max(self._due.peek_key(), self._next_turn_s))
         return None if due_s == math.inf else due_s
 
     def restore(self, saved: SavedSpool, now: float) -> None:
-        """Take in what was on disk, before any event; MsgspecError if this version cannot."""
+        """Restore from disk, before any event; MsgspecError if this version cannot read it."""
         decode = msgspec.msgpack.Decoder(Notification).decode
         for number, body in saved.spooled:
             entry = _Spooled(number, decode(body), len(body))
@@ -132,7 +134,7 @@ class Spool:
             self._losses.restore(lost, now)
 
     def handle(self, event: SpoolEvent, now: float) -> list[SpoolInstruction]:
-        """Take one event; what to do follows, in order."""
+        """Handle one event; returns the instructions, in order."""
         match event:
             case Brought():
                 return self._brought(event, now)
@@ -148,7 +150,7 @@ class Spool:
     # --- in ------------------------------------------------------------------------------------
 
     def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
-        # By sequence: one message may hold an event twice.
+        # By sequence, because one message may contain an event twice.
         history = (event.node, event.history)
         taken: dict[int, None] = {}
         new: dict[Origin, Notification] = {}
@@ -158,7 +160,7 @@ class Spool:
                 continue
             taken[each.sequence] = None
             for notification in each.notifications:
-                # What the ledger forgot may still be here.
+                # An event that the deduplication window forgot may still be spooled.
                 if notification.origin in self._spooled:
                     self.counters["spooled_repeated"] += 1
                 else:
@@ -189,7 +191,7 @@ class Spool:
         self._bytes += entry.bytes
 
     def _drop(self, now: float) -> list[SpoolInstruction]:
-        """The oldest go; the newest stays, however large it is."""
+        """Drop the oldest notifications; the most recent one stays, however large it is."""
         instructions: list[SpoolInstruction] = []
         given_up = []
         while len(self._spooled) > self._most or (
@@ -208,7 +210,7 @@ class Spool:
         return self._paced_until_s - (BURST - 1) * self._spacing_s
 
     def _turns(self, now: float) -> list[SpoolInstruction]:
-        """Publish again what is due, as fast as the pace allows, and tell what is lost."""
+        """Republish what is due, as fast as the rate limit allows, and report losses."""
         instructions: list[SpoolInstruction] = []
         while len(self._due) and self._due.peek_key() <= now and self._next_turn_s <= now:
             entry = self._due.pop()
@@ -229,7 +231,7 @@ class Spool:
     def _settled(self, origin: Origin) -> list[SpoolInstruction]:
         entry = self._spooled.get(origin)
         if entry is None:
-            return []  # said twice, or given up
+            return []  # reported twice, or dropped
         self.counters["spooled_settled"] += 1
         return [self._take_out(entry, "settled")]
 

@@ -1,4 +1,4 @@
-"""What happens to the spool of a publisher (events), and what it wants done (instructions)."""
+"""Events and instructions of the publisher's spool."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class EventAlerts(_Struct, frozen=True):
-    """What an event of a node becomes: a notification for each of its areas."""
+    """The notifications of one event of a node, one for each of its areas."""
 
     sequence: int
     notifications: tuple[Notification, ...]
 
 
 class Brought(_Struct, frozen=True):
-    """The node brings these events, all of its `history`, perhaps again; none below the sequence
-    `oldest` waits there any more. `Accepted` comes back with `token`, which is only passed on."""
+    """The node sends these events of its `history`, possibly duplicates; it has none below the
+    sequence `oldest` left to send. `Accepted` returns the opaque `token`."""
 
     token: Any
     node: str
@@ -37,25 +37,25 @@ class Brought(_Struct, frozen=True):
 
 
 class Settled(_Struct, frozen=True):
-    """Everybody who wants it has it."""
+    """Every subscriber has it."""
 
     origin: Origin
 
 
 class Undeliverable(_Struct, frozen=True):
-    """Somebody may not have it: it is to be published again."""
+    """Some subscriber may not have it: it is to be published again."""
 
     origin: Origin
 
 
 class LostTold(_Struct, frozen=True):
-    """Everybody who may have wanted these was told that they are lost."""
+    """Every affected subscriber was told that these are lost."""
 
     lost: Lost
 
 
 class SpoolDue(_Struct, frozen=True):
-    """Time has passed: `Spool.next_tick` says when."""
+    """A timer has expired: `Spool.next_tick` says when to send this."""
 
 
 SpoolEvent = Brought | Settled | Undeliverable | LostTold | SpoolDue
@@ -64,7 +64,7 @@ SpoolEvent = Brought | Settled | Undeliverable | LostTold | SpoolDue
 
 
 class StoreSpooled(_Struct, frozen=True):
-    """Keep a notification; a `number` is never used again."""
+    """Write a notification; a `number` is never reused."""
 
     number: int
     body: bytes
@@ -75,7 +75,7 @@ class ForgetSpooled(_Struct, frozen=True):
 
 
 class SaveTaken(_Struct, frozen=True):
-    """Keep what was taken of a node's history, in place of what was kept before."""
+    """Write the deduplication window of a node's history, in place of the earlier one."""
 
     node: str
     history: str
@@ -88,7 +88,7 @@ class ForgetTaken(_Struct, frozen=True):
 
 
 class SaveLost(_Struct, frozen=True):
-    """Keep what of a history was given up, in place of what was kept before."""
+    """Write the losses of a history, in place of the earlier ones."""
 
     lost: Lost
 
@@ -104,19 +104,19 @@ SpoolChange = StoreSpooled | ForgetSpooled | SaveTaken | ForgetTaken | SaveLost 
 
 
 class Accepted(_Struct, frozen=True):
-    """All of `Brought` is kept: its node may forget it."""
+    """All of `Brought` is stored: its node may forget it."""
 
     token: Any
 
 
 class PublishSpooled(_Struct, frozen=True):
-    """Give it to the broker; `Settled` or `Undeliverable` comes back."""
+    """Give it to the broker; `Settled` or `Undeliverable` follows."""
 
     notification: Notification
 
 
 class TellLost(_Struct, frozen=True):
-    """Tell the subscribers of this publisher; `LostTold` comes back."""
+    """Send a loss notice to this publisher's subscribers; `LostTold` follows."""
 
     lost: Lost
 
@@ -125,7 +125,7 @@ SpoolInstruction = SpoolChange | Accepted | PublishSpooled | TellLost
 
 
 class SavedSpool(_Struct, frozen=True):
-    """What the disk kept, each in the order in which it was made."""
+    """What was kept on disk, each in the order of creation."""
 
     spooled: tuple[tuple[int, bytes], ...] = ()
     taken: tuple[tuple[str, str, Taken], ...] = ()  # node, history

@@ -1,4 +1,4 @@
-"""Filters that are sound, and that no alert will fulfil: whoever subscribes is told."""
+"""Valid filters that no alert can match: the subscriber gets a warning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.wire.areas import AreaSet
 from agent.wire.predicate_logic import contradiction
 from agent.wire.predicates import Conjunction, Filter, Predicate, write_conjunction
 
-# What is so of every alert that has the attribute: the words it may be, a text, or a number.
+# For each attribute that every alert has: its possible words, a text, or a number.
 ALERTS: Final = {
     "iad": Predicate("iad", "prefix", ("",)),
     "kind": Predicate("kind", "in", (RAISED, CLEARED, LOST)),
@@ -23,16 +23,16 @@ ALERTS: Final = {
 TEXTS: Final = ("iad", "trigger", "metric", "area", "history")
 
 
-# The area of these that is most like another; empty: none is.
+# The area among these that is most like another; empty if there is none.
 Nearest = Callable[[str, AreaSet], str]
 
 
 def doubt(
     disjunction: Filter, known: Sequence[AreaSet] = (), nearest: Nearest = lambda *_: ""
 ) -> str:
-    """Why no alert of today's kinds fulfils the filter, or none of these known areas, for people;
-    empty if one may. What later versions publish, and areas that come later, may fulfil it all the
-    same. O(operands · depth + predicates² of each conjunction)."""
+    """Why the filter matches no alert of the current kinds, or of these known areas, in words for
+    the operator; empty if an alert may match. Alerts of later versions, and areas added later, may
+    match all the same. O(operands · depth + predicates² of each conjunction)."""
     known = [areas for areas in known if areas]
     found = ""
     for conjunction in disjunction:
@@ -45,7 +45,8 @@ def doubt(
 
 
 def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:
-    """Which area it wants that none of these is about; without any, nothing can be said."""
+    """Which area the filter names that none of these overlaps; without known areas, none can be
+    ruled out."""
     for predicate in conjunction if known else ():
         if predicate.attribute != "area" or predicate.operator not in ("=", "in", "under"):
             continue

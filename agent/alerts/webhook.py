@@ -1,8 +1,8 @@
-"""A webhook: a durable subscription whose notifications are posted one after the other.
+"""A webhook: a durable subscription whose notifications are posted one at a time, in order.
 
-What is posted is acknowledged when the receiver says that it has it, and not before; so a kill of
-either side costs a repetition at most. There is one attempt at a time, for what is first in line:
-that keeps the order, and a receiver that is down costs one connection a pause.
+A notification is acknowledged only when the receiver has confirmed it, so a crash of either side
+causes at most one repetition. Only the first notification in line is attempted: this keeps the
+order, and a receiver that is down costs one connection per pause.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from agent.wire.push import (
 )
 
 FIRST_PAUSE_S: Final = 1.0  # after a failure; doubles
-# What a receiver asks for in Retry-After is heeded up to here.
+# A receiver's Retry-After is respected up to this.
 MAX_RETRY_AFTER_S: Final = 3_600.0
 SUBSCRIBE_AGAIN_S: Final = 10.0
-# Of the lease: so often the inboxes are told that somebody is there.
+# Share of the lease after which the subscription is renewed.
 RENEW: Final = 1.0 / 3.0
 GONE: Final = 410
-# Too slow, too early, too much: said of now, not of what was posted.
+# Statuses that are about the moment (too slow, too early, too many), not about the request.
 NOT_NOW: Final = frozenset({408, 425, 429})
 
 
 class Webhook:
     """Events in, instructions out; `now` is monotonic seconds.
 
-    `own_id` is the subscription's, of this life of it: with the position it tells what is posted
-    from all else that ever is. `jitter` gives random numbers in [0, 1). What the receiver refuses
-    with 4xx is given up after `give_up_s`, or it would stop what comes behind it for good; 410 ends
-    the webhook, and its subscription. All O(1), but for O(window) when it is subscribed again.
+    `own_id` identifies this incarnation of the subscription: together with the position it makes
+    every posted notification unique. `jitter` returns random numbers in [0, 1). A notification that
+    the receiver refuses with 4xx is given up after `give_up_s`, because it would block all that
+    follow; 410 ends the webhook and its subscription. All O(1), but O(window) when it subscribes
+    again.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Webhook:
 
     @property
     def up(self) -> bool:
-        """Whether the last attempt, if there was one, went well."""
+        """Whether the last attempt, if there was one, succeeded."""
         return self.state != "gone" and not self._failures
 
     @property
@@ -98,7 +99,7 @@ class Webhook:
         return self._renew_s
 
     def handle(self, event: WebhookEvent, now: float) -> list[WebhookInstruction]:
-        """Take one event; what to do follows, in order."""
+        """Handle one event; returns the instructions, in order."""
         if self.state == "gone":
             return []
         match event:
@@ -117,7 +118,7 @@ class Webhook:
 
     def _subscribe(self, now: float) -> list[WebhookInstruction]:
         self.state = "subscribing"
-        self._line.clear()  # it comes again
+        self._line.clear()  # it will be sent again
         self._period_s = SUBSCRIBE_AGAIN_S
         self._renew_s = now + self._period_s
         return [AskInbox(Subscribe(self._id, self._wanted, durable=True))]
@@ -182,7 +183,7 @@ class Webhook:
         self, done: Notified | Gap, event: Answered, now: float
     ) -> list[WebhookInstruction]:
         if not 400 <= event.status < 500 or event.status in NOT_NOW:
-            # Not said of what was posted: its time does not run.
+            # The status is not about the request, so its time to give up does not run.
             self._refused_since_s = None
         elif self._refused_since_s is None:
             self._refused_since_s = now
@@ -215,7 +216,7 @@ class Webhook:
         return [AskInbox(Unsubscribe(self._id)), TellOperator(why)]
 
     def _name(self, message: Notified | Gap) -> str:
-        """A gap that grew is another one."""
+        """A gap that has grown is a different notification."""
         if isinstance(message, Gap):
             return f"{self._id}_{message.first}_{message.last}"
         return f"{self._id}_{message.position}"

@@ -1,4 +1,4 @@
-"""What happens to a webhook (events), and what it wants done (instructions)."""
+"""Events and instructions of a webhook."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class WebhookStarted(_Struct, frozen=True):
-    """The first of all."""
+    """The first event."""
 
 
 class InboxSaid(_Struct, frozen=True):
-    """From the inboxes of this master."""
+    """A message from this master's inboxes."""
 
     message: PushReply
 
 
 class Answered(_Struct, frozen=True):
-    """How the attempt ended that a `Post` asked for. `status` is the receiver's, or 0: there was no
-    answer in time, and `line` says why. `retry_after_s`: it asks for a pause of so long, or 0."""
+    """How the attempt of a `Post` ended. `status` is the receiver's HTTP status, or 0 if there was
+    no answer in time; then `line` says why. `retry_after_s` is the pause that the receiver asks
+    for, or 0."""
 
     status: int
     line: str
@@ -34,7 +35,7 @@ class Answered(_Struct, frozen=True):
 
 
 class WebhookDue(_Struct, frozen=True):
-    """Time has passed: `Webhook.next_tick` says when."""
+    """A timer has expired: `Webhook.next_tick` says when to send this."""
 
 
 WebhookEvent = WebhookStarted | InboxSaid | Answered | WebhookDue
@@ -43,21 +44,21 @@ WebhookEvent = WebhookStarted | InboxSaid | Answered | WebhookDue
 
 
 class AskInbox(_Struct, frozen=True):
-    """Tell the inboxes. Those that cannot take it now say nothing, or `refused`."""
+    """Send this to the inboxes. If they cannot take it now they answer nothing, or `refused`."""
 
     message: PushRequest
 
 
 class Post(_Struct, frozen=True):
-    """Try to post this once, and say how it ended with one `Answered`. Whatever has this `id` is
-    the same thing again."""
+    """Post this once, and report the outcome with one `Answered`. Equal `id` means the same
+    content."""
 
     id: str
     message: Notified | Gap
 
 
 class TellOperator(_Struct, frozen=True):
-    """One line, which begins after the webhook's name."""
+    """One line for the operator, which follows the webhook's name."""
 
     line: str
 

@@ -1,7 +1,7 @@
-"""What the registration service knows: parties of the market, and what IADs offer where.
+"""The registration service's data: parties of the market, and the areas that IADs offer.
 
-The primary and its mirrors hold one each. It changes by edits alone, which the shell has put on
-disk before: see `agent.directory.leader` and `agent.directory.replica`.
+The leader and its read replicas hold one each. It changes only by edits that the shell has written
+to disk before: see `agent.directory.leader` and `agent.directory.replica`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from agent.wire.directory import (
     Offerings,
 )
 
-# Parties that are gone, remembered for mirrors that have not heard it; beyond, they get a whole
-# copy.
+# Removed parties that are remembered for replicas that have not been told; beyond it, those get a
+# full copy.
 MAX_GONE: Final = 1_000
 
 
 class Edit(NamedTuple):
-    """A change that has to be on disk before it counts: entries in the order of their versions.
+    """A change that must be on disk before it is applied: entries in the order of their versions.
 
-    `whole`: they are all that is left. `version` is the directory's afterwards.
+    `whole`: they replace all others. `version` is the directory's afterwards.
     """
 
     epoch: str
@@ -37,7 +37,7 @@ class Edit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What to do about a request: write and apply `edit`, if there is one, then reply."""
+    """The outcome of a request: write and apply `edit`, if there is one, then send the reply."""
 
     reply: DirectoryReply
     edit: Edit | None = None
@@ -46,22 +46,22 @@ class Outcome(NamedTuple):
 class Directory:
     """Entries by name, their versions, and the index of areas.
 
-    `epoch` names this sequence of versions; an entry holds the version that made it what it is. An
-    entry without an address is an account only: a CSP's, or that of an IAD whose lease has ended.
+    `epoch` names this sequence of versions; an entry holds the version of its last change. An entry
+    without an address is an account only: that of a CSP, or of an IAD whose lease has ended.
     """
 
     def __init__(self, epoch: str, version: int, entries: Iterable[DirectoryEntry]) -> None:
         self.apply(Edit(epoch, version, tuple(entries), whole=True))
 
     def apply(self, edit: Edit) -> None:
-        """Make the change. O(r · d) for the areas r, of depth d, of each entry."""
+        """Apply the edit. O(r · d) for the areas r, of depth d, of each entry."""
         if edit.whole:
             self._clear()
         for entry in sorted(edit.entries, key=lambda one: one.version):
             self._put(entry)
         self.epoch, self.version = edit.epoch, edit.version
         if edit.whole:
-            # Whoever is behind has to hear of parties that are gone, which nobody knows here.
+            # Replicas that are behind must get removals that are not known here.
             self._forgotten = edit.version
 
     def _clear(self) -> None:
@@ -69,8 +69,8 @@ class Directory:
         self._gone: dict[str, DirectoryEntry] = {}
         self._gone_in_order: deque[DirectoryEntry] = deque()
         self._forgotten = 0
-        self._owners: dict[str, str] = {}  # key → name
-        self.areas = 0  # that are offered, by all together
+        self._owners: dict[str, str] = {}  # public key → name
+        self.areas = 0  # areas offered by all parties together
         self._index = AreaIndex()
 
     def _put(self, entry: DirectoryEntry) -> None:
@@ -100,7 +100,7 @@ class Directory:
                 del self._gone[oldest.account.name]
                 self._forgotten = oldest.version
 
-    # --- what it knows -------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -113,7 +113,7 @@ class Directory:
         return self._entries.get(name)
 
     def owner(self, key: str) -> str | None:
-        """Whose public key that is. O(1)."""
+        """The party that has this public key. O(1)."""
         return self._owners.get(key)
 
     @property
@@ -124,17 +124,17 @@ class Directory:
     def discover(
         self, capability: str, areas: Sequence[str]
     ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
-        """All IADs by name that offer `capability` in some asked area, with the areas of theirs
-        that overlap an asked one; and the asked areas that nobody overlaps.
+        """All IADs by name that offer `capability` in some asked area, with those of their areas
+        that overlap an asked one; and the asked areas that no IAD overlaps.
 
-        A parent that is covered in part counts as covered: what there is of it beyond the
-        registered areas, nobody knows. Complexity: see `AreaIndex.find`.
+        A partly covered parent counts as covered: what it contains beyond the registered areas is
+        unknown. Complexity: see `AreaIndex.find`.
         """
         return self._index.find(capability, areas)
 
     def look_up(self, names: Iterable[str]) -> tuple[Candidate, ...]:
-        """The registered ones of those IADs, by name, with all areas they offer. O(1) for each
-        name, besides sorting."""
+        """The registered ones of those IADs, by name, with all areas they offer. O(1) per name,
+        plus sorting."""
         found = []
         for name in sorted(set(names)):
             entry = self._entries.get(name)
@@ -144,7 +144,7 @@ class Directory:
         return tuple(found)
 
     def since(self, epoch: str, version: int) -> Edit:
-        """What a copy of that epoch and version lacks. O(1) for each change since."""
+        """The changes that a copy of that epoch and version lacks. O(1) per change since."""
         if epoch != self.epoch or not self._forgotten <= version <= self.version:
             return Edit(self.epoch, self.version, tuple(self), whole=True)
         entries = []
@@ -158,5 +158,5 @@ class Directory:
 
 
 def offered_areas(offerings: Offerings) -> int:
-    """How many areas a record offers, those of each capability counted."""
+    """Number of areas that a record offers, summed over capabilities."""
     return sum(len(offering.areas) for offering in offerings)

@@ -1,4 +1,4 @@
-"""Which IADs offer a capability where: an index of areas and everything above them."""
+"""Area index: which IADs offer a capability in an area or in one that overlaps it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Bucket = dict[str, Candidate]
 
 
 class _Place(Struct, gc=False):
-    """IADs by name at one area: with the areas that they registered there or below it, and those
-    that registered exactly this area."""
+    """IADs by name at one area: those that registered areas at or below it, with these areas, and
+    those that registered exactly this area."""
 
     below: Bucket = field(default_factory=dict)
     here: Bucket = field(default_factory=dict)
 
 
 class AreaIndex:
-    """capability → area, and every area above a registered one → candidates, ready to be told.
+    """capability → each registered area and every area above it → candidates, ready to be sent.
 
     An entry of r areas of depth d takes O(r · d) to add or remove, and as much memory.
     """
@@ -43,7 +43,7 @@ class AreaIndex:
                     place.here[account.name] = here
 
     def remove(self, entry: DirectoryEntry) -> None:
-        """Take an entry out again that was added."""
+        """Remove an entry that was added."""
         name = entry.account.name
         for capability, areas in _offered(entry).items():
             places = self._capabilities[capability]
@@ -67,8 +67,8 @@ class AreaIndex:
         places = self._capabilities.get(capability, {})
         asked = dict.fromkeys(asked)
         uncovered = tuple(area for area in asked if not any(_buckets(places, area)))
-        # Each pair of IAD and area is in one of these: subtrees that do not overlap, and the areas
-        # above them, each once.
+        # Each pair of IAD and area is in exactly one of these: disjoint subtrees, and the areas
+        # above them.
         buckets = [
             places[area].below
             for area in asked
@@ -98,7 +98,7 @@ def _by_place(areas: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _buckets(places: dict[str, _Place], area: str) -> Iterator[Bucket]:
-    """All that overlap `area`."""
+    """All entries that overlap `area`."""
     if (place := places.get(area)) is not None:
         yield place.below
     for parent in above(area):
@@ -107,7 +107,7 @@ def _buckets(places: dict[str, _Place], area: str) -> Iterator[Bucket]:
 
 
 def _merged(buckets: list[Bucket]) -> tuple[Candidate, ...]:
-    """One candidate for each IAD, with its areas of all buckets."""
+    """One candidate per IAD, with its areas from all buckets."""
     if len(buckets) == 1:
         found = buckets[0]
     else:

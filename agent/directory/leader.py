@@ -1,7 +1,7 @@
-"""The registration service's rules of writing: whose record, which name and key, how long.
+"""Write rules of the registration service: who may change which record, names and keys, leases.
 
-Pure: a request comes in with its sender and the time, out comes a reply and perhaps an edit. The
-shell writes the edit to disk, has it applied, and only then replies; if it cannot be written,
+Pure: the input is a request with its sender and the time, the output a reply and perhaps an edit.
+The shell writes the edit to disk, applies it, and only then replies; if it cannot be written,
 nothing has changed.
 """
 
@@ -36,19 +36,19 @@ from agent.wire.principals import Sender
 
 # All of them fit into one reply.
 MAX_PARTIES: Final = MAX_CANDIDATES
-# A deep one takes 10 kB. What is beyond, an IAD offers by a parent.
+# An area of great depth takes 10 kB. An IAD with more areas offers a parent of them.
 MAX_AREAS_IN_ALL: Final = 400_000
-# A lease that has ended is tried again after this long when the disk refused to hear of it.
+# Delay before the end of a lease is tried again after the disk refused it.
 AGAIN_S: Final = 1.0
 
 
 class Primary:
-    """The one directory that takes changes.
+    """The one directory that accepts changes.
 
-    Leases are kept in memory only. After a restart each record gets a whole new one: nobody knows
-    how long the process was gone, as the wall clock is not trusted, and an IAD that is known for
-    too long costs its buyer one proposal without an answer. `holder` tells whose public key that
-    is by the operator's list, or None.
+    Leases are in memory only. After a restart each record gets a full new lease: the length of the
+    outage is unknown, as the wall clock is not trusted, and an IAD that stays listed for too long
+    costs a buyer one unanswered proposal. `holder` returns the owner of a public key by the
+    operator's list, or None.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Primary:
         return self._leases.next_due
 
     def handle(self, request: DirectoryRequest, sender: Sender, now: float) -> Outcome:
-        """What to reply, and what to write and apply before. O(r · d) for a record of r areas of
+        """The reply, and the edit to write and apply before it. O(r · d) for a record of r areas of
         depth d; reads as in `Directory`."""
         if (refused := refusal(request, sender)) is not None:
             return Outcome(refused)
@@ -95,19 +95,19 @@ class Primary:
                 return Outcome(answer(self.directory, request, age_s=0.0))
 
     def expire(self, now: float) -> Edit | None:
-        """The edit that the leases which have ended by `now` ask for. Until it is applied, they
-        end again a second later."""
+        """The edit for the leases that have ended by `now`. Until it is applied, they end again a
+        second later."""
         entries = []
         for name in list(self._leases.ended(now)):
             self._leases.give(name, now + AGAIN_S)
             entry = self.directory.get(name)
             assert entry is not None, name
-            # The account stays: its keys may be newer than those that anybody else knows.
+            # The account stays: its keys may be newer than those known elsewhere.
             entries.append(DirectoryEntry(0, entry.account))
         return self._edit(entries) if entries else None
 
     def applied(self, edit: Edit, now: float) -> None:
-        """The edit is on disk: it counts from now on."""
+        """The edit is on disk: it takes effect."""
         self.directory.apply(edit)
         self._give_leases(edit.entries, now)
 
@@ -172,7 +172,7 @@ class Primary:
     # --- rules ---------------------------------------------------------------------------------
 
     def _taken(self, request: Register | OpenAccount, account: Account) -> Denied | None:
-        """Why that account cannot be, if so: a name and a key each belong to one party."""
+        """Why that account is not possible, if so: a name and a key each belong to one party."""
         before = self.directory.get(account.name)
         if before is None and len(self.directory) >= MAX_PARTIES:
             text = f"the directory is full: it holds {MAX_PARTIES} parties"

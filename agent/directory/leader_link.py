@@ -1,5 +1,5 @@
-"""A mirror's link to its primary: one DEALER, and the questions that `agent.directory.replica`
-asks."""
+"""A replica's link to its leader: one DEALER, which carries the requests of
+`agent.directory.replica`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from agent.wire.directory import DirectoryReply
 
 
 class PrimaryLink:
-    """Carries out what a mirror decides. `keep(edit, now)` writes and applies an edit;
-    frames that cannot be read are counted among `malformed_frames`."""
+    """Carries out the instructions of a replica. `keep(edit, now)` writes and applies an edit;
+    undecodable frames are counted as `malformed_frames`."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class PrimaryLink:
 
     @property
     def next_due(self) -> float | None:
-        """When to ask the primary."""
+        """When to poll the leader."""
         return self._mirror.next_due
 
     def tick(self, now: float) -> None:
-        """Ask what has changed."""
+        """Request the changes since the last reply."""
         if (question := self._mirror.tick(now)) is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""When registrations run out."""
+"""Leases of registrations, ordered by expiry."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Leases:
         return len(self._handles)
 
     def give(self, name: str, until_s: float) -> None:
-        """A lease that ends then, in place of the one before."""
+        """Set the end of a lease, in place of an earlier one."""
         self.end(name)
         self._handles[name] = self._queue.push(until_s, name)
 
     def end(self, name: str) -> None:
-        """No lease any more; nothing happens if there is none."""
+        """Remove a lease; nothing happens if there is none."""
         handle = self._handles.pop(name, None)
         if handle is not None:
             self._queue.remove(handle)
@@ -40,7 +40,7 @@ class Leases:
         return self._queue.peek_key() if self._handles else None
 
     def ended(self, now: float) -> Iterator[str]:
-        """Take out the leases that have ended by `now`, the earliest first."""
+        """Remove and return the leases that have ended by `now`, the earliest first."""
         while self._handles and self._queue.peek_key() <= now:
             name = self._queue.pop()
             del self._handles[name]

@@ -1,4 +1,4 @@
-"""`sanderling-drs`: the registration service of a market, or a mirror of one."""
+"""`sanderling-drs`: the registration service of a market, as leader or read replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The registration service's metrics: requests as they are answered, the rest when asked."""
+"""Metrics of the registration service: requests are counted as they are answered, the rest is read
+at a scrape."""
 
 from __future__ import annotations
 
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 
 
 class DrsMetrics:
-    """Serves /metrics if an address is configured. OSError if nobody can listen there.
+    """Serves /metrics if an address is configured. OSError if the address cannot be bound.
 
-    `counters`, `dropped()`, replies that nobody read, and `key_expiry_s()`, since the epoch, are
-    looked at on the loop at each scrape.
-    A mirror asks its primary every `every_s` seconds.
+    `counters`, `dropped()` (replies that were not read) and `key_expiry_s()` (since the epoch) are
+    read on the loop at each scrape. A replica polls its leader every `every_s` seconds.
     """
 
     def __init__(

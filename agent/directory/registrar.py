@@ -1,9 +1,9 @@
-"""A party's side of the registration service: a pure state machine.
+"""A party's client of the registration service: a pure state machine.
 
-It keeps one registration alive at the primary, and finds somebody who answers a read: the primary
-first, then its mirrors. Events go in with the time in seconds, instructions come out; the shell in
-`agent.master.directory_link` carries them out. Directories are numbered as configured, the primary
-is 0.
+It keeps one registration alive at the leader, and sends each read to the leader first, then to its
+replicas until one answers. Events go in with the time in seconds, instructions come out; the shell
+in `agent.master.directory_link` carries them out. Directories are numbered as configured; the
+leader is 0.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ READ_PAUSE_S: Final = 0.1  # before all are asked again that refused, or were no
 WRITE_PATIENCE_S: Final = 3.0
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
-QUIET_FAILURES: Final = 2  # while everything starts, connections take a moment
+QUIET_FAILURES: Final = 2  # connections take a moment while all processes start
 ACCOUNTS_EVERY_S: Final = 1.0  # at most so often, however many strangers call
 RENEW_AFTER: Final = 1 / 3  # of a lease: two renewals may be lost
 HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
 
 
 class State(Enum):
-    """Where the registration is."""
+    """State of the registration."""
 
     NEW = "new"
-    ASKING = "asking"  # a register, renew or open_account is on its way
+    ASKING = "asking"  # a register, renew or open_account is in flight
     KEPT = "kept"
-    WAITING = "waiting"  # it did not work; again after a pause
+    WAITING = "waiting"  # it failed; retried after a pause
 
 
 class InvalidTransition(Exception):
@@ -74,7 +74,7 @@ class InvalidTransition(Exception):
 
 
 class _Read(Struct):
-    """A question under way. `request(id)` makes its message, for one directory after the other."""
+    """A read in progress. `request(id)` makes its message, for one directory after the other."""
 
     ask: Any
     request: Callable[[str], Discover | LookUp | ListAccounts]
@@ -84,16 +84,16 @@ class _Read(Struct):
 
 
 class _AccountsAsk:
-    """The ask of the registrar itself."""
+    """A read of the accounts that the registrar itself started."""
 
 
 ACCOUNTS: Final = _AccountsAsk()
 
 
 class Registrar:
-    """One party's registration and questions. `jitter` gives random numbers in [0, 1).
+    """One party's registration and reads. `jitter` returns random numbers in [0, 1).
 
-    `directories` is how many there are, at least one.
+    `directories` is their number, at least one.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class Registrar:
         self._lease_s = lease_s
         self._jitter = jitter
         self._sent = 0
-        self._known = False  # the primary has the record, as far as anybody told
+        self._known = False  # the leader has the record, as far as known
         self._writing = ""  # id of the write that is on its way
         self._due = float("inf")  # of the registration
         self._failures = 0
-        self._told = ""  # the failure that the operator heard of last
+        self._told = ""  # the failure last reported to the operator
         self._reads: dict[str, _Read] = {}
         self._accounts_due = float("inf")
         self._accounts_asked = float("-inf")
@@ -129,11 +129,12 @@ class Registrar:
 
     @property
     def registered(self) -> bool:
-        """Whether the primary has confirmed the registration and not denied it since."""
+        """Whether the leader has confirmed the registration and not denied it since."""
         return self._known
 
     def handle(self, event: Event, now: float) -> Instructions:
-        """What to do about `event` at `now`; InvalidTransition if it cannot be."""
+        """Handle one event at `now`; returns the instructions. InvalidTransition if the state
+        allows no such event."""
         match event:
             case DiscoverWanted(ask, capability, areas):
                 return self._ask(ask, lambda id_: Discover(id_, capability, tuple(areas)), now)
@@ -146,7 +147,7 @@ class Registrar:
                 return self._refresh_accounts(now)
             case Replied(reply=reply) if reply.id in self._reads:
                 return self._read_replied(reply, now)
-            # A directory that could not read a frame denies it without an id.
+            # A directory that cannot decode a frame denies it without an id.
             case Replied(reply=Registered() | Denied() as reply) if (
                 self._writing and reply.id == self._writing
             ):
@@ -167,7 +168,7 @@ class Registrar:
                 return self._step(type(event), event, now)
 
     def _step(self, kind: type, event: Any, now: float) -> Instructions:
-        """An event of the registration."""
+        """Handle an event of the registration."""
         self._happened.append((self.state, kind, now))
         action = self.TRANSITIONS.get((self.state, kind))
         if action is None:
@@ -190,7 +191,7 @@ class Registrar:
         registrant = self.registrant
         request: DirectoryRequest
         if registrant.kind == "csp":
-            # An account has no lease. Said again, it is there again after the directory was lost.
+            # An account has no lease. Sending it again restores it if the directory was lost.
             request = OpenAccount(self._writing, registrant.name, registrant.keys)
         elif self._known:
             request = Renew(self._writing, registrant.name)
@@ -211,7 +212,7 @@ class Registrar:
         self._known = True
         self._writing = ""
         self._failures = 0
-        # Not all parties at once, after a primary has come back.
+        # With jitter, so that not all parties return at once after an outage of the leader.
         after_s = (event.lease_s or self._lease_s) * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
         return [Report("registered with the registration service")] if told else []
@@ -255,7 +256,7 @@ class Registrar:
         self._known = False
         return self._write(event, now)
 
-    # What cannot happen has no entry: nothing arrives before the first message.
+    # Impossible events have no entry: nothing arrives before the first message.
     TRANSITIONS: ClassVar[
         dict[tuple[State, type], Callable[[Registrar, Any, float], Instructions]]
     ] = {

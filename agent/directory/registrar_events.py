@@ -1,4 +1,4 @@
-"""What a registrar hears of, and what it wants done."""
+"""Events and instructions of a registrar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.wire.directory import (
 
 
 class Registrant(NamedTuple):
-    """Who registers, and as what; address and offerings count for an IAD only."""
+    """The party to register; address and offerings apply to an IAD only."""
 
     name: str
     kind: AccountKind
@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has passed; due at `Registrar.wake_at`, harmless before."""
+    """A timer has expired; due at `Registrar.wake_at`, harmless before."""
 
 
 class Changed(NamedTuple):
@@ -50,13 +50,13 @@ class Replied(NamedTuple):
 
 
 class Undelivered(NamedTuple):
-    """Nobody is at the other end: the message with that id was not sent."""
+    """The directory is not connected: the message with that id was not sent."""
 
     id: str
 
 
 class DiscoverWanted(NamedTuple):
-    """`ask` comes back with the answer."""
+    """A discovery; `ask` is returned with the answer."""
 
     ask: Any
     capability: str
@@ -64,14 +64,14 @@ class DiscoverWanted(NamedTuple):
 
 
 class LookUpWanted(NamedTuple):
-    """`ask` comes back with the answer."""
+    """A look-up; `ask` is returned with the answer."""
 
     ask: Any
     iads: Sequence[str]
 
 
 class AccountsWanted(NamedTuple):
-    """Somebody called whom the accounts known so far do not have."""
+    """A party connected that is not among the known accounts."""
 
 
 Event = (
@@ -83,14 +83,14 @@ Event = (
 
 
 class Send(NamedTuple):
-    """Send to that directory; or say that it is `Undelivered`."""
+    """Send to that directory, or report the message `Undelivered`."""
 
     directory: int
     request: DirectoryRequest
 
 
 class Answer(NamedTuple):
-    """What became of a read; None: no directory answered within its patience."""
+    """The result of a read; None: no directory answered in time."""
 
     ask: Any
     found: Found | None

@@ -1,7 +1,7 @@
-"""A read mirror of the registration service: follows the primary, answers from its copy.
+"""A read replica of the registration service: follows the leader, answers from its copy.
 
-Pure, like `agent.directory.leader`. Its copy outlives the primary, and restarts of its own. Leases
-are the primary's business: an entry goes when the primary says so, or stays.
+Pure, like `agent.directory.leader`. Its copy survives outages of the leader, and restarts of its
+own. Leases are managed by the leader: an entry stays until the leader removes it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agent.wire.directory import (
 )
 from agent.wire.principals import Sender
 
-# A primary that does not answer is asked again after this long.
+# Interval between requests to a leader that does not answer.
 PATIENCE_S: Final = 5.0
 
 
 class Mirror:
-    """A copy of the primary at the address `primary`, asked every `every_s` seconds.
+    """A copy of the leader at the address `primary`, polled every `every_s` seconds.
 
-    One question is open at a time, so that no late answer can undo a newer one.
+    One request is in flight at a time, so that no late answer can undo a newer one.
     """
 
     def __init__(self, directory: Directory, primary: str, *, every_s: float, now: float) -> None:
@@ -36,18 +36,18 @@ class Mirror:
         self._primary = primary
         self._every_s = every_s
         self._asked = 0
-        self._open: str | None = None  # the id of the question
+        self._open: str | None = None  # the id of the request
         self._asked_at = now
-        # How old a copy from before a restart is, nobody knows: no less than the process.
+        # The age of a copy from before a restart is unknown: at least that of the process.
         self._as_of = now
         self.next_due = now
 
     def age_s(self, now: float) -> float:
-        """Since when the copy may lack changes."""
+        """For how long the copy may have lacked changes."""
         return max(0.0, now - self._as_of)
 
     def handle(self, request: DirectoryRequest, sender: Sender, now: float) -> Outcome:
-        """What to reply; there is never an edit."""
+        """The reply; there is never an edit."""
         if (refused := refusal(request, sender)) is not None:
             return Outcome(refused)
         if not isinstance(request, Discover | LookUp | ListAccounts):
@@ -59,7 +59,7 @@ class Mirror:
         return Outcome(answer(self.directory, request, self.age_s(now)))
 
     def tick(self, now: float) -> Follow | None:
-        """What to send to the primary by `now`."""
+        """The messages for the leader at `now`."""
         if now < self.next_due:
             return None
         self._asked += 1
@@ -69,12 +69,12 @@ class Mirror:
         return Follow(self._open, self.directory.epoch, self.directory.version)
 
     def undelivered(self, now: float) -> None:
-        """What `tick` gave could not be sent."""
+        """The messages that `tick` returned could not be sent."""
         self._open = None
         self.next_due = now + self._every_s
 
     def received(self, reply: DirectoryReply, now: float) -> Edit | None:
-        """The edit that the primary's reply asks for, to be written and applied. O(changes)."""
+        """The edit in the leader's reply, to be written and applied. O(changes)."""
         if self._open is None or reply.id != self._open:
             return None
         self._open = None
@@ -88,6 +88,6 @@ class Mirror:
         return None
 
     def applied(self, edit: Edit, _now: float) -> None:
-        """The edit is on disk: it counts from now on."""
+        """The edit is on disk: it takes effect."""
         self.directory.apply(edit)
         self._as_of = self._asked_at

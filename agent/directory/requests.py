@@ -1,4 +1,4 @@
-"""What the primary and its mirrors have in common: who may ask what, and the answers to reads."""
+"""Shared by leader and replicas: authorization of requests, and the answers to reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent.wire.principals import Role, Sender
 READERS: Final = frozenset[Role]({"anyone", "iad", "csp", "operator"})
 SELLERS: Final = frozenset[Role]({"anyone", "iad"})
 BUYERS: Final = frozenset[Role]({"anyone", "csp"})
-# The directory's operator shuts a party out.
+# Used by the directory's operator to remove a party.
 FOR_ALL: Final = frozenset[Role]({"anyone", "operator"})
 MAY_SEND: Final[dict[type[Message], frozenset[Role]]] = {
     Register: SELLERS,
@@ -44,7 +44,7 @@ MAY_SEND: Final[dict[type[Message], frozenset[Role]]] = {
 
 
 def refusal(request: DirectoryRequest, sender: Sender) -> Denied | None:
-    """Why `sender` may not ask that, if so: a party changes its own record only."""
+    """Why `sender` may not make that request, if so: a party changes its own record only."""
     if sender.role not in MAY_SEND[type(request)]:
         kind = tag(request)
         return denied(request, "not_authorised", f"a key of role {sender.role} may not {kind}")
@@ -57,7 +57,7 @@ def refusal(request: DirectoryRequest, sender: Sender) -> Denied | None:
 
 
 def subject(request: DirectoryRequest) -> str | None:
-    """Whose record a request changes; None if it only reads."""
+    """The party whose record a request changes; None if it only reads."""
     match request:
         case Register() | Renew() | Withdraw():
             return request.iad

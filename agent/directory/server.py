@@ -1,4 +1,5 @@
-"""The registration service: sockets and disk around the directory; decides nothing itself."""
+"""The registration service's process: sockets and disk around the directory; it decides nothing
+itself."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from agent.wire.principals import Sender
 
 
 class Server:
-    """A primary, or a mirror if its configuration names a primary.
+    """A leader, or a read replica if its configuration names a leader.
 
     OSError if a socket or the file cannot be used, ConfigError for a file of keys.
     """
@@ -107,7 +108,7 @@ class Server:
         return self._rules.directory.accounts
 
     def _turn(self) -> None:
-        # One request a turn: polling again costs no more than finding the socket empty.
+        # One request per turn: polling again costs no more than finding the socket empty.
         received = self._router.receive()
         if received is None:
             return
@@ -134,7 +135,7 @@ class Server:
         self._router.send(identity, encode(reply, codec))
 
     def _refuse(self, identity: bytes, frame: Frame) -> None:
-        """Tell the sender on a connection whose key is not allowed any more."""
+        """Answer a sender whose key is no longer allowed."""
         try:
             request, codec = self._decoder.decode(frame)
             sender_id = request.id
@@ -143,7 +144,7 @@ class Server:
         self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
 
     def _keep(self, edit: Edit, now: float) -> bool:
-        """Write and apply; False if the disk does not take it, and nothing has changed."""
+        """Write and apply; False if the disk refuses, and nothing has changed."""
         try:
             self._store.write(edit)
         except sqlite3.Error:
@@ -156,14 +157,14 @@ class Server:
     def _admit_accounts(self) -> None:
         if self._guard.zap is None:
             return
-        # The file comes first; an account's new keys need not wait for the operator.
+        # The file of keys is authoritative; new keys of an account need no action of the operator.
         self._guard.set_parties(
             "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
         )
 
 
 class _Expiry:
-    """Wakes the primary when a lease ends."""
+    """Wakes the leader when a lease ends."""
 
     def __init__(
         self, primary: Primary, keep: Callable[[Edit, float], bool], counters: Counter[str]

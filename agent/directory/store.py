@@ -1,4 +1,4 @@
-"""The directory on disk: SQLite, so that whatever was answered is found after a restart."""
+"""The directory on disk: SQLite, so that every acknowledged change survives a restart."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ COMMIT;
 
 
 class Store:
-    """The directory's file, kept from other processes while it is open.
+    """The directory's file, locked against other processes while it is open.
 
-    A broken file is put aside, and `said` is the line for the operator. OSError if the file cannot
+    A corrupt file is set aside, and `said` is the line for the operator. OSError if the file cannot
     be used.
     """
 
@@ -53,7 +53,7 @@ class Store:
         return Directory(self._loaded.epoch, self._loaded.version, self._loaded.entries)
 
     def write(self, edit: Edit) -> None:
-        """Put `edit` on disk, whole or not at all; sqlite3.Error if it cannot be."""
+        """Write `edit` atomically; sqlite3.Error if it cannot be written."""
         file = self._file
         try:
             file.execute("BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Close the file and let others have it."""
+        """Close the file and release the lock."""
         self._file.close()
         os.close(self._holder)
 
@@ -106,8 +106,8 @@ def _check(file: sqlite3.Connection) -> None:
 
 
 def _take_role(file: sqlite3.Connection, role: str) -> None:
-    """A file made by a mirror that is a primary from now on counts its own versions: in the old
-    epoch the primary before may go on counting."""
+    """A replica's file that is used by a leader from now on starts a new epoch: in the old epoch
+    the former leader may still assign versions."""
     meta = _meta(file)
     if meta.get("role") == role:
         return

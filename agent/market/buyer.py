@@ -1,9 +1,9 @@
 """A buyer: sets services up in four steps, and changes the pools that it owns.
 
-Pure: `Buyer.handle(event, now)` returns what to do. Discover the candidates, negotiate with them
-(`negotiation`), hand the pool to everybody (`delivery`), report to people (`changes`). One change
-of a service at a time; nothing waits longer than its time, but for deliveries, which go on in the
-background.
+Pure: `Buyer.handle(event, now)` returns the instructions. The steps are: discover candidates,
+negotiate with them (`negotiation`), roll the pool out to all members (`rollout`), report to the
+operator (`changes`). A service has one change at a time. Every wait has a time-out, except
+deliveries, which continue in the background.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from agent.wire.operator import (
     Step,
 )
 
-# How long people wait for the end of a change of a running pool.
+# How long the operator waits for a change of a running pool to end.
 CHANGE_S = 10.0
-# For so long after this master's start others may be starting, too: who is not registered yet is
-# looked for again and again.
+# For this long after this master's start other masters may be starting, too: parties that are not
+# registered yet are looked up again and again.
 STARTING_S = 15.0
 LOOK_AGAIN_S = 0.25
 
@@ -51,7 +51,7 @@ class Buyer:
     """One master's side of the market as a buyer.
 
     `own` is this master as a member that only schedules. `taken(service_id)`: whether this master
-    serves that already. `run` differs from start to start. `wall_offset_s`: see `Pools`.
+    serves that id already. `run` differs between starts. `wall_offset_s`: see `Pools`.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class Buyer:
         self._starting_until_s = -math.inf
 
     def clock_set(self, wall_offset_s: float) -> None:
-        """Versions are made by this from now on."""
+        """Versions are made from this clock offset from now on."""
         self._pools.wall_offset_s = wall_offset_s
 
-    # --- what the shell asks -----------------------------------------------------------------
+    # --- queries of the shell ----------------------------------------------------------------
 
     @property
     def owned(self) -> dict[str, Owned]:
-        """The pools that this master owns, dropped ones excepted."""
+        """The pools that this master owns, without dropped ones."""
         return self._pools.living
 
     @property
     def partners(self) -> set[str]:
-        """IADs that this master has something to say to."""
+        """IADs to which this master has something to send."""
         return self._pools.partners
 
     @property
@@ -97,13 +97,14 @@ class Buyer:
         return min((due for due in dues if due not in (None, math.inf)), default=None)
 
     def load(self, kept: Iterable[Owned], now: float) -> list[Instruction]:
-        """Go on where the process before left off: what waits for acknowledgement is sent again,
-        a set-up that had not ended is undone."""
+        """Restore the state of the previous process: unacknowledged deliveries are sent again, an
+        unfinished set-up is undone."""
         self._starting_until_s = now + STARTING_S
         return self._pools.load(kept, now)
 
     def handle(self, event: BuyerEvent, now: float) -> list[Instruction]:
-        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        """Handle one event at monotonic time `now` (seconds); returns the instructions, in
+        order."""
         match event:
             case Requested():
                 return self._requested(event.origin, event.request, now)
@@ -143,7 +144,7 @@ class Buyer:
                 return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
 
     def _look(self, change: Change, wanted: CreateService) -> list[Instruction]:
-        """Ask the directory who offers what is wanted, and for those whom the request names."""
+        """Query the directory for offers that match, and for the IADs that the request names."""
         request = change.request
         change.found_ticket, change.look_up_ticket = self._new_id(), ""
         done: list[Instruction] = [Find(change.found_ticket, wanted.capability, wanted.areas)]
@@ -156,7 +157,7 @@ class Buyer:
         return done
 
     def _looked_up(self, request: ServiceChange) -> tuple[str, ...]:
-        """Whose records a request needs by name."""
+        """The IADs whose records a request needs by name."""
         if isinstance(request, CreateService):
             return tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
         return (request.iad,) if isinstance(request, AddIad) else ()
@@ -171,7 +172,7 @@ class Buyer:
         return self._look(change, owned.request)
 
     def _look_again(self, change: Change, now: float) -> bool:
-        """Whether who is missing may yet come: then the directory is asked again soon."""
+        """Whether missing IADs may still register: then the directory is queried again soon."""
         again_s = now + LOOK_AGAIN_S
         if again_s >= min(self._starting_until_s, change.patient_until_s):
             return False
@@ -214,7 +215,7 @@ class Buyer:
         if event.ticket == change.found_ticket:
             change.found = event.found
         else:
-            # Each once, and only who was asked for, whatever the directory says.
+            # Each once, and only those asked for, whatever the directory returns.
             known = {c.iad: c for c in event.found.candidates}
             change.schedulers = [
                 Member(name, known[name].address, keys=known[name].keys)
@@ -273,7 +274,8 @@ class Buyer:
         if new is None or not new.areas:
             return self._add_scheduler(change, request, now)
         present = [member for member in service.members if member.areas]
-        # With one more IAD every task's percentile is stricter: all are asked, all must accept.
+        # With one more IAD every task's percentile is stricter: all members are asked, and all must
+        # accept.
         wanted = wanted_by(owned.request, len(present) + 1)
         if service.terms is not None:
             wanted = replace(wanted, latency_ms=service.terms.budget_ms)

@@ -1,4 +1,4 @@
-"""What happens to a buyer (events), what it wants done (instructions)."""
+"""Events and instructions of a buyer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from agent.wire.operator import ServiceChange, ServiceReport
 
 
 class Requested(Event, frozen=True):
-    """People want a service set up or changed."""
+    """An operator requests that a service be set up or changed."""
 
     origin: Origin
     request: ServiceChange
 
 
 class Discovered(Event, frozen=True):
-    """The registration service answered `Find` or `LookUpIads`; `found` None: it did not."""
+    """The registration service answered `Find` or `LookUpIads`; `found` is None if it did not."""
 
     ticket: str
     found: Found | None
@@ -41,7 +41,7 @@ BuyerEvent = Requested | Discovered | Offered | MemberReplied | Tick
 
 
 class Find(Instruction, frozen=True):
-    """Ask the registration service who offers this."""
+    """Ask the registration service for the IADs that offer this."""
 
     ticket: str
     capability: str

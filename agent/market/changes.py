@@ -1,7 +1,7 @@
-"""Changes of services that are under way: from what all agreed on to the report to people.
+"""Changes of services in progress: from the negotiated agreement to the report to the operator.
 
-Everybody takes the pool, or does without who does not take it; a change that ends, well or not, is
-reported once.
+Members that do not accept the pool are dropped from it; a change is reported once when it ends,
+successfully or not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from agent.wire.directory import Found
 from agent.wire.market import Joined, Member, Service
 from agent.wire.operator import AddIad, CreateService, ServiceChange, ServiceReport, Step
 
-# For that share of a change's time nodes that are joining are waited for, and who is not registered
-# yet is looked for.
+# Share of a change's time for which to wait for joining nodes, and to look up parties that are not
+# registered yet.
 WAITING_SHARE = 0.5
 
 
 class Change(Struct):
-    """A request under way; `negotiation` while there is one."""
+    """A request in progress; `negotiation` while there is one."""
 
     origin: Origin
     request: ServiceChange
@@ -43,12 +43,12 @@ class Change(Struct):
 
     @property
     def patient_until_s(self) -> float:
-        """Until then it may wait for parties and nodes that are starting."""
+        """Until then the change may wait for parties and nodes that are starting."""
         return self.started_s + WAITING_SHARE * (self.until_s - self.started_s)
 
 
 class Changes:
-    """One at a time of each service. `own` is this master's IAD."""
+    """One change at a time per service. `own` is this master's IAD."""
 
     def __init__(self, own: str, pools: Pools) -> None:
         self._own = own
@@ -56,7 +56,7 @@ class Changes:
         self.open: dict[str, Change] = {}
 
     def replied(self, iad: str, joined: Joined, now: float) -> list[Instruction]:
-        """Take what a member says of the pool that it was given."""
+        """Handle a member's reply to a delivery of the pool."""
         said, done = self._pools.joined(iad, joined, now)
         if said is None:
             return []
@@ -69,7 +69,7 @@ class Changes:
         return [*done, *self.settled(said.service_id, now)]
 
     def _without(self, service_id: str, iads: list[str], now: float) -> list[Instruction]:
-        """Go on without members that do not serve; or undo everything where that cannot be."""
+        """Go on without the members that do not serve; undo everything if that is impossible."""
         owned, change = self._pools[service_id], self.open.get(service_id)
         left = [m for m in owned.service.members if m.areas and m.iad not in iads]
         own = member_of(owned.service, self._own)
@@ -80,7 +80,7 @@ class Changes:
                 done = self._pools.drop(service_id, now)
                 return [*done, *self.fail(change, "too few IADs joined; all is undone", now)]
         elif lonely or not left:
-            return []  # The owner, and the last that serves, are asked again and again.
+            return []  # The owner and the last serving member are asked again and again.
         lost = {a for m in owned.service.members if m.iad in iads for a in m.areas}
         done = self._pools.remove(service_id, iads, now)
         if change is not None:
@@ -91,14 +91,14 @@ class Changes:
         return done
 
     def settled(self, service_id: str, now: float) -> list[Instruction]:
-        """Report once everybody has taken the change."""
+        """Report once every member has acknowledged the change."""
         change = self.open.get(service_id)
         if change is None or not change.joining or self._pools.waiting(service_id):
             return []
         return self._succeed(change, now)
 
     def out_of_time(self, change: Change, now: float) -> list[Instruction]:
-        """End it with whoever is there; deliveries go on."""
+        """End the change with the members that have acknowledged it; deliveries go on."""
         service_id = change.request.service
         if not change.joining:
             released: list[Instruction] = []
@@ -135,7 +135,7 @@ class Changes:
         return [*done, self._report(change, True, services, "", now)]
 
     def fail(self, change: Change, message: str, now: float) -> list[Instruction]:
-        """Report that it came to nothing."""
+        """Report that the change failed."""
         if change.negotiation is not None and not change.joining:
             change.steps += change.negotiation.steps
         return [self._report(change, False, (), message, now)]
@@ -159,5 +159,5 @@ class Changes:
 
 
 def member_of(service: Service, iad: str) -> Member | None:
-    """That IAD in the pool, if it is."""
+    """That IAD in the pool, if it is a member."""
     return next((member for member in service.members if member.iad == iad), None)

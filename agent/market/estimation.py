@@ -1,17 +1,18 @@
-"""How many pods a service needs at an edge node, and what terms a limit on pods allows.
+"""Capacity estimation: pods that a service needs at an edge node, and terms that a pod limit
+allows.
 
-DSSP Eqs. 7–10. A pod is an M/M/1 server: subtasks come at random at rate λ and take t_e seconds
+DSSP Eqs. 7–10. A pod is an M/M/1 server: subtasks arrive at random at rate λ and take t_e seconds
 each on average, so the time from arrival to end is exponential with rate 1/t_e − λ (Eq. 7). A task
-that goes to n nodes ends with its slowest subtask (Eq. 8); that its p-th percentile is at most x̄
-(Eq. 9) asks every node for a rate of at least
+on n nodes ends with its slowest subtask (Eq. 8). Requiring its p-th percentile to be at most x̄
+(Eq. 9) requires of every node a rate of at least
 
     θ = −ln(1 − (p/100)^(1/n)) / x̄        so that        t_e ≤ 1/(λ + θ)        (Eq. 10)
 
-A node with c pods counts as c such servers with λ/c each: subtasks split at random. The node's one
-queue in front of all pods does better, so the estimate is on the safe side.
+A node with c pods counts as c such servers with λ/c each: subtasks are split at random. The node's
+single queue in front of all pods does better, so the estimate is on the safe side.
 
-Services that are sold at one node share its pods and its queue: their rates add up to Λ, and each
-must find its own θ kept, so that the largest one binds: 1/t_e ≥ Λ/c + max θ.
+Services sold at one node share its pods and its queue: their rates add up to Λ, and each must have
+its own θ, so that the largest one binds: 1/t_e ≥ Λ/c + max θ.
 """
 
 from __future__ import annotations
@@ -25,30 +26,31 @@ from msgspec.structs import replace
 from agent.wire.base import LONGEST_TIMEOUT_MS
 from agent.wire.market import Terms
 
-# Counter-offers are rounded, to the seller's safety, to so many digits: people read them.
+# Counter-offers are rounded to this many digits, in the seller's favour, because people read them.
 DIGITS = 4
-# What a counter-offer may not fall below, in tasks per second and in milliseconds.
+# Lower bounds of a counter-offer, in tasks per second and in milliseconds.
 LEAST_RATE_PER_S = 0.001
 LEAST_BUDGET_MS = 0.001
-# Terms so many times off in rate or budget are of no use to a buyer, who is told why instead.
+# Counter-offers that differ by more than this factor in rate or budget are useless to a buyer,
+# which gets the reason instead.
 FARTHEST = 10.0
-# Smaller shares and times count as this: terms may hold numbers whose reciprocal no double holds.
+# Smaller shares and times count as this, because the reciprocal of the term may overflow a double.
 LEAST = 1e-300
 
 
 class Demand(Struct, frozen=True):
-    """What is asked of one node: subtasks per second (λ), and the rate at which their times must
-    decay (θ, per second)."""
+    """The demand on one node: subtasks per second (λ), and the rate at which their response times
+    must decay (θ, per second)."""
 
     rate_per_s: float
     decay_per_s: float
 
     def __add__(self, other: Demand) -> Demand:
-        """Both at once."""
+        """The demand of both together."""
         return Demand(self.rate_per_s + other.rate_per_s, max(self.decay_per_s, other.decay_per_s))
 
     def __or__(self, other: Demand) -> Demand:
-        """Whichever asks more, in each respect: two terms of one service."""
+        """The larger demand in each respect: two terms of one service."""
         return Demand(
             max(self.rate_per_s, other.rate_per_s), max(self.decay_per_s, other.decay_per_s)
         )
@@ -72,17 +74,17 @@ def largest_execution_s(rate_per_s: float, percentile: float, budget_s: float, n
 
 
 def demand(terms: Terms, nodes: int) -> Demand:
-    """What `terms` ask of each of `nodes` nodes: every task goes to all of them."""
+    """The demand of `terms` on each of `nodes` nodes: every task goes to all of them."""
     return Demand(terms.rate_per_s, decay_per_s(terms.percentile, terms.budget_ms / 1e3, nodes))
 
 
 def meets(mean_s: float, asked: Demand, pods: int) -> bool:
-    """Whether a node whose pods take `mean_s` seconds a subtask keeps the demand with `pods`."""
+    """Whether a node with `pods` pods that take `mean_s` seconds per subtask meets the demand."""
     return mean_s * (asked.rate_per_s / pods + asked.decay_per_s) <= 1.0
 
 
 def fewest_pods(mean_s: float, asked: Demand, most: int) -> int | None:
-    """The smallest number of pods that keeps the demand; None if `most` do not. O(1)."""
+    """The smallest number of pods that meets the demand; None if `most` do not. O(1)."""
     if asked.rate_per_s == 0.0:
         return 0
     spare = 1.0 / mean_s - asked.decay_per_s
@@ -98,8 +100,8 @@ def fewest_pods(mean_s: float, asked: Demand, most: int) -> int | None:
 def affordable(
     terms: Terms, means_s: Mapping[str, float], sold: Mapping[str, Demand], most: int
 ) -> bool:
-    """Whether these nodes (name → mean execution time in seconds) keep `terms` with at most `most`
-    pods each, on top of what is `sold` at them already."""
+    """Whether these nodes (name → mean execution time in seconds) meet `terms` with at most `most`
+    pods each, in addition to what is `sold` at them already."""
     asked = demand(terms, len(means_s))
     return all(
         fewest_pods(mean_s, sold.get(node, NOTHING) + asked, most) is not None
@@ -110,13 +112,13 @@ def affordable(
 def counter_offer(
     terms: Terms, means_s: Mapping[str, float], sold: Mapping[str, Demand], most: int
 ) -> Terms | None:
-    """The terms nearest to `terms` that the nodes can keep: the highest rate within the budget, or,
-    where no rate will do, the shortest budget at that rate. None if neither is near."""
+    """The terms nearest to `terms` that the nodes can meet: the highest rate within the budget, or,
+    if no rate will do, the shortest budget at that rate. None if neither is near."""
     offers = (
         _slower(terms, means_s, sold, most),
         _longer(terms, means_s, sold, most),
     )
-    # What rounding spoils is not offered.
+    # An offer that rounding makes infeasible is not made.
     return next((o for o in offers if o and affordable(o, means_s, sold, most)), None)
 
 
@@ -154,13 +156,13 @@ def _longer(
 
 def _rounded(value: float, whole: Callable[[float], int]) -> float:
     digits = DIGITS - 1 - math.floor(math.log10(value))
-    # Through text: 12.3 and no 12.299999999999999.
+    # Through text, to get 12.3 rather than 12.299999999999999.
     return float(f"{whole(value * 10.0**digits)}e{-digits}")
 
 
 def shares(mean_s: float, demands: Sequence[Demand], most: int) -> list[int]:
-    """How many of a node's pods each of its services accounts for, in the order sold: what the node
-    needs with it more than without. They add up to what the node needs, at most `most`."""
+    """The pods of a node that each of its services accounts for, in the order sold: what the node
+    needs in addition because of it. They add up to what the node needs, at most `most`."""
     counts, total, before = [], NOTHING, 0
     for one in demands:
         total = total + one

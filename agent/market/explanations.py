@@ -1,4 +1,4 @@
-"""Why a negotiation ends as it does, and what would help: sentences for people."""
+"""Explanations for the operator: why a negotiation ended as it did, and what would help."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def advice(
     answers: Mapping[str, Offer | None],
     short: int,
 ) -> str:
-    """Which lever wins `short` more sellers; `answers` are the last ones of those left out (None:
-    no answer)."""
+    """The change of the request that would win `short` more sellers; `answers` are the last ones of
+    those left out (None: no answer)."""
     near = sorted(
         (needed, iad, offer.counter)
         for iad, offer in answers.items()
@@ -39,7 +39,7 @@ def advice(
 
 
 def _relax_for(counter: Terms, rate_per_s: float, latency_ms: float) -> float:
-    """The factor, to a tenth, within which a counter-offer lies."""
+    """The factor, to a tenth, by which the request must be relaxed to meet a counter-offer."""
     factor = max(rate_per_s / counter.rate_per_s, counter.budget_ms / latency_ms, 1.0)
     return math.ceil(factor * 10.0 - 1e-9) / 10.0
 
@@ -50,12 +50,12 @@ def shortage(
     most: int,
     unmeasured: Collection[str],
 ) -> str:
-    """What stands in the way of `terms`, which beside what is sold are not affordable (see
-    `estimation.affordable`), and what would help; `unmeasured` nodes have a guessed mean."""
+    """What limits `terms`, which in addition to what is sold are not affordable (see
+    `estimation.affordable`), and what would help; `unmeasured` nodes have an assumed mean."""
     if affordable(terms, means_s, {}, most):
         return "its pods are sold to other services: ask for a lower rate, or later"
     if any(node in unmeasured for node in means_s):
-        # How slow they are taken to be is nobody's business on the other side.
+        # The assumed execution times are not disclosed to the other side.
         return "its nodes are not measured yet: query them first, or ask for more time"
     crawling = replace(terms, rate_per_s=min(terms.rate_per_s, LEAST_RATE_PER_S))
     if affordable(crawling, means_s, {}, most):
@@ -74,7 +74,7 @@ def counted(sellers: int) -> str:
 
 
 def taken_as(said: Acknowledged) -> str:
-    """What a member does from now on."""
+    """The role of a member from now on."""
     if said.delivery.leave:
         return "has left"
     return "serves" if said.delivery.member.areas else "schedules"

@@ -1,10 +1,10 @@
-"""One buyer's negotiation with all candidates of a service: rounds of proposals until everybody who
-is left has accepted, or too few are left.
+"""One buyer's negotiation with all candidates of a service: rounds of proposals until every
+remaining candidate has accepted, or too few remain.
 
-Each round asks for the task percentile that goes with the number of candidates left (DSSP Eq. 2):
-with fewer IADs it relaxes. A candidate that refuses or stays silent is left out. A counter-offer
-gets another round under the new percentile if somebody was left out; else it is taken if it lies
-within what the buyer would relax, and its candidate left out if it does not.
+Each round asks for the task percentile that goes with the number of remaining candidates (DSSP Eq.
+2): with fewer IADs it relaxes. A candidate that refuses or does not answer is dropped. If a
+candidate was dropped, a counter-offer gets another round under the new percentile; otherwise it is
+accepted if it lies within what the buyer would relax, and its candidate is dropped if not.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Offer, Propose, Release, Terms
 from agent.wire.operator import CreateService, Step
 
-# A round waits for a fourth of the set-up's time, and not longer than this.
+# A round waits for a quarter of the set-up's time, and at most this long.
 LONGEST_ROUND_S = 2.0
 ROUND_SHARE = 0.25
-# Counter-offers of one IAD that are taken; after that it only wastes the buyer's time.
+# Counter-offers accepted from one IAD; more would only cost the buyer time.
 MAX_COUNTERS = 3
-# Whoever says that its nodes are still joining is asked again, so often at most.
+# A candidate that reports joining nodes is asked again, at most this often.
 LEAST_RETRY_S = 0.05
 
 
 class Wanted(Struct, frozen=True):
-    """What the buyer asks of everybody: λ, and the SLO (p_q, x_q) that gives the budget."""
+    """The buyer's request to all candidates: λ, and the SLO (p_q, x_q) that gives the budget."""
 
     service: str
     capability: str
@@ -44,13 +44,14 @@ class Wanted(Struct, frozen=True):
 
 
 class _Candidate:
-    """A candidate: what it was asked last, and what it said."""
+    """A candidate: its last proposal, and its answer."""
 
     __slots__ = ("asked", "base", "counters", "member", "message_id", "offer", "retry")
 
     def __init__(self, member: Member, base: Terms) -> None:
         self.member = member
-        # What it shall be asked, but for the percentile: its own counter-offer once that is taken.
+        # The next proposal, without the percentile: the candidate's own counter-offer once that is
+        # accepted.
         self.base = base
         self.asked = base
         self.counters = 0
@@ -60,8 +61,8 @@ class _Candidate:
 
 
 class Negotiation:
-    """Proposals to `members`, whose areas are what each shall serve. `rates` are what some have
-    agreed to already, in place of the wanted rate. Those whose nodes are still joining are waited
+    """Proposals to `members`, whose areas are those that each shall serve. `rates` are rates
+    already agreed with some, in place of the wanted rate. Candidates with joining nodes are waited
     for, `patience_s` in all."""
 
     def __init__(
@@ -92,28 +93,28 @@ class Negotiation:
         self._patient_until_s = 0.0
         self.steps: list[Step] = []
 
-    # --- how it stands -----------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------
 
     @property
     def enough(self) -> bool:
-        """Whether so many are left as the buyer needs."""
+        """Whether as many candidates remain as the buyer needs."""
         return len(self._candidates) >= self._wanted.fewest
 
     @property
     def agreed(self) -> bool:
-        """Whether all who are left have accepted."""
+        """Whether all remaining candidates have accepted."""
         return all(
             c.offer is not None and c.offer.verdict == "accepted" for c in self._candidates.values()
         )
 
     @property
     def members(self) -> list[Member]:
-        """Who is left, with the rate that it agreed to."""
+        """The remaining candidates, with the rate that each agreed to."""
         return [replace(c.member, rate_per_s=c.asked.rate_per_s) for c in self._candidates.values()]
 
     @property
     def terms(self) -> Terms:
-        """The pool's terms: the slowest rate, the longest budget that somebody asked for."""
+        """The pool's terms: the slowest rate, the longest budget that a candidate asked for."""
         asked = [c.asked for c in self._candidates.values()]
         return Terms(
             min(terms.rate_per_s for terms in asked),
@@ -123,20 +124,20 @@ class Negotiation:
 
     @property
     def uncovered(self) -> list[str]:
-        """Areas of those left out that nobody left covers."""
+        """Areas of dropped candidates that no remaining one covers."""
         kept = AreaSet(area for c in self._candidates.values() for area in c.member.areas)
         lost = {area for c in self._out.values() for area in c.member.areas}
         return sorted(area for area in lost if not kept.covers(area))
 
     @property
     def advice(self) -> str:
-        """What the buyer may do where too few are left."""
+        """What the buyer may do if too few remain."""
         wanted = self._wanted
         answers = {iad: c.offer for iad, c in self._out.items()}
         short = wanted.fewest - len(self._candidates)
         return advice(wanted.rate_per_s, wanted.latency_ms, wanted.relax, answers, short)
 
-    # --- what happens ------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Send]:
         """The first round."""
@@ -147,7 +148,7 @@ class Negotiation:
         return self._send_due(now)
 
     def offered(self, iad: str, offer: Offer, now: float) -> list[Send] | None:
-        """Somebody answered; None if that is no answer to what was asked last."""
+        """A candidate answered; None if that does not answer its last proposal."""
         candidate = self._candidates.get(iad)
         if candidate is None or candidate.message_id != offer.id or candidate.offer is not None:
             return None
@@ -168,11 +169,11 @@ class Negotiation:
         return min([*dues, self._until_s]) if dues else None
 
     def tick(self, now: float) -> list[Send]:
-        """Ask again who has not answered; who has not by the end of the round is left out."""
+        """Ask candidates without an answer again; at the end of the round they are dropped."""
         return self._conclude(now) if now >= self._until_s else self._send_due(now)
 
     def release(self) -> list[Send]:
-        """Give back what anybody may hold."""
+        """Release whatever candidates may hold."""
         return [
             self._release(c)
             for c in self._candidates.values()
@@ -194,7 +195,7 @@ class Negotiation:
         ]
         if not out:
             out = [c for c in countered if not self._take(c)]
-        # Who was silent may hold pods all the same.
+        # A candidate that did not answer may hold pods all the same.
         sends = [self._release(c) for c in out if c.offer is None]
         for candidate in out:
             del self._candidates[candidate.member.iad]
@@ -208,12 +209,12 @@ class Negotiation:
         return [*sends, *self._send_due(now)]
 
     def _take(self, candidate: _Candidate) -> bool:
-        """Whether a counter-offer lies within what the buyer relaxes: then it is asked next."""
+        """Whether a counter-offer lies within what the buyer relaxes: then it is proposed next."""
         assert candidate.offer is not None
         counter, wanted = candidate.offer.counter, self._wanted
         if counter is None or counter.percentile < candidate.asked.percentile:
             return False
-        # A hair's breadth for what was rounded on its way.
+        # Tolerance for numbers that were rounded in transit.
         relax = wanted.relax * (1.0 + 1e-9)
         if counter.rate_per_s * relax < wanted.rate_per_s:
             return False
@@ -269,7 +270,7 @@ def _step(candidate: _Candidate) -> Step:
 
 
 def wanted_by(request: CreateService, fewest: int) -> Wanted:
-    """What a request asks of sellers, `fewest` of whom have to agree."""
+    """What a request asks of sellers, of which at least `fewest` must agree."""
     return Wanted(
         request.service,
         request.capability,

@@ -1,4 +1,4 @@
-"""What seller and buyer share: areas both mean, terms in comparison, who a message is from."""
+"""Shared by seller and buyer: common areas, comparison of terms, authentication of senders."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from agent.wire.areas import AreaSet
 from agent.wire.market import Service, Terms
 from agent.wire.principals import Sender
 
-# Where a reply goes: opaque here, chosen by the shell.
+# Address for a reply: opaque here, chosen by the shell.
 Origin = Any
 
 
 class Event(Struct, frozen=True):
-    """Base of what happens to a seller or buyer."""
+    """Base of the events of sellers and buyers."""
 
 
 class Instruction(Struct, frozen=True):
-    """Base of what they want done."""
+    """Base of their instructions."""
 
 
 class Tick(Event, frozen=True):
-    """Time has passed: what is due is done. `next_due` says when."""
+    """A timer has expired. `next_due` says when to send this."""
 
 
 def common_areas(asked: Iterable[str], offered: Iterable[str]) -> tuple[str, ...]:
-    """What both cover: of each pair that overlaps the finer area, each once, nothing that another
-    one covers already."""
+    """The areas that both cover: of each overlapping pair the finer area, each once, without areas
+    that another one covers."""
     left, right = AreaSet(asked), AreaSet(offered)
     both = AreaSet(
         {area for area in left if right.covers(area)}
@@ -39,7 +39,7 @@ def common_areas(asked: Iterable[str], offered: Iterable[str]) -> tuple[str, ...
 
 
 def no_harder(terms: Terms, than: Terms) -> bool:
-    """Whether who keeps the terms `than` keeps `terms` too."""
+    """Whether a member that meets the terms `than` also meets `terms`."""
     return (
         terms.rate_per_s <= than.rate_per_s
         and terms.percentile <= than.percentile
@@ -55,17 +55,17 @@ def in_words(terms: Terms) -> str:
 
 
 def may_trade(sender: Sender) -> bool:
-    """Whether the key at the other end is one that may negotiate at all."""
+    """Whether the sender's key may negotiate at all."""
     return sender.role in ("iad", "csp", "anyone")
 
 
 def speaks_for(sender: Sender, name: str) -> bool:
-    """Whether the sender is that party; without keys nobody can tell."""
+    """Whether the sender is that party; without keys this cannot be checked."""
     return sender.role == "anyone" or sender.name == name
 
 
 def own_terms(service: Service, iad: str) -> Terms | None:
-    """What a service asks of that member; None if it only schedules."""
+    """The terms that a service requires of that member; None if it only schedules."""
     for member in service.members:
         if member.iad == iad and member.areas and service.terms is not None:
             terms = service.terms

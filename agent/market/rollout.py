@@ -1,9 +1,9 @@
-"""Pools that this master owns: every change becomes a new version that all members get, however
-long that takes.
+"""Membership rollout for pools that this master owns: every change becomes a new version that is
+delivered to all members, however long that takes.
 
 A delivery is a Join or Leave that a member has not acknowledged. Deliveries of a lower stage come
-first: a new IAD serves before others send it tasks, and leaves after they have stopped; one that
-cannot be reached holds the next stage up for `STAGE_S` at most.
+first: a new IAD serves before others send it tasks, and leaves after they have stopped. An
+unreachable member delays the next stage by at most `STAGE_S`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from agent.wire.operator import CreateService
 FIRST_RETRY_S = 0.05
 LONGEST_RETRY_S = 30.0
 STAGE_S = 30.0
-# A settled pool is said again so often: a member whose disk broke finds its services.
+# Interval at which a settled pool is sent again, so that a member that lost its disk regains its
+# services.
 REFRESH_S = 60.0
 
 
 class Delivery(Struct, frozen=True):
-    """What a member must still acknowledge: the pool as it is, or that it is out of it."""
+    """What a member has not acknowledged yet: the current pool, or its removal from it."""
 
     member: Member
     stage: int = 0
@@ -37,8 +38,8 @@ class Delivery(Struct, frozen=True):
 class Owned(Struct, frozen=True):
     """A pool as its owner keeps it on disk.
 
-    `request` is what people asked for. `forming`: its set-up has not ended; a process that finds
-    that undoes it. `dropped`: only the deliveries are left.
+    `request` is the operator's request. `forming`: the set-up has not ended; a process that
+    restores such a pool undoes it. `dropped`: only the deliveries are left.
     """
 
     request: CreateService
@@ -62,7 +63,7 @@ class Send(Instruction, frozen=True):
 
 
 class KeepOwned(Instruction, frozen=True):
-    """On disk; `urgent`: before the next instruction."""
+    """Write it to disk; `urgent`: before the next instruction."""
 
     owned: Owned
     urgent: bool
@@ -73,7 +74,7 @@ class ForgetOwned(Instruction, frozen=True):
 
 
 class Acknowledged(Struct, frozen=True):
-    """A member took a version (`refusal` empty), or said why it does not."""
+    """A member accepted a version (`refusal` empty), or gave its reason not to."""
 
     service_id: str
     delivery: Delivery
@@ -81,7 +82,7 @@ class Acknowledged(Struct, frozen=True):
 
 
 class Retry:
-    """When to send something again: soon, then more and more rarely."""
+    """Retransmission timer: short intervals at first, then longer ones."""
 
     __slots__ = ("_pause_s", "due_s")
 
@@ -96,7 +97,7 @@ class Retry:
 
 
 class _Open:
-    """A delivery under way."""
+    """A delivery in progress."""
 
     __slots__ = ("delivery", "message_id", "retry")
 
@@ -116,7 +117,7 @@ class _Pool:
         self.refresh_s = now + REFRESH_S
 
     def sendable(self, now: float) -> list[_Open]:
-        """What is not held up by an earlier stage."""
+        """The deliveries that no earlier stage blocks."""
         if now >= self.stage_until_s:
             return list(self.open.values())
         stage = min((o.delivery.stage for o in self.open.values()), default=0)
@@ -126,9 +127,9 @@ class _Pool:
 class Pools:
     """The owned pools by service id.
 
-    `wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes:
-    versions are milliseconds since 1970, or one more than the last, so that a service that is set
-    up again is newer than before.
+    `wall_offset_s` is wall time minus the clock of `now`, updated before every event: versions are
+    milliseconds since 1970, or one more than the last, so that a service that is set up again has a
+    higher version than before.
     """
 
     def __init__(self, iad: str, new_id: Callable[[], str], wall_offset_s: float) -> None:
@@ -150,13 +151,13 @@ class Pools:
 
     @property
     def partners(self) -> set[str]:
-        """Members, and those who have not taken it that they are none any more."""
+        """Members, and former members that have not acknowledged their removal."""
         pools = self._pools.values()
         members = {member.iad for pool in pools for member in pool.owned.service.members}
         return members.union(*(pool.open for pool in pools))
 
     def load(self, kept: Iterable[Owned], now: float) -> list[Instruction]:
-        """Go on where the process before left off."""
+        """Restore the state of the previous process."""
         done: list[Instruction] = []
         for owned in kept:
             self._pools[owned.service.id] = pool = _Pool(owned, now)
@@ -181,7 +182,7 @@ class Pools:
         return self._change(pool, service, deliveries, now)
 
     def formed(self, service_id: str) -> list[Instruction]:
-        """The set-up ended well."""
+        """The set-up succeeded."""
         pool = self._pools[service_id]
         pool.owned = replace(pool.owned, forming=False)
         return [KeepOwned(pool.owned, urgent=True)]
@@ -189,7 +190,8 @@ class Pools:
     def add(
         self, service_id: str, member: Member, terms: Terms | None, now: float
     ) -> list[Instruction]:
-        """The member joins, or serves where it only scheduled; first it, then the others hear."""
+        """The member joins, or starts to serve if it only scheduled; it is told first, then the
+        others."""
         pool = self._pools[service_id]
         service = pool.owned.service
         others = [m for m in service.members if m.iad != member.iad]
@@ -203,7 +205,8 @@ class Pools:
         return self._change(pool, changed, deliveries, now)
 
     def remove(self, service_id: str, iads: Sequence[str], now: float) -> list[Instruction]:
-        """The members leave, after the others have heard. The owner itself goes on scheduling."""
+        """The members leave after the others have been told. The owner itself goes on
+        scheduling."""
         pool = self._pools[service_id]
         service = pool.owned.service
         leaving = [m for m in service.members if m.iad in iads and m.iad != self._iad]
@@ -223,7 +226,7 @@ class Pools:
         return self._change(pool, changed, deliveries, now)
 
     def drop(self, service_id: str, now: float) -> list[Instruction]:
-        """Everybody leaves."""
+        """All members leave."""
         pool = self._pools[service_id]
         service = pool.owned.service
         changed = replace(service, version=self.version(now, service.version), members=())
@@ -235,7 +238,7 @@ class Pools:
         self, pool: _Pool, service: Service, deliveries: Sequence[Delivery], now: float
     ) -> list[Instruction]:
         told = {d.member.iad for d in deliveries}
-        # Who left before and has not said so yet must still hear it.
+        # Members that left before and have not acknowledged that must still be told.
         still = [
             replace(o.delivery, stage=0)
             for iad, o in pool.open.items()
@@ -254,14 +257,14 @@ class Pools:
     # --- deliveries --------------------------------------------------------------------------
 
     def waiting(self, service_id: str) -> list[Delivery]:
-        """What has not been acknowledged."""
+        """Deliveries that are not acknowledged."""
         pool = self._pools.get(service_id)
         return [o.delivery for o in pool.open.values()] if pool else []
 
     def joined(
         self, iad: str, joined: Joined, now: float
     ) -> tuple[Acknowledged | None, list[Instruction]]:
-        """A member replied: what that means, and what to do."""
+        """Handle a member's reply; returns its meaning and the instructions."""
         found = self._under_way(iad, joined.id)
         if found is None:
             return None, []
@@ -340,7 +343,7 @@ def pool_terms(
     request: CreateService, terms: Terms | None, members: Sequence[Member]
 ) -> Terms | None:
     """The terms of a pool with these members: each query may ask all that serve, so the percentile
-    of a task is Eq. 2's for all, and the slowest rate is the pool's."""
+    of a task is Eq. 2's for all of them, and the slowest rate is the pool's."""
     sellers = [member for member in members if member.areas]
     if terms is None or not sellers:
         return None
@@ -352,6 +355,6 @@ def pool_terms(
 
 
 def numbered(run: str) -> Callable[[], str]:
-    """Ids of messages that no earlier process used: `run` differs from start to start."""
+    """Message ids that no earlier process used: `run` differs between starts."""
     numbers = itertools.count(1)
     return lambda: f"{run}-{next(numbers)}"

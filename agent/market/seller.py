@@ -1,7 +1,7 @@
 """A seller: answers proposals, holds pods for those it accepted, serves the services it joined.
 
-Pure: `Seller.handle(event, now)` returns what to do. What it must find again after a restart is one
-`Membership` a service.
+Pure: `Seller.handle(event, now)` returns the instructions. The state to restore after a restart is
+one `Membership` per service.
 """
 
 from __future__ import annotations
@@ -44,26 +44,28 @@ from agent.wire.areas import AreaSet
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
 from agent.wire.principals import Sender
 
-# How long a member that left goes on serving: others may not know yet.
+# How long a member that left goes on serving: other members may not know yet.
 DRAIN_S = 10.0
 MAX_HOLDS = 1_000
 MAX_SERVICES = 1_000
-# Areas in all that is held, and members and their areas in all services: each is up to 512 bytes.
+# Limits on areas in all holds, and on members and their areas in all services: each is up to 512
+# bytes.
 MAX_AREAS_HELD = 100_000
 MAX_NAMES = 1_000_000
-# Versions of services left, so that a late Join does not revive one.
+# Versions of left services that are remembered, so that a late Join does not revive one.
 MAX_REMEMBERED = 1_000
-# Versions are milliseconds since 1970 or the one after the last. One so far beyond both that no
-# clock explains it would make the service's name unusable for its owner.
+# Versions are milliseconds since 1970 or the last one plus one. A version so far beyond both that
+# no clock explains it would make the service's name unusable for its owner.
 MAX_AHEAD_MS = 86_400_000
-# Who comes without a key is on this host and has its clock.
+# A sender without a key is on this host and shares its clock.
 MAX_AHEAD_HERE_MS = 10_000
-# When to propose again what nodes are still joining for.
+# When to repeat a proposal for which nodes are still joining.
 JOINING_RETRY_S = 0.2
 
 
 class NodeTime(NamedTuple):
-    """A node's mean execution time in seconds, over so many samples; a guess if there are none."""
+    """A node's mean execution time in seconds, over this many samples; an assumption if there are
+    none."""
 
     mean_s: float
     samples: int
@@ -85,8 +87,9 @@ class _Hold(Struct, frozen=True):
 class Seller:
     """One IAD's side of the market. An IAD that sells nothing still joins pools to schedule.
 
-    `offers` are areas by capability; `most_pods` is the limit of a node. `reserved` are service ids
-    that the market may not use. `joining(areas, now)`: nodes may yet come for some of these areas.
+    `offers` are areas by capability; `most_pods` is the limit per node. `reserved` are service ids
+    that the market may not use. `joining(areas, now)`: whether nodes may still join for some of
+    these areas.
     """
 
     def __init__(
@@ -102,8 +105,8 @@ class Seller:
         joining: Callable[[Sequence[str], float], bool] = lambda _areas, _now: False,
         hosts: Collection[str] | None = None,
     ) -> None:
-        """`wall_offset_s` is wall time minus the clock of `now`, as it is whenever an event comes;
-        None: versions may be anything. `hosts` are those whose senders need no key; None: all."""
+        """`wall_offset_s` is wall time minus the clock of `now`, updated before every event; None:
+        versions are not checked. `hosts` are those whose senders need no key; None: all."""
         self._iad = iad
         self._hosts = hosts
         self.wall_offset_s = wall_offset_s
@@ -117,17 +120,17 @@ class Seller:
         self._members: dict[str, Membership] = {}
         self._names = 0
         self._drained_s: dict[str, float] = {}
-        # By owner too: nobody else's word keeps a service away.
+        # By owner too, so that another party's message cannot keep a service away.
         self._left: dict[tuple[str, str], int] = {}
         self._means_s: dict[str, float] = {}
         self._unmeasured: set[str] = set()
         self._pods: dict[tuple[str, str], int] = {}
 
-    # --- what the shell asks -----------------------------------------------------------------
+    # --- queries of the shell ----------------------------------------------------------------
 
     @property
     def services(self) -> dict[str, Service]:
-        """The services that this IAD is a member of, those that it leaves excepted."""
+        """The services that this IAD is a member of, without those that it is leaving."""
         return {i: m.service for i, m in self._members.items() if not m.leaving}
 
     @property
@@ -137,7 +140,7 @@ class Seller:
         return min([*holds, *self._drained_s.values()], default=None)
 
     def load(self, memberships: Iterable[Membership], now: float) -> list[Instruction]:
-        """Go on where the process before left off; what is kept needs no keeping again."""
+        """Restore the state of the previous process; it need not be written again."""
         done: list[Instruction] = []
         for membership in memberships:
             service = membership.service
@@ -150,7 +153,8 @@ class Seller:
         return done + self._set_pods()
 
     def handle(self, event: SellerEvent, now: float) -> list[Instruction]:
-        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        """Handle one event at monotonic time `now` (seconds); returns the instructions, in
+        order."""
         if isinstance(event, Tick):
             return self._tick(now)
         sender, message = event.sender, event.message
@@ -201,7 +205,7 @@ class Seller:
             return Offer(propose.id, "refused", message=text, retry_s=JOINING_RETRY_S)
         if not means_s:
             return Offer(propose.id, "refused", message="no edge node is live in these areas now")
-        # A new proposal takes the place of the buyer's former one.
+        # A new proposal replaces the buyer's earlier one.
         self._holds.pop(propose.service, None)
         sold = self._sold(propose.service)
         if affordable(propose.terms, means_s, sold, self._most):
@@ -216,7 +220,7 @@ class Seller:
         return Offer(propose.id, "countered", counter=counter, message=cause)
 
     def _unfit(self, buyer: Sender, service: str, capability: str, areas: Sequence[str]) -> str:
-        """Why a proposal is not even reckoned, or nothing."""
+        """Why a proposal is rejected without an estimate; empty if it is not."""
         if not may_trade(buyer):
             return f"a {buyer.role}'s key may not negotiate"
         if not self._offers:
@@ -239,7 +243,7 @@ class Seller:
 
     def _release(self, buyer: Sender, release: Release) -> None:
         hold = self._holds.get(release.service)
-        # By its id: a late release of a former proposal frees nothing.
+        # By its id, so that a late release of an earlier proposal frees nothing.
         if hold is not None and hold.id == release.id and speaks_for(buyer, hold.buyer.name):
             del self._holds[release.service]
 
@@ -253,7 +257,7 @@ class Seller:
         ahead = MAX_AHEAD_HERE_MS if sender.role == "anyone" else MAX_AHEAD_MS
         newest = round((now + self.wall_offset_s) * 1e3) + ahead
         if known is not None:
-            # One more and no further, or steps would lead anywhere.
+            # The version may be one higher and no more, or repeated steps would lead anywhere.
             newest = max(newest, known.service.version + 1)
         if version <= newest:
             return ""
@@ -299,7 +303,7 @@ class Seller:
     def _nodes_for(
         self, service: Service, terms: Terms, areas: tuple[str, ...], now: float
     ) -> tuple[str, dict[str, float]]:
-        """Why the terms cannot be kept, or the nodes that keep them."""
+        """The nodes that meet the terms, or the reason why they cannot be met."""
         known, hold = self._members.get(service.id), self._holds.get(service.id)
         if (
             hold is not None
@@ -315,7 +319,8 @@ class Seller:
         if known is not None and known.terms is not None and known.means_s:
             same_nodes = means_s.keys() <= known.means_s.keys()
             if same_nodes and (not means_s or no_harder(terms, known.terms)):
-                # Sold already. Or they are all away, after a restart for one: what they had stays.
+                # Sold already. Or all nodes are away, for example after a restart: they keep their
+                # shares.
                 return "", known.means_s
         if not means_s:
             return "no edge node is live in these areas now", {}
@@ -387,7 +392,7 @@ class Seller:
         return means_s
 
     def _sold(self, without: str) -> dict[str, Demand]:
-        """What all other services ask of each node; a member's new, held terms count beside its
+        """What all other services ask of each node; a member's new terms on hold count beside its
         old ones, whichever asks more."""
         sold: dict[str, Demand] = {}
         for service_id in (self._members.keys() | self._holds.keys()) - {without}:
@@ -401,7 +406,7 @@ class Seller:
         return sold
 
     def _set_pods(self) -> list[Instruction]:
-        """Share every node's pods out among its services anew; what changed is said."""
+        """Share every node's pods out among its services anew; changes are emitted."""
         demands: dict[str, dict[str, Demand]] = {}
         for service_id, membership in self._members.items():
             if membership.terms is not None:
@@ -447,5 +452,5 @@ class Seller:
 
 
 def _names(service: Service) -> int:
-    """Members and their areas: what a service takes of memory and disk."""
+    """Number of members and their areas: a service's cost in memory and on disk."""
     return sum(1 + len(member.areas) for member in service.members)

@@ -1,4 +1,4 @@
-"""What a seller hears of, what it wants done, and what it keeps."""
+"""Events, instructions and persistent state of a seller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from agent.wire.principals import Sender
 
 
 class Membership(Struct, frozen=True):
-    """A service that this IAD is a member of, as it is kept on disk.
+    """A service that this IAD is a member of, as kept on disk.
 
     `terms` are what it sold (None: it only schedules), `means_s` its nodes with the mean execution
-    times that the sale was reckoned with. `leaving`: it is out of the pool and drains.
+    times on which the sale was based. `leaving`: it is out of the pool and drains.
     """
 
     service: Service
@@ -26,7 +26,7 @@ class Membership(Struct, frozen=True):
 
 
 class Arrived(Event, frozen=True):
-    """A message of a buyer."""
+    """A message from a buyer."""
 
     origin: Origin
     sender: Sender
@@ -39,7 +39,7 @@ SellerEvent = Arrived | Tick
 
 
 class Reply(Instruction, frozen=True):
-    """`after`: not before that service is served."""
+    """A reply to a buyer; `after`: only once that service is served."""
 
     origin: Origin
     message: MarketReply
@@ -47,7 +47,7 @@ class Reply(Instruction, frozen=True):
 
 
 class SetPods(Instruction, frozen=True):
-    """The service accounts for so many pods of the node; a node's services add up."""
+    """The service accounts for this many pods of the node; the services of a node add up."""
 
     node: str
     service_id: str
@@ -55,7 +55,7 @@ class SetPods(Instruction, frozen=True):
 
 
 class KeepMembership(Instruction, frozen=True):
-    """On disk before the next instruction."""
+    """Write it to disk before the next instruction."""
 
     membership: Membership
 
@@ -71,6 +71,6 @@ class Serve(Instruction, frozen=True):
 
 
 class Retire(Instruction, frozen=True):
-    """The service is served here no more."""
+    """The service is no longer served here."""
 
     service_id: str

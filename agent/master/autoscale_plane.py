@@ -1,4 +1,5 @@
-"""The auto-scaler at work: subtask records go in, pods are provisioned."""
+"""Auto-scaler plane: feeds subtask records to the auto-scaler and provisions the pods that it
+decides on."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from agent.wire.records import AnyRecord, SubtaskRecord
 
 
 class AutoscalePlane:
-    """Tells the auto-scaler of every subtask, shows it the nodes when it wants to look, has its
-    decisions carried out, and says them: a node changes about once a window at most."""
+    """Passes every subtask record to the auto-scaler, gives it the live nodes when it is due,
+    carries out its decisions and logs them: a node changes about once per window at most."""
 
     def __init__(
         self,
@@ -36,11 +37,11 @@ class AutoscalePlane:
 
     @property
     def next_due(self) -> float:
-        """When the auto-scaler wants to look at the nodes."""
+        """When the auto-scaler is due."""
         return self._scaler.next_look
 
     def tick(self, now: float) -> None:
-        """Let the auto-scaler look at the nodes that are live."""
+        """Run the auto-scaler on the live nodes."""
         loads = tuple(
             [
                 NodeLoad(

@@ -1,4 +1,4 @@
-"""Links to the neighbours in the overlay: a connection each way, and a session over both."""
+"""Links to the overlay neighbours: one connection in each direction, and a session over both."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from agent.wire.unions import NeighbourReply
 
 GONE = "nobody is at the other end"
 STUCK = "it is there and settles nothing"
-# Of what a neighbour writes: so much of it is told, and not more often.
+# Rate limit on logging what a neighbour sends.
 MAX_TOLD = 200
 TOLD_EACH_S = 60.0
-# What brokers say to each other, by class: its name on the wire.
+# Overlay messages by class: their names on the wire.
 KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(OverlayMessage)}
 
 
@@ -66,7 +66,7 @@ class _Link:
         self.session = session
         self.socket = socket
         self.theirs = 0
-        # Said last of why there is no link, so that it is said once.
+        # The last reported reason why there is no link, so that it is reported once.
         self.refused = ""
         self.told_s: float | None = None
 
@@ -74,9 +74,8 @@ class _Link:
 class BrokerLinks:
     """Moves messages between the broker and its neighbours' masters.
 
-    What comes of it, links that go up and down, and messages that arrive, goes to `handle`, an
-    event at a time. Before `start` nobody is spoken to. OSError or ConfigError if a neighbour's
-    address or file of keys cannot be used.
+    Link changes and received messages are passed to `handle`, one event at a time. Nothing is sent
+    before `start`. OSError or ConfigError if a neighbour's address or file of keys cannot be used.
     """
 
     def __init__(
@@ -117,12 +116,12 @@ class BrokerLinks:
         reactor.add_timer(self)
 
     def start(self, handle: Callable[[overlay.Event], None]) -> None:
-        """The broker is ready: it has the subscriptions and advertisements of this place."""
+        """The broker is ready: it has this master's subscriptions and advertisements."""
         self._handle = handle
         self._silent = False
 
     def fall_silent(self) -> None:
-        """Take all links down; neither speak nor listen to anybody until `speak`."""
+        """Take all links down; neither send nor receive until `speak`."""
         if not self._silent:
             for link in self._by_broker.values():
                 self._do(link, Cut("this master takes no notifications now"))
@@ -139,26 +138,26 @@ class BrokerLinks:
 
     @property
     def waiting(self) -> int:
-        """Messages in the queues."""
+        """Number of queued messages."""
         return sum(len(link.session) for link in self._by_broker.values())
 
     @property
     def sent(self) -> dict[str, int]:
-        """Messages that left the queues, by kind; signs of life are none."""
+        """Messages that left the queues, by kind, without heartbeats."""
         return {name: self._sent[kind] for kind, name in KINDS.items()}
 
     # --- out -----------------------------------------------------------------------------------
 
     def send(self, instruction: overlay.Send) -> None:
-        """Put it into the queue to that neighbour, where flows take turns; it is lost if the link
-        is down."""
+        """Queue the message for that neighbour, where flows are served fairly; it is lost if the
+        link is down."""
         link = self._by_broker[instruction.neighbour]
         if link.session.up and _is_notification(instruction.message):
             self._monitor.entered(link.broker, 1, self._reactor.clock())
         self._do(link, Put(instruction.message, flow_of(instruction)))
 
     def _reopen(self, instruction: overlay.Reopen) -> None:
-        """Whoever is there and says nothing of what it was sent has no link for a while."""
+        """Close the link to a neighbour that is connected but unresponsive, for a while."""
         self._do(self._by_broker[instruction.neighbour], Cut(STUCK, instruction.pause_s))
 
     def _do(self, link: _Link, event: SessionEvent) -> None:
@@ -168,7 +167,7 @@ class BrokerLinks:
             link.theirs = link.session.theirs
             if link.theirs:
                 self._by_session[link.theirs] = link
-        # All that is said first: what comes of the rest may make it say more.
+        # Pending messages go first: handling the rest may add more.
         sent = [
             self._transmit(link, instruction.message)
             for instruction in instructions
@@ -195,7 +194,7 @@ class BrokerLinks:
             self._do(link, Cut(GONE))
 
     def _transmit(self, link: _Link, message: OverlayRequest) -> bool:
-        """Whether somebody is there."""
+        """Whether the neighbour is connected."""
         if isinstance(message, OverlayFrame):
             self._sent[type(message.message)] += 1
             if _is_notification(message.message):
@@ -263,7 +262,7 @@ class BrokerLinks:
 
     @property
     def next_due(self) -> float | None:
-        """When to greet, to give a sign of life, or to measure the queues."""
+        """When a greeting, a heartbeat or a measurement of the queues is due."""
         due = [link.session.next_tick for link in self._by_broker.values()]
         if self._silent:
             due = []
@@ -272,7 +271,7 @@ class BrokerLinks:
         return min(due, default=None)
 
     def tick(self, now: float) -> None:
-        """Do so."""
+        """Do what is due."""
         for measured in self._monitor.sample(now):
             if self._by_broker[measured.neighbour].session.up:
                 self._handle(measured)
@@ -287,7 +286,7 @@ def _draw() -> int:
 
 
 def _may_speak_for(sender: Sender, iad: str) -> bool:
-    # Without keys loopback is believed, as everywhere.
+    # Without keys, loopback is trusted, as everywhere.
     return sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
 
 

@@ -1,4 +1,4 @@
-"""Filters in a master's configuration."""
+"""Parser of the filters in a master's configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.wire.predicates import MAX_FILTER_BYTES, Filter, FilterError
 
 
 def configured_filter(text: str, where: str) -> Filter:
-    """What `text` says; ConfigError in one line, which begins with `where`."""
+    """The filter in `text`; ConfigError in one line, which begins with `where`."""
     try:
         read = read_filter(text)
     except FilterError as error:

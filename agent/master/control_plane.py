@@ -1,5 +1,5 @@
-"""The market at a master: proposals, pools and services between sockets and the pure seller and
-buyer of `agent.market`. What it negotiates with itself takes the same way, without a socket."""
+"""Control plane of the market: connects sockets and disk to the pure seller and buyer of
+`agent.market`. Negotiation with this master itself takes the same path, without a socket."""
 
 from __future__ import annotations
 
@@ -57,13 +57,14 @@ from agent.wire.operator import (
 )
 from agent.wire.principals import Sender
 
-# Kinds of documents in the state.
+# Document kinds in the state.
 SERVICE = "service"
 OWNED = "owned"
-# How long a changed pool may wait for the links to its members before queries go to them.
+# How long a changed pool may wait for the links to its members before queries use it.
 LINKING_S = 1.0
 LOOK_S = 0.01
-# Instructions that may wait for the disk before messages are dropped, to be sent again.
+# Limit on instructions that wait for the disk; beyond it messages are dropped, and resent by their
+# senders.
 MAX_QUEUED = 1_024
 NOT_NOW = "this master's disk takes nothing now; try again later"
 NO_MARKET = "this master has no market; set market.directories"
@@ -72,14 +73,14 @@ T = TypeVar("T")
 
 
 class Pods(Protocol):
-    """Who provides pods."""
+    """Provider of pods."""
 
     def set_pods(self, node: str, service: str, count: int) -> None:
-        """`service` needs `count` pods on `node` from now on; 0: none any more."""
+        """`service` needs `count` pods on `node` from now on; 0: none."""
 
 
 class _Linking(Struct):
-    """A pool whose members are being connected, and who is to hear when that is done."""
+    """A pool whose members are being connected, and the callbacks for its completion."""
 
     service: Service
     until_s: float
@@ -89,8 +90,8 @@ class _Linking(Struct):
 class ControlPlane:
     """Moves messages between operators, other masters, the registration service and the market.
 
-    `run` differs from start to start; `keys` are this master's own public keys. Services and pools
-    are loaded from `state`, told to both schedulers, and their members connected.
+    `run` differs between starts; `keys` are this master's own public keys. Services and pools are
+    loaded from `state`, passed to both schedulers, and their members connected.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class ControlPlane:
     def _load(self) -> None:
         now = self._reactor.clock()
         self._run(self._seller.load(self._kept(SERVICE, seller_events.Membership), now))
-        # Whoever asks in the first moments gets what can be reached then.
+        # Queries in the first moments use the members that are connected by then.
         self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
 
@@ -173,24 +174,24 @@ class ControlPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When the seller or the buyer wants its tick, or links are to be looked at."""
+        """When the seller or the buyer is due, or links are to be checked."""
         if self._full:
             return self._look_s
         dues = (self._seller.next_due, self._buyer.next_due, self._look_s)
         return min((due for due in dues if due is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Serve what is due."""
+        """Run what is due."""
         self._look_at_links(now)
         if not self._full:
             self._run(self._seller.handle(Tick(), now))
             self._buy(Tick(), now)
 
-    # --- what arrives --------------------------------------------------------------------------
+    # --- messages in ---------------------------------------------------------------------------
 
     def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
         if self._full or not self._state.takes:
-            return  # it is sent again
+            return  # its sender repeats it
         self._sell(seller_events.Arrived(origin, origin.sender, message), now)
 
     def _sell(self, event: seller_events.Arrived, now: float) -> None:
@@ -231,10 +232,10 @@ class ControlPlane:
     def _found(self, ticket: str, found: Found | None, now: float) -> None:
         self._buy(buyer_events.Discovered(ticket, found), now)
 
-    # --- what is to be done --------------------------------------------------------------------
+    # --- instructions --------------------------------------------------------------------------
 
     def _run(self, instructions: Iterable[Instruction]) -> None:
-        # One after the other: what this master says to itself must not overtake the rest.
+        # Strictly in order: messages to this master itself must not overtake the rest.
         self._queue.extend(instructions)
         if self._at_work:
             return
@@ -285,7 +286,7 @@ class ControlPlane:
                 raise NotImplementedError(instruction)
 
     def _wait_for_the_disk(self) -> None:
-        """Nothing that follows is done or said before what is kept until now is durable."""
+        """Delay everything that follows until all pending documents are durable."""
         self._waiting = True
         self._state.when_durable(self._go_on)
 
@@ -295,7 +296,7 @@ class ControlPlane:
 
     @property
     def _full(self) -> bool:
-        """Whether so much waits for the disk that nothing more is to come of anything."""
+        """Whether so much waits for the disk that no further event may be handled."""
         return self._waiting and len(self._queue) >= MAX_QUEUED
 
     def _send(self, iad: str, message: MarketRequest) -> None:
@@ -303,7 +304,7 @@ class ControlPlane:
             event = seller_events.Arrived(HERE, self._sender, message)
             self._sell(event, self._reactor.clock())
         else:
-            # What nobody takes is sent again.
+            # An unread message is sent again.
             self._peers.send(iad, message)
 
     def _reply(self, instruction: seller_events.Reply) -> None:
@@ -329,11 +330,12 @@ class ControlPlane:
         self._look_at_links(now)
 
     def _serving(self, service: Service) -> list[Member]:
-        """Those to whom this master's tasks go."""
+        """The members to which this master's tasks go."""
         return [m for m in service.members if m.areas and m.iad != self._iad]
 
     def _look_at_links(self, now: float) -> None:
-        """Have queries go to pools whose members are connected by now, or shall be by now."""
+        """Let queries use the pools whose members are connected, or whose time to connect is
+        over."""
         away = set(self._peers.unreachable) if self._linking else set()
         for name, linking in list(self._linking.items()):
             waiting = away.intersection(m.iad for m in self._serving(linking.service))
@@ -361,7 +363,7 @@ class ControlPlane:
             self._directory.look_up(wanted.iads, done)
 
     def _partners(self) -> set[str]:
-        """IADs to which a link is needed."""
+        """The IADs to which a link is needed."""
         served = self._seller.services.values()
         needed = {member.iad for service in served for member in service.members}
         return needed | self._buyer.partners

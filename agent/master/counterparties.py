@@ -1,4 +1,4 @@
-"""From where a master without keys takes the market's messages."""
+"""Hosts from which a master without keys accepts the market's messages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 from agent.wire.master_config import MasterConfig
 
-# As `Sender.host` has them: over loopback, and through a socket file.
+# In the form of `Sender.host`: over loopback, and through a socket file.
 THIS_HOST: Final = frozenset({"127.0.0.1", ""})
 
 
 def counterparty_hosts(config: MasterConfig) -> frozenset[str] | None:
-    """The hosts of the directories and of the other masters that the configuration names: without
-    keys this one, or none. None: keys say who somebody is, wherever from."""
+    """The hosts of the directories and of the other masters in the configuration; without any, this
+    host only or none. None: keys authenticate senders, wherever they are."""
     if config.trust.key:
         return None
     others = [member for member in config.pool if member.iad != config.iad.name]

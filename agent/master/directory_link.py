@@ -39,10 +39,12 @@ AccountsListener = Callable[[tuple[Account, ...]], None]
 
 
 class DirectoryLink:
-    """Makes `registrant` known to the first of `addresses`, asks that and the others, its mirrors;
-    `keys` is the file of their public keys. Who has an account there may connect here.
+    """Registers `registrant` at the first of `addresses`, and sends reads to it and the others, its
+    replicas; `keys` is the file of their public keys. Parties with an account there may connect
+    here.
 
-    OSError if an address is none, or would be reached without keys; ConfigError for the file.
+    OSError for an invalid address, or one that would be reached without keys; ConfigError for the
+    file.
     """
 
     def __init__(
@@ -94,23 +96,23 @@ class DirectoryLink:
         self._listeners.append(listener)
 
     def refresh_accounts(self) -> None:
-        """Ask for the accounts soon: at most once a second."""
+        """Request the accounts soon: at most once a second."""
         self._handle(AccountsWanted())
 
     @property
     def registered(self) -> bool:
-        """Whether the primary has confirmed the registration."""
+        """Whether the leader has confirmed the registration."""
         return self._registrar.registered
 
     # --- for the reactor -------------------------------------------------------------------------
 
     @property
     def next_due(self) -> float | None:
-        """When the registrar wants its tick."""
+        """When the registrar is due."""
         return self._registrar.wake_at
 
     def tick(self, now: float) -> None:
-        """Renew, ask again, give up."""
+        """Renew, retry, time out."""
         self._perform(self._registrar.handle(Tick(), now))
 
     def _turn(self, number: int, socket: zmq.Socket[bytes]) -> None:

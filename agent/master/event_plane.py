@@ -1,4 +1,5 @@
-"""Events of the edge nodes: onto stable storage, each once, and only then acknowledged."""
+"""Event plane: writes the edge nodes' events to stable storage, each once, and then acknowledges
+them."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from agent.wire.messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
 
-# Events that come within so long are put on stable storage together.
+# Events that arrive within this time are written together.
 GATHER_S: Final = 0.1
-# So many are written together, and so many more may wait meanwhile, in as many messages.
+# Size of a batch, and of the next one that is gathered meanwhile, in as many messages.
 MAX_GATHERED: Final = 1_024
-# Kinds of the documents on disk, one a node.
+# Kinds of the documents on disk, one per node.
 TAKEN: Final = "node_events"
 FAULTS: Final = "node_faults"
 TRIGGERS: Final = "node_triggers"
@@ -35,21 +36,21 @@ T = TypeVar("T")
 
 
 class Alerts(Protocol):
-    """Who publishes the events of triggers."""
+    """Publisher of the trigger events."""
 
     def bring(self, node: str, message: NodeEvents) -> bool:
-        """Publish them; False if that cannot be now."""
+        """Publish the events; False if that is impossible now."""
 
     @property
     def under_way(self) -> bool:
-        """Whether some of what was brought is published in later turns."""
+        """Whether some of the events passed to `bring` are published in later turns."""
 
     def keep(self, then: Callable[[bool], object]) -> None:
-        """Put what was published on stable storage; `then` is told whether it is there."""
+        """Put what was published on stable storage; `then` gets whether it is there."""
 
 
 class _Batch:
-    """What is on its way to the disk: records, by event, and the messages that brought them."""
+    """A batch on its way to the disk: records, by event, and the messages that contained them."""
 
     __slots__ = ("arrived", "records")
 
@@ -62,13 +63,13 @@ class _Batch:
 
 
 class EventPlane:
-    """Writes what nodes send to the records, and keeps in the state what was written, and which
-    faults it leaves open and which triggers raised. Events of triggers are published at once.
+    """Writes the nodes' events to the records, and keeps in the state which were written, the open
+    faults and the raised triggers. Trigger events are published at once.
 
-    First what `alerts` keep, then the record, then the state, then the acknowledgement: a master
-    that is killed in between finds in the records what the state does not know. One batch is under
-    way at a time, and the next is gathered meanwhile. What a disk refuses, or is so slow for that a
-    batch is full behind it, is not acknowledged: its node sends it again.
+    The order is: what `alerts` keep, the record, the state, the acknowledgement. A master that is
+    killed in between finds in the records what the state lacks. One batch is in flight at a time,
+    and the next is gathered meanwhile. Events that the disk refuses, or for which a full batch
+    leaves no room, are not acknowledged: their node sends them again.
 
     `wall` reads the wall clock in seconds since 1970 UTC.
     """
@@ -101,27 +102,27 @@ class EventPlane:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Events since the start: written, sent again by their nodes though they were, and refused
-        by the disk."""
+        """Events since the start: written, duplicates of written ones, and refused by the disk."""
         return dict(self._counters)
 
     def faults(self, node: str) -> tuple[NodeFault, ...]:
-        """The open faults of a node, the oldest first."""
+        """The open faults of a node, oldest first."""
         return self._faults.open(node)
 
     def raised(self, node: str) -> tuple[NodeAlert, ...]:
-        """The raised triggers of a node, the oldest first."""
+        """The raised triggers of a node, oldest first."""
         return self._triggers.open(node)
 
     @property
     def next_due(self) -> float | None:
-        """When what was gathered is written, on the reactor's clock."""
-        # While something is under way its plane is due at any time.
+        """When the gathered events are written, on the reactor's clock."""
+        # While events are being published, their plane may be due at any time.
         waits = self._alerts.under_way or self._under_way is not None
         return None if waits else self._due
 
     def tick(self, _now: float) -> None:
-        """Write what was gathered, once all of it is published and what came before is written."""
+        """Write the gathered events, once all of them are published and the batch before is
+        written."""
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
@@ -166,7 +167,8 @@ class EventPlane:
         return gathered or self._ledger.knows(*key)
 
     def _late(self, now: float) -> bool:
-        """Whether what was gathered waits for its last turn: with more there would never be one."""
+        """Whether the gathered events wait for their last turn: accepting more would postpone it
+        for ever."""
         return self._due is not None and self._due <= now and self._alerts.under_way
 
     # --- step by step, as each is on stable storage --------------------------------------------
@@ -205,7 +207,8 @@ class EventPlane:
             self._reactor.perform([SendToNode(each.peer, answer)])
 
     def _refuse(self, batch: _Batch) -> None:
-        """What came since goes, too: it may repeat some of these, and would be acknowledged."""
+        """Later events are discarded, too: they may repeat some of these, and would be
+        acknowledged."""
         self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
         self._under_way = None
         self._gathered, self._due = _Batch(), None
@@ -232,7 +235,7 @@ class EventPlane:
             try:
                 record = msgspec.json.decode(line, type=NodeEventRecord)
             except msgspec.MsgspecError:
-                continue  # half a line that a crash left
+                continue  # a line truncated by a crash
             if not self._ledger.knows(record.node, record.history, record.sequence):
                 self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
                 found.append(record)
@@ -241,6 +244,6 @@ class EventPlane:
 
     def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
         for node, body in self._state.all(kind).items():
-            # Else it is of a later version.
+            # Otherwise it was written by a later version.
             with suppress(msgspec.MsgspecError):
                 yield node, msgspec.msgpack.decode(body, type=of)

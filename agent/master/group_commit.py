@@ -1,4 +1,5 @@
-"""Spool and inboxes to disk: what was gathered in one transaction, and then what waits for it."""
+"""Group commit of spool and inboxes: gathered changes in one transaction, then what depends on
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from agent.alerts import spool_events as s
 from agent.master.notification_store import STATEMENTS, Change, NotificationStore
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 
-# What a crash may undo: it is done again, and nobody is told before that it was done.
+# Changes that a crash may undo: they are repeated, and were not reported as done.
 LAZY: Final = frozenset(
     {
         s.ForgetSpooled,
@@ -24,33 +25,33 @@ LAZY: Final = frozenset(
 )
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
-# Changes that may be gathered while the disk is busy with those before them.
+# Changes that may be gathered while the disk is busy with earlier ones.
 MAX_GATHERED: Final = 8_192
 
 
 class _Batch:
-    """What goes to the disk in one transaction, and what waits for it."""
+    """The changes of one transaction, and the actions that wait for it."""
 
     __slots__ = ("asked", "changes", "held", "urgent")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.held: list[Any] = []
-        # Who is told how it went, either way.
+        # Callbacks for the outcome, success or failure.
         self.asked: list[Callable[[bool], object]] = []
-        # Whether somebody may not be told yet that it was done.
+        # Whether some action must wait for this transaction.
         self.urgent = False
 
 
 class GroupCommit:
     """Takes the instructions of spool and inboxes. `perform` carries out those that are not for the
-    disk: at once, or once what came before them is on stable storage.
+    disk: at once, or once the changes before them are on stable storage.
 
-    It has `writer` write at the end of the turn in which somebody begins to wait, or else by and
-    by, one transaction at a time; what comes meanwhile is gathered for the next. A disk that
-    refuses is tried again every second, and what waits stays undone. As long as it is `refusing`,
-    because of that or because much is gathered behind a slow disk, spool and inboxes are to get no
-    event and no tick: there is no end to what they would gather here.
+    `writer` writes at the end of the turn in which some action begins to wait, or else after a
+    delay, one transaction at a time; changes meanwhile are gathered for the next. A refused
+    transaction is retried every second, and what depends on it waits. While `refusing`, because the
+    disk refuses or because too much is gathered behind a slow disk, spool and inboxes must get no
+    event and no tick: what they would gather here has no bound.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class GroupCommit:
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
-        # Whether the disk did, at the last try.
+        # Whether the last transaction succeeded.
         self.refused = False
 
     @property
     def refusing(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether no further events may be handled."""
         return self.refused or (self._under_way is not None and self._full)
 
     @property
@@ -81,17 +82,17 @@ class GroupCommit:
 
     @property
     def next_due(self) -> float | None:
-        """When to write: at the end of this turn if anybody waits; None while it is writing."""
+        """When to write: at the end of this turn if an action waits; None while writing."""
         return None if self._under_way else self._due
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody may not be told yet that it was done."""
+        """Whether an action waits for the pending changes."""
         return self._last_urgent is not None
 
     @property
     def _last_urgent(self) -> _Batch | None:
-        """Whatever waits now has to wait for this one."""
+        """Everything that waits now has to wait for this one."""
         if self._gathered.urgent:
             return self._gathered
         if self._under_way is not None and self._under_way.urgent:
@@ -99,7 +100,7 @@ class GroupCommit:
         return None
 
     def take(self, instructions: Iterable[Any]) -> None:
-        """Take what one event gave, in order."""
+        """Take the instructions of one event, in order."""
         at_once = []
         for instruction in instructions:
             kind = type(instruction)
@@ -113,8 +114,8 @@ class GroupCommit:
         self._perform(at_once)
 
     def after_commit(self, instruction: Any, *, soon: bool = True) -> None:
-        """Perform it once all that was taken until now is on stable storage; if not `soon`, nobody
-        waits for that."""
+        """Perform it once all changes taken so far are on stable storage; if not `soon`, it does
+        not hasten the transaction."""
         if (batch := self._last_urgent) is None:
             self._perform([instruction])
             return
@@ -123,8 +124,8 @@ class GroupCommit:
             self._write_soon(batch)
 
     def settle(self, then: Callable[[bool], object]) -> None:
-        """Write now. `then` is told whether all that was taken until now is on stable storage, or
-        can be done again by whoever lost it; False as soon as the disk refuses."""
+        """Write now. `then` gets whether all changes taken so far are on stable storage, or can be
+        repeated by their senders; False as soon as the disk refuses."""
         if self.refused:
             then(False)
         elif (batch := self._last_urgent) is None:
@@ -135,7 +136,7 @@ class GroupCommit:
             self.tick(self._clock())
 
     def tick(self, now: float) -> None:
-        """Write what was gathered."""
+        """Write the gathered changes."""
         if self._under_way is not None:
             return
         batch = self._under_way = self._gathered
@@ -159,7 +160,7 @@ class GroupCommit:
             then(well)
 
     def _put_back(self, batch: _Batch) -> list[Callable[[bool], object]]:
-        """Gather it again, before what came since; returns whom to tell."""
+        """Gather the changes again, before later ones; returns the callbacks to notify."""
         since, self._gathered = self._gathered, batch
         asked, batch.asked = batch.asked + since.asked, []
         batch.changes += since.changes

@@ -1,5 +1,6 @@
-"""Links to other masters that come and go with the pools. One that nobody needs closes later, when
-no result can be under way on it any more; one to a party that changed its keys is made anew."""
+"""On-demand links to other masters, which follow the membership of pools. An unused link closes
+later, when no result can be in flight on it; a link to a party that changed its keys is
+re-established."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.directory import Account
 
-# Longer than a drain; a result later than that is lost.
+# Longer than a drain; a later result is lost.
 KEPT_S = 600.0
 LOOK_S = 60.0
-# Whoever forms pools names their members. A link takes two files and one of a context's 1,023
-# sockets.
+# The party that forms a pool names its members, so their number is bounded. A link takes two files
+# and one of a context's 1,023 sockets.
 MAX_LINKS = 800
 
 
@@ -27,8 +28,8 @@ class _Contact(Struct):
 
 
 class Links:
-    """Connects on demand; looks once a minute which links `needed()` does not name any more. Those
-    of the configuration, `fixed`, stay."""
+    """Connects on demand; once a minute closes links that `needed()` no longer names. Links of the
+    configuration, `fixed`, stay."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class Links:
         reactor.add_timer(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str]) -> None:
-        """Have a link to that IAD's master; an address that is none costs a line on stderr. A link
-        that stands keeps its address, and a fixed one whatever it has: others use it too."""
+        """Connect to that IAD's master; an invalid address costs a line on stderr. An existing link
+        keeps its address, and a fixed one everything: others use it too."""
         if iad in self._fixed:
             return
         known = self._contacts.get(iad)
@@ -61,7 +62,7 @@ class Links:
             return
         if known is not None and known.address != address and iad not in self._peers.unreachable:
             address = known.address
-        # A pool is as old as its last change; what the directory says of keys is newer.
+        # A pool's keys are as old as its last change; those in the directory are newer.
         current = self._registered.get(iad) or tuple(keys)
         now = self._reactor.clock()
         self._contacts[iad] = _Contact(address, current, now)
@@ -75,17 +76,18 @@ class Links:
         self._full = True
 
     def accounts_changed(self, accounts: Iterable[Account]) -> None:
-        """The keys of all parties, as the directory has them."""
+        """The keys of all parties, from the directory."""
         self._registered = {account.name: account.keys for account in accounts}
         self._renew()
 
     @property
     def next_due(self) -> float | None:
-        """When to look next."""
+        """When the next check is due."""
         return self._look_s
 
     def tick(self, now: float) -> None:
-        """Close what nobody needed for long; dial with new keys where old ones lead nowhere."""
+        """Close links that have been unused for long; reconnect with new keys where the old ones
+        fail."""
         needed = self._needed()
         for iad, contact in list(self._contacts.items()):
             if iad in needed:
@@ -102,7 +104,8 @@ class Links:
             keys = self._registered.get(iad, ())
             if not keys or keys == contact.keys:
                 continue
-            # A connection that stands outlives a change of keys: results are under way on it.
+            # An established connection survives a change of keys, because results are in flight on
+            # it.
             if iad in self._peers.unreachable or not set(keys) & set(contact.keys):
                 contact.keys = keys
                 self._dial(iad)

@@ -1,4 +1,4 @@
-"""The master: sockets, schedulers and planes put together; decides nothing itself."""
+"""The master: wires sockets, schedulers and planes together; it decides nothing itself."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Master:
             self._webhooks = WebhookPlane(self._reactor, hooks, self._push, time.time, self._say)
 
     def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
-        """The market, and the pods that it sells."""
+        """Set up the market, and the pods that it sells."""
         market, address = config.market, config.sockets.advertise or config.sockets.public
         self._pods = self._provisioner(config.pods, folder)
         if config.autoscale.enabled:
@@ -243,10 +243,10 @@ class Master:
         self._reactor.serve(stop)
 
     def close(self) -> None:
-        """Write what waits and close the sockets. It takes as long as the disk does."""
+        """Write pending data and close the sockets. It takes as long as the disk does."""
         self._metrics.close()
         self._pods.close()
-        self._writer.drain()  # what is acknowledged for it goes out yet
+        self._writer.drain()  # acknowledgements of that data are still sent
         self._records.close()
         if self._webhooks is not None:
             self._webhooks.close()
@@ -309,7 +309,7 @@ class Master:
 
 
 def _beside(folder: Path, state: str) -> Path | None:
-    """Where the notifications are kept, if the state is."""
+    """The file of the notifications, next to the state if there is one."""
     path = folder / state
     return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None
 
@@ -323,7 +323,7 @@ def _schedulers(
     queries = QueryScheduler(
         iad,
         pool,
-        # Not the master's `run`, which other IADs see: task ids are made from it.
+        # Not the master's `run`, which other IADs see: task ids are derived from it.
         run=secrets.token_hex(16),
         timeout_factor=scheduling.timeout_factor,
         client_rate_per_s=config.clients.rate_per_s,
@@ -347,7 +347,7 @@ def _schedulers(
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
         first_subtask_id=secrets.randbits(31) << 20,
-        # Without records there is nowhere to keep them: they wait at the nodes.
+        # Without records there is nowhere to store events: they wait at the nodes.
         takes_events=bool(config.records.directory),
         started_s=clock() if config.sockets.nodes else None,
         known=nodes_before(state) if config.sockets.nodes else None,

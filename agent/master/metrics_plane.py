@@ -1,4 +1,4 @@
-"""The master's metrics: counted from its records, read from its status when Prometheus asks."""
+"""Metrics plane: counts the master's records, and reads its status when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from agent.wire.records import AnyRecord
 if TYPE_CHECKING:
     from agent.metrics.page import Page
 
-# Adding records up in batches takes a ninth of the time of one by one, and under a millisecond for
-# so many.
+# Adding up records in batches takes a ninth of the time of one by one, and under a millisecond for
+# this many.
 BATCH: Final = 512
-# Which counter of the status is which sample; a part that a master does not have shows nothing.
+# Status counters by sample; a component that a master lacks shows nothing.
 COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "malformed_frames": (f.MALFORMED_FRAMES, ()),
     "messages_dropped": (f.MESSAGES_DROPPED, ()),
@@ -53,8 +53,8 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
 class MetricsPlane:
     """Serves /metrics if an address is configured; otherwise costs nothing.
 
-    `status` is called on the loop at each scrape, and `peers` gives the IADs that it has links to.
-    OSError if nobody can listen at the address.
+    `status` is called on the loop at each scrape, and `peers` returns the IADs that it has links
+    to. OSError if the address cannot be bound.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class MetricsPlane:
             records.tell(self._record)
 
     def shows(self, family: f.Family, value: Callable[[], float | None]) -> None:
-        """`value()`, called on the loop at each scrape, is what a gauge without labels shows; None:
-        nothing."""
+        """Add a gauge without labels: `value()` is called on the loop at each scrape; None: no
+        sample."""
         self._shown[family] = value
 
     def shows_by(self, family: f.Family, values: Callable[[], Mapping[str, float]]) -> None:
-        """The same for a gauge with one label: what it shows, by the label's value."""
+        """The same for a gauge with one label: samples by the label's value."""
         self._shown_by[family] = values
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class MetricsPlane:
 
 
 def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
-    """What the status of a master says. O(nodes + peers)."""
+    """The samples in a master's status. O(nodes + peers)."""
     nodes = status.nodes
     states = Counter(node.state for node in nodes)
     counters: dict[f.Family, dict[Labels, float]] = {}

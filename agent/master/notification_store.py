@@ -1,4 +1,4 @@
-"""What spool and inboxes keep: notifications, subscriptions and how far they are, in SQLite."""
+"""SQLite store of spool and inboxes: notifications, subscriptions and their cursors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CREATE TABLE position (
 ) STRICT, WITHOUT ROWID;
 COMMIT;
 """
-# How far the client is stays.
+# The client's cursor is unchanged.
 SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
     " ON CONFLICT (number) DO UPDATE SET body = excluded.body"
@@ -54,7 +54,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
 
 Change = s.SpoolChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
-# The statements of each change, and what fills them.
+# The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
     s.StoreSpooled: [("INSERT INTO spooled VALUES (?, ?)", lambda c: (c.number, c.body))],
     s.ForgetSpooled: [("DELETE FROM spooled WHERE number = ?", lambda c: (c.number,))],
@@ -111,10 +111,10 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
 
 
 class NotificationStore:
-    """Keeps changes in the order in which they are written, each write whole or not at all.
+    """Writes changes in order, each write atomically.
 
-    A broken file is put aside, and one line says so. A path of None keeps nothing; OSError if the
-    file cannot be used. `write` may be called in another thread, one call at a time and none
+    A corrupt file is set aside, and one line reports it. A path of None keeps nothing; OSError if
+    the file cannot be used. `write` may be called in another thread, one call at a time and none
     during `close`.
     """
 
@@ -128,7 +128,7 @@ class NotificationStore:
         self._file = None if path is None else self._open(path)
 
     def load(self) -> tuple[s.SavedSpool, i.SavedInboxes]:
-        """What the file held when it was opened; once."""
+        """The content of the file when it was opened; call once."""
         loaded = self._spool, self._inboxes
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
         return loaded
@@ -158,7 +158,7 @@ class NotificationStore:
         return True
 
     def close(self) -> None:
-        """Close the file and let others have it."""
+        """Close the file and release its lock."""
         if self._file is not None:
             self._file.close()
             self._file = None

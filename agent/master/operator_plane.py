@@ -1,4 +1,4 @@
-"""The operator's socket: state, policy, services of this IAD, for its own operator only."""
+"""Operator plane: state, policy and services of this IAD, for its own operator only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.wire.unions import OperatorRequest
 
 
 class OperatorPlane(RequestPlane):
-    """Whatever it refuses, it refuses with a line."""
+    """A refusal carries a line that says why."""
 
     def __init__(self, reactor: Reactor, router: Router) -> None:
         super().__init__(reactor, router, OperatorRequest, _refusal)

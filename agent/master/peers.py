@@ -1,4 +1,4 @@
-"""Links to other masters: one DEALER each, opened and closed while the master runs."""
+"""Peer pool: one DEALER per other master, opened and closed while the master runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from agent.wire.config import ConfigError
 from agent.wire.principals import Sender
 from agent.wire.unions import PeerReply
 
-# Messages taken from one socket before the others get their turn.
+# Messages taken from one socket before the others are served.
 TURN = 64
-# After a connection was replaced: how long replies may still come on the one before.
+# After a connection was replaced: how long replies may still arrive on the old one.
 DRAIN_S = 10.0
-# Bytes of large messages that wait here for one master, which reads no more at a time than its
-# guard lets a connection hold; a task has half a megabyte at most.
+# Bytes of large messages queued here for one master, which reads no more at a time than its guard
+# lets a connection hold; a task has half a megabyte at most.
 MAX_WAITING = 1 << 24
-# Between two looks at connections that are to replace others.
+# Interval between checks of replacement connections.
 LOOK_S = 0.1
 
 
 class _Link(Struct):
-    """`following` takes the place of `socket` once the other end has let it in."""
+    """`following` replaces `socket` once the other end has accepted it."""
 
     address: str
     keys: tuple[str, ...] | str
@@ -45,8 +45,9 @@ Handler = Callable[[str, Any, float], None]
 
 
 class Peers:
-    """Other masters by the name of their IAD: the market's, once connected to, may connect here
-    too. When keys change at either end a link gets a new connection, and loses nothing."""
+    """Other masters by the name of their IAD. Masters of the market may connect here too, once this
+    master has connected to them. When keys change at either end a link gets a new connection, and
+    loses nothing."""
 
     def __init__(self, reactor: Reactor, guard: Guard, say: Say) -> None:
         self._say = say
@@ -59,15 +60,15 @@ class Peers:
         self._due_s: float | None = None
         self._unsent = Unsent(MAX_WAITING)
         self.malformed = 0
-        self.dropped = 0  # messages to masters that do not read what waits for them
+        self.dropped = 0  # messages to masters that do not read their queue
         guard.new_key_listeners.append(self._show_new_key)
         reactor.add_timer(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
-        """Have a link to that IAD's master; an existing one is replaced if its address differs, and
+        """Connect to that IAD's master; an existing link is replaced if its address differs, and
         gets a new connection if its keys do.
 
-        `keys` are its public keys, or a file with them. OSError if the address is none, or would
+        `keys` are its public keys, or a file with them. OSError if the address is invalid, or would
         be reached without keys; ConfigError for the file.
         """
         link = self._links.get(iad)
@@ -103,7 +104,7 @@ class Peers:
         socket.close()
 
     def _tell_guard(self) -> None:
-        # A file's are named by the operator, who names them in the allow-list too.
+        # The operator names the parties of a file, and names them in the allow-list too.
         self._guard.set_parties(
             "peers",
             [
@@ -111,7 +112,7 @@ class Peers:
                 for iad, link in self._links.items()
                 if not isinstance(link.keys, str)
             ],
-            # Whoever forms a pool says so.
+            # Named by the party that forms a pool.
             hearsay=True,
         )
 
@@ -122,7 +123,7 @@ class Peers:
             try:
                 self._replace(iad, link)
             except (ConfigError, OSError) as error:
-                # Its file of keys, for one, cannot be read now.
+                # For example because its file of keys cannot be read now.
                 self._say(f"{iad}: {error}; the link stays as it is\n")
 
     def _replace(self, iad: str, link: _Link) -> None:
@@ -134,11 +135,12 @@ class Peers:
 
     @property
     def next_due(self) -> float | None:
-        """When to look after connections that take the place of others."""
+        """When replacement connections are to be checked."""
         return self._due_s
 
     def tick(self, now: float) -> None:
-        """Replace the connections whose followers are there, close those that have drained."""
+        """Switch to replacements that are connected, close replaced connections that have
+        drained."""
         for link in self._links.values():
             if link.following is not None and link.following.poll(0, zmq.POLLOUT):
                 self._draining.append((now + DRAIN_S, link.socket))
@@ -154,12 +156,12 @@ class Peers:
     # --- messages ------------------------------------------------------------------------------
 
     def takes(self, kind: type, handler: Handler) -> None:
-        """`handler(iad, reply, now)` takes replies of this kind."""
+        """Register `handler(iad, reply, now)` for replies of this kind."""
         self._handlers[kind] = handler
 
     def send(self, iad: str, message: Message) -> bool:
-        """Send; False if there is no link, or nobody at its other end, or one that does not read
-        what waits for it."""
+        """Send; False if there is no link, if the other end is not connected, or if it does not
+        read its queue."""
         link = self._links.get(iad)
         if link is None:
             return False
@@ -183,7 +185,7 @@ class Peers:
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """The IADs whose master is not at the other end of its link."""
+        """The IADs whose master is not connected."""
         return tuple(
             iad for iad, link in self._links.items() if not link.socket.poll(0, zmq.POLLOUT)
         )

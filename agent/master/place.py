@@ -1,4 +1,4 @@
-"""A master's place in the overlay, from its configuration."""
+"""A master's place in the overlay, built from its configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOSSES: Final = "losses"
 
 
 class Place(NamedTuple):
-    """The overlay, the broker that this master is, its neighbours, and what it announces, each
+    """The overlay, the broker that this master is, its neighbours, and its advertisements, each
     under a name of its own."""
 
     scot: Scot
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 def place_of(config: MasterConfig) -> Place:
-    """What `[overlay]` says. ConfigError in one line."""
+    """The place that `[overlay]` describes. ConfigError in one line."""
     overlay = config.overlay
     own = Broker(overlay.vertex or config.iad.name, overlay.cluster)
     try:
@@ -69,7 +69,7 @@ def _announced(config: MasterConfig) -> dict[str, Filter]:
         )
         for number, each in enumerate(config.overlay.advertise, 1)
     }
-    # That something was lost is always announced.
+    # Loss notices are always advertised.
     return {**announced, LOSSES: losses_of(iad)} if announced else {"alerts": announced_by(iad)}
 
 

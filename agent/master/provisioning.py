@@ -1,8 +1,8 @@
-"""Pods of the edge nodes: who needs how many, and the one small interface that provides them.
+"""Pods of the edge nodes: how many each service needs, and the interface of their provider.
 
-A node's pods are pooled: whichever is idle serves the most urgent subtask of any service. So a node
-has as many as its services need together, or as many as the auto-scaler found necessary if those
-are more; never none, and never more than the configuration allows.
+A node's pods are pooled: an idle one serves the most urgent subtask of any service. So a node has
+as many as its services need together, or as many as the auto-scaler found necessary if those are
+more; at least one, and never more than the configuration allows.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ KIND = "pods"
 
 
 class Provisioner(Protocol):
-    """Sees to it that nodes have the pods that they need; the rest of the master asks this only."""
+    """Provides the pods that nodes need; the rest of the master uses this interface only."""
 
     counters: dict[str, int]  # for the operator's status
 
     def set_pods(self, node: str, service: str, count: int) -> None:
-        """`service` needs `count` pods on `node` from now on; 0: none any more."""
+        """`service` needs `count` pods on `node` from now on; 0: none."""
 
     def scale(self, node: str, count: int) -> None:
         """The auto-scaler wants `count` pods on `node`, if its services do not need more."""
 
     def floor(self, node: str) -> int:
-        """The fewest pods that `node` may have: what its services need together, at least 1."""
+        """The fewest pods that `node` may have: the sum of its services' needs, at least 1."""
 
     def pods(self, node: str) -> int:
-        """How many pods `node` shall have; 1 for a node that nobody asked anything of."""
+        """How many pods `node` shall have; 1 for a node without needs."""
 
     def close(self) -> None:
-        """Let go of what it holds; the pods stay."""
+        """Release resources; the pods stay."""
 
 
 class NodeNeeds(Struct):
-    """Who needs how many pods of one node; `scaled` is the auto-scaler's number."""
+    """The pods that each service needs of one node; `scaled` is the auto-scaler's number."""
 
     services: dict[str, int]
     scaled: int = 0
@@ -51,8 +51,8 @@ class NodeNeeds(Struct):
 class PodTable:
     """The needs of all nodes, kept on disk; every operation is O(services of the node).
 
-    A service that a restarted master no longer has must be taken out by whoever knows it:
-    `services` names all that are in the table.
+    Services that a restarted master no longer has must be removed by the caller: `services` names
+    all that are in the table.
     """
 
     def __init__(self, state: State, most: int) -> None:
@@ -63,7 +63,7 @@ class PodTable:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes of which somebody needs something."""
+        """Nodes with a need."""
         return tuple(self._needs)
 
     @property
@@ -72,7 +72,7 @@ class PodTable:
         return frozenset(name for needs in self._needs.values() for name in needs.services)
 
     def floor(self, node: str) -> int:
-        """What the node's services need together, from 1 to `most`."""
+        """The sum of the services' needs, from 1 to `most`."""
         needs = self._needs.get(node)
         return self._within(sum(needs.services.values()) if needs else 1)
 
@@ -82,7 +82,7 @@ class PodTable:
         return max(self.floor(node), self._within(needs.scaled)) if needs else 1
 
     def set_need(self, node: str, service: str, count: int) -> None:
-        """Note what a service needs; 0 takes it out."""
+        """Set a service's need; 0 removes it."""
         needs = self._needs.setdefault(node, NodeNeeds({}))
         if count > 0:
             needs.services[service] = count
@@ -91,7 +91,7 @@ class PodTable:
         self._keep(node, needs)
 
     def set_scaled(self, node: str, count: int) -> None:
-        """Note what the auto-scaler wants."""
+        """Set the auto-scaler's number."""
         needs = self._needs.setdefault(node, NodeNeeds({}))
         needs.scaled = count
         self._keep(node, needs)
@@ -110,8 +110,7 @@ class PodTable:
 class LocalProvisioner:
     """Pods are threads of the edge agents: the task scheduler tells each node how many.
 
-    A node of which nobody needs anything is told nothing: it keeps the number of its own
-    configuration.
+    A node without needs is told nothing: it keeps the number of its own configuration.
     """
 
     def __init__(self, reactor: Reactor, tasks: TaskScheduler, table: PodTable) -> None:
@@ -141,7 +140,7 @@ class LocalProvisioner:
         return self._table.total(node)
 
     def close(self) -> None:
-        """As `Provisioner`: nothing is held."""
+        """As `Provisioner`: there is nothing to release."""
 
     def _tell(self, node: str) -> None:
         event = PodsWanted(node, self._table.total(node))

@@ -1,4 +1,4 @@
-"""The public socket: requests of clients and of other masters."""
+"""Public plane: the socket for requests of clients and of other masters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
 
-# Requests taken from the socket in one turn, and those served in one: a neighbour's sign of life is
-# not to wait for a request of each of thousands of clients.
+# Requests read from the socket per turn, and those served per turn: a neighbour's heartbeat must
+# not wait for a request of each of thousands of clients.
 TAKEN: Final = 64
 SERVED: Final = 16
 # A large request ends the turn: each megabyte takes half a millisecond.
 TAKEN_BYTES: Final = 1 << 18
-# After so long the process's other sockets get their turn.
+# After this time the process's other sockets are served.
 SLICE_S: Final = 0.001
-# What one sender may have waiting here: some ten thousand small queries, or four of the largest.
+# Limit on one sender's waiting requests: some ten thousand small queries, or four of the largest.
 MAX_WAITING_OF_ONE: Final = 4 << 20
-# What all may have; beyond it requests wait at their senders.
+# Limit on all; beyond it requests wait at their senders.
 MAX_WAITING: Final = 16 << 20
 TOO_MANY: Final = "too many requests of yours wait here: let answers come before you ask more"
 
@@ -38,13 +38,13 @@ class _Waiting(NamedTuple):
 
 
 class PublicPlane(RequestPlane):
-    """Whatever it refuses, it refuses with an answer. Senders take turns by what their requests
-    cost; without keys each connection is a sender of its own, with them each key."""
+    """Every refusal is answered. Senders are served fairly by the cost of their requests; without
+    keys each connection is a sender of its own, with keys each key."""
 
     def __init__(self, reactor: Reactor, router: Router) -> None:
         super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
         self._waiting: FairQueue[_Waiting] = FairQueue(MAX_WAITING_OF_ONE, MAX_WAITING)
-        # What a connection without a key queued goes when it is found gone.
+        # Requests of a keyless connection are discarded when it is found closed.
         router.on_gone = self._waiting.drop
         reactor.add_timer(self)
 
@@ -54,7 +54,7 @@ class PublicPlane(RequestPlane):
         return 0.0 if self._waiting else None
 
     def tick(self, _now: float) -> None:
-        """Serve some of what waits."""
+        """Serve some of the waiting requests."""
         started = self._reactor.clock()
         for _ in range(SERVED):
             if not self._waiting:

@@ -1,4 +1,5 @@
-"""Push: alerts of this IAD's nodes into the overlay, and notifications out of it to subscribers."""
+"""Push plane: alerts of this IAD's nodes into the overlay, and notifications from it to
+subscribers."""
 
 from __future__ import annotations
 
@@ -44,26 +45,25 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-# A document on disk.
+# Key of a document on disk.
 EPOCH: Final = "overlay_epoch"
-# Notifications that are published in one turn, or up to an event's areas more: with a hundred
-# durable subscriptions that takes some 30 ms, and links want to be heard.
+# Notifications published per turn, or up to an event's areas more: with a hundred durable
+# subscriptions that takes some 30 ms, and heartbeats are due on the links.
 TURN: Final = 64
-# Of such turns, so many may be under way; a node that brings more sends it again.
+# Number of such turns that may be outstanding; beyond it a node sends its events again.
 MAX_BROUGHT: Final = 128
-# A neighbour is told together what came from it within so long and is done: nobody waits for it.
+# Reports to a neighbour are batched over this time: nothing waits for them.
 BATCH_S: Final = 0.05
 
 
 class PushPlane:
-    """Glue of spool, broker and inboxes.
+    """Connects spool, broker and inboxes.
 
     An alert is in the spool, on disk, before its node may forget it, and leaves it when the broker
-    says that all who want it have it. A notification that comes from a neighbour is in the inboxes,
-    on disk, before the neighbour may forget it. While the disk refuses, the links are down and
-    nothing is taken. `wall` reads the wall clock in seconds since 1970 UTC; `areas` gives
-    those that are known to be somebody's. ConfigError for an
-    advertisement that the broker cannot take.
+    reports that every subscriber has it. A notification from a neighbour is in the inboxes, on
+    disk, before the neighbour may forget it. While the disk refuses, the links are down and nothing
+    is accepted. `wall` reads the wall clock in seconds since 1970 UTC; `areas` returns the areas
+    that some node is known to cover. ConfigError for an advertisement that the broker cannot take.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PushPlane:
         self._commit = GroupCommit(store, reactor.perform, reactor.clock, self._writer)
         self._silent = False
         self._knows_epoch = False
-        # What is lost, by the notifications that say so.
+        # Losses, by the notifications that report them.
         self._losses: dict[messages.Origin, Lost] = {}
         self._undeliverable = 0
         self._withheld = 0
@@ -124,7 +124,7 @@ class PushPlane:
         reactor.add_timer(self)
 
     def _begin(self, announced: dict[str, Filter], store: NotificationStore, state: State) -> None:
-        """All that the broker has to know of this place, before it hears of any other."""
+        """Give the broker its own state, before any message of another broker."""
         now = self._reactor.clock()
         for name, filter_ in announced.items():
             try:
@@ -152,14 +152,14 @@ class PushPlane:
 
     @property
     def _mute(self) -> bool:
-        """Whether something that neighbours would hear of is not on stable storage."""
+        """Whether something visible to neighbours is not on stable storage."""
         return self._commit.refusing or not self._knows_epoch
 
     # --- from nodes ----------------------------------------------------------------------------
 
     def bring(self, node: str, message: NodeEvents) -> bool:
-        """Publish the events of triggers among these, each once: some at once, the others in the
-        next turns. Whether they were taken; then they are on stable storage when there is none
+        """Publish the trigger events among these, each once: some at once, the others in the next
+        turns. Returns whether they were accepted; they are on stable storage when none is
         `under_way` and `keep` says so."""
         alerts = alerts_of(self._iad, node, message)
         if not alerts:
@@ -176,19 +176,19 @@ class PushPlane:
 
     @property
     def under_way(self) -> bool:
-        """Whether some of what was brought has yet to be published, and will be: behind a slow disk
-        by and by, but who knows when while it refuses."""
+        """Whether some of these events are still to be published: with a slow disk they will be
+        eventually, while it refuses that is unknown."""
         return bool(self._brought) and not self._commit.refused
 
     def keep(self, then: Callable[[bool], object]) -> None:
-        """Put what was published on stable storage now; `then` is told whether it is there."""
+        """Put what was published on stable storage now; `then` gets whether it is there."""
         self._commit.settle(then)
 
     # --- spool ---------------------------------------------------------------------------------
 
     def _spool_has(self, event: s.SpoolEvent) -> None:
         instructions = self._spool.handle(event, self._reactor.clock())
-        # Nodes ask, by `keep`.
+        # Nodes request that by `keep`.
         self._commit.take([each for each in instructions if not isinstance(each, s.Accepted)])
 
     def _publish(self, instruction: s.PublishSpooled) -> None:
@@ -198,7 +198,7 @@ class PushPlane:
         told = notification_of(instruction.lost, round(self._wall() * 1e3))
         self._losses[told.origin] = instruction.lost
         if len(self._losses) > MAX_LOST:
-            del self._losses[next(iter(self._losses))]  # if there is word of it, it counts for none
+            del self._losses[next(iter(self._losses))]  # any outcome resets the count
         self._tell_broker(overlay.Publish(told))
 
     def _settled(self, instruction: overlay.Settled) -> None:
@@ -210,20 +210,20 @@ class PushPlane:
 
     def _not_delivered(self, instruction: overlay.Undeliverable) -> None:
         if instruction.reason == NOT_ADVERTISED:
-            # By this IAD's own will nobody is told.
+            # This IAD does not report losses that it caused on purpose.
             self._withheld += 1
             self._spool_has(s.Settled(instruction.origin))
             return
         self._undeliverable += 1
-        # A loss is told again by and by.
+        # A loss notice is repeated after a time-out.
         if self._losses.pop(instruction.origin, None) is None:
             self._spool_has(s.Undeliverable(instruction.origin))
 
     # --- broker --------------------------------------------------------------------------------
 
     def _tell_broker(self, event: overlay.Event) -> None:
-        """What it wants done at once is done at once; what says that something is safe here waits
-        until it is on stable storage."""
+        """Immediate instructions are performed at once; those that confirm safety here wait until
+        it is on stable storage."""
         for instruction in self._broker.handle(event, self._reactor.clock()):
             if isinstance(instruction, overlay.Deliver):
                 self._deliver(instruction)
@@ -243,17 +243,17 @@ class PushPlane:
         self._commit.take(self._inboxes.handle(event, self._reactor.clock()))
 
     def ids_of(self, client: str) -> list[str]:
-        """What a client calls the subscriptions that are kept for it."""
+        """The ids of the subscriptions that are kept for a client."""
         return self._inboxes.ids_of(client)
 
     def kept_for(self, prefix: str) -> list[tuple[str, str]]:
-        """The subscriptions of all clients whose name begins so: client and id."""
+        """Client and id of the subscriptions of all clients whose name has this prefix."""
         return self._inboxes.kept_for(prefix)
 
     def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
-        """Ask something of a client's subscriptions. Within this process `peer` is a function that
-        takes each reply, in the middle of anything. Whether the message was taken: it is not while
-        the disk refuses."""
+        """Send a request about a client's subscriptions. Within this process `peer` is a function
+        that takes each reply, possibly during another call. Returns whether the request was
+        accepted: it is not while the disk refuses."""
         if self._commit.refusing:
             return False
         self._inbox_has(self._not_refused[type(message)](peer, client, message))
@@ -263,7 +263,7 @@ class PushPlane:
         try:
             self._tell_broker(overlay.Subscribe(instruction.name, instruction.filter))
         except ValueError as error:
-            # Kept by a version that could use it, perhaps.
+            # Perhaps kept by a version that could read it.
             self._say(f"overlay: subscription {instruction.name}: {error}\n")
 
     def _end(self, instruction: i.EndSubscription) -> None:
@@ -289,7 +289,7 @@ class PushPlane:
         return min([due for due in parts if due is not None], default=None)
 
     def tick(self, now: float) -> None:
-        """Do what is due, and then write."""
+        """Do what is due, then write."""
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
@@ -304,14 +304,14 @@ class PushPlane:
         self._hush()
 
     def close(self) -> None:
-        """Write what waits and close the file. It takes as long as the disk does."""
+        """Write pending data and close the file. It takes as long as the disk does."""
         self._writer.drain()
         if self._commit.next_due is not None:
             self._commit.tick(self._reactor.clock())
             self._writer.drain()
         self._store.close()
 
-    # --- what it is ----------------------------------------------------------------------------
+    # --- status --------------------------------------------------------------------------------
 
     @property
     def open_subscriptions(self) -> int:
@@ -320,7 +320,7 @@ class PushPlane:
 
     @property
     def spooled(self) -> int:
-        """Notifications of this IAD that not everybody has yet."""
+        """Notifications of this IAD that some subscriber may not have yet."""
         return len(self._spool)
 
     @property
@@ -353,14 +353,15 @@ class PushPlane:
 
 
 def next_epoch(state: State, wall_s: float) -> int:
-    """Higher than at any start before; without a state file, as far as the clock goes forward."""
+    """Higher than at any earlier start; without a state file, only as far as the clock moves
+    forward."""
     try:
         before = msgspec.msgpack.decode(state.all(EPOCH).get("", b"\x00"), type=int)
     except msgspec.MsgspecError:
         before = 0
     epoch = max(before + 1, int(wall_s), 1)
     state.put(EPOCH, "", msgspec.msgpack.encode(epoch))
-    state.flush()  # if the disk refuses, links stay silent until it is there
+    state.flush()  # if the disk refuses, links stay down until it is written
     return epoch
 
 
@@ -378,7 +379,7 @@ def _vouches(message: overlay.Message) -> bool:
 
 
 def _parts(alerts: tuple[s.EventAlerts, ...]) -> Iterator[tuple[s.EventAlerts, ...]]:
-    """As many events as give enough for a turn."""
+    """The largest number of events that fits a turn."""
     part: list[s.EventAlerts] = []
     count = 0
     for each in alerts:

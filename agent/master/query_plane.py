@@ -1,4 +1,5 @@
-"""Queries: from clients to the query scheduler, its tasks to other masters, answers back."""
+"""Query plane: queries from clients to the query scheduler, its tasks to other masters, answers
+back."""
 
 from __future__ import annotations
 
@@ -59,13 +60,13 @@ class QueryPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When the query scheduler wants its tick."""
+        """When the query scheduler is due."""
         return self._scheduler.next_tick
 
     def tick(self, now: float) -> None:
-        """Serve what timed out."""
-        # After a stall a query and its task here may both be due: the task first, so that what it
-        # has is part of the answer.
+        """Handle time-outs."""
+        # After a stall a query and its local task may both be due: the task goes first, so that its
+        # results are part of the answer.
         self._reactor.perform(self._tasks.handle(Tick(), now))
         self._reactor.perform(self._scheduler.handle(Tick(), now))
 
@@ -78,7 +79,8 @@ class QueryPlane:
         if type(client) is Origin:
             self._public.reply(client, instruction.answer)
         else:
-            # A query of this master's own, such as a round of a watch: its client is a function.
+            # A query of this master's own, such as an evaluation of a watch: its client is a
+            # function.
             client(instruction.answer, self._reactor.clock())
 
     def _send_task(self, instruction: SendTask) -> None:
@@ -100,7 +102,7 @@ class QueryPlane:
         self._reactor.perform(self._scheduler.handle(TaskReturned(iad, result), now))
 
     def _task_refused(self, iad: str, answer: Answer, now: float) -> None:
-        """A master that could not read a task says so with an answer."""
+        """A master that cannot decode a task answers with a refusal."""
         result = TaskResult(
             answer.id, "refused", 0.0, reason=answer.reason or "malformed", message=answer.message
         )

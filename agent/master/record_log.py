@@ -17,7 +17,7 @@ from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"
 BATCH_RECORDS = 2_048
-# While a batch is being written, so many wait; what comes beyond is lost.
+# Records that may wait while a batch is being written; any beyond are lost.
 MAX_WAITING = 8 * BATCH_RECORDS
 NUMBER_DIGITS = 6
 
@@ -26,11 +26,11 @@ class RecordLog:
     """Appends records to ``current.jsonl``; a full file becomes ``records-<n>.jsonl``.
 
     A record waits at most `flush_s` seconds in memory, or as long as the disk takes for those
-    before it. A disk that refuses a batch costs that batch, one line on stderr and `lost`: serving
-    goes on. What is written through instead is on stable storage or not there at all.
+    before it. A batch that the disk refuses is lost, and reported by one line on stderr and `lost`:
+    the master goes on. Records that are written through are either all on stable storage or absent.
 
-    `writer` does all that touches the files, once they are open: what is not said to be for the
-    loop's thread runs in the writer's, and reports from there.
+    Once the files are open, only `writer` touches them: whatever is not marked as the loop's runs
+    in the writer's thread, and reports from there.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class RecordLog:
         self._report = report
         self._writer = writer or InlineDiskWriter()
         self._encode = msgspec.json.Encoder().encode_lines
-        # The loop's own.
+        # Owned by the loop's thread.
         self._batch: list[AnyRecord] = []
         self._first_s = 0.0
         self._flushing = False
         self._overflowing = False
         self.lost = 0
-        # The writer's own.
+        # Owned by the writer's thread.
         directory.mkdir(parents=True, exist_ok=True)
         self._number = max((int(p.stem.split("-")[1]) for p in self._closed_files()), default=0)
         self._torn = True
-        self._good_bytes: int | None = None  # of a file that could not be cut back yet
+        self._good_bytes: int | None = None  # length of a file that could not be truncated yet
         self._entered = False  # the current file's name is on stable storage
         self._refusing = False
         try:
@@ -91,7 +91,7 @@ class RecordLog:
         return self._first_s + self._config.flush_s
 
     def flush(self) -> None:
-        """Have what waits written; one batch at a time."""
+        """Hand waiting records to the writer; one batch at a time."""
         if self._batch and not self._flushing:
             self._flushing = True
             self._writer.submit(partial(self._write_batch, self._take()), self._flushed)
@@ -107,9 +107,9 @@ class RecordLog:
             self.flush()
 
     def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
-        """Have what waits written, and then these; `then` is told whether these are on stable
-        storage. If not, the file has none of them, and the first such refusal in a row is one line
-        on stderr."""
+        """Write the waiting records, then these; `then` gets whether these are on stable storage.
+        If not, the file has none of them, and the first such refusal in a row is one line on
+        stderr."""
         batch = self._take()
 
         def job() -> tuple[int, bool]:
@@ -123,7 +123,7 @@ class RecordLog:
         self._writer.submit(job, done)
 
     def close(self) -> None:
-        """Write what waits. It takes as long as the disk does."""
+        """Write the waiting records. It takes as long as the disk does."""
         self._writer.drain()
         self.flush()
         self._writer.drain()
@@ -134,8 +134,8 @@ class RecordLog:
         return sorted(self._directory.glob(f"records-{'[0-9]' * NUMBER_DIGITS}.jsonl"))
 
     def _end_torn_line(self) -> None:
-        """A crash or a full disk may have left half a line: end it, so that only that record is
-        lost."""
+        """A crash or a full disk may have left a truncated line: end it, so that only that record
+        is lost."""
         current = self._directory / CURRENT
         if current.exists() and (data := current.read_bytes()) and not data.endswith(b"\n"):
             with current.open("ab") as file:
@@ -143,7 +143,7 @@ class RecordLog:
         self._torn = False
 
     def _write_batch(self, batch: list[AnyRecord]) -> int:
-        """How many were lost."""
+        """Returns the number of lost records."""
         try:
             size = self._write(self._encode(batch), sync=False)
         except OSError as error:
@@ -167,7 +167,7 @@ class RecordLog:
         return True
 
     def _write(self, data: bytes, *, sync: bool) -> int:
-        """Append all of `data`, or nothing and OSError; the size of the file after it."""
+        """Append all of `data`, or nothing and OSError; returns the size of the file after it."""
         current = self._directory / CURRENT
         if self._good_bytes is not None:
             self._cut_back(current, self._good_bytes)
@@ -184,7 +184,7 @@ class RecordLog:
                 _sync(self._directory)
                 self._entered = True
         except OSError:
-            # A disk that is full may have taken a part.
+            # A full disk may have accepted a part.
             self._torn = True
             with suppress(OSError):
                 self._cut_back(current, before)
@@ -207,9 +207,8 @@ class RecordLog:
             self._report(f"records: {current} stays open: {error.strerror}\n")
 
     def recent(self, kind: str) -> Iterator[bytes]:
-        """The lines of that kind in the current file and the one before, put on stable storage
-        first: what was written last, by a process that may have been killed. A file that cannot be
-        read costs a line on stderr."""
+        """The lines of that kind in the current file and the one before, synced first because their
+        writer may have been killed. A file that cannot be read costs a line on stderr."""
         mark = b'"record":"%s"' % kind.encode()
         for path in [*self._closed_files()[-1:], self._directory / CURRENT]:
             if not path.exists():
@@ -233,7 +232,7 @@ class RecordLog:
 
 
 def _sync(path: Path) -> None:
-    """Put a file, or a folder's names, on stable storage."""
+    """Sync a file, or a directory's entries."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

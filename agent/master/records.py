@@ -1,4 +1,4 @@
-"""Records on their way from the schedulers to the log, metrics and whoever else listens."""
+"""Record sink: passes records from the schedulers to the log, the metrics and other listeners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from agent.wire.records import AnyRecord
 
 
 class Records:
-    """Where the schedulers' records go: the log, if there is one, and whoever listens."""
+    """Takes the schedulers' records and passes them to the log, if there is one, and to
+    listeners."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Records:
 
     @property
     def next_due(self) -> float | None:
-        """When the log wants to be flushed."""
+        """When the log is to be flushed."""
         return self._log.next_flush if self._log else None
 
     def tick(self, _now: float) -> None:
@@ -54,8 +55,8 @@ class Records:
         self._listeners.append(listener)
 
     def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
-        """Put these on stable storage; `then` is told whether they are there. If not, the log has
-        none of them."""
+        """Put these on stable storage; `then` gets whether they are there. If not, the log has none
+        of them."""
 
         def written(well: bool) -> None:
             now = self._reactor.clock()
@@ -70,11 +71,11 @@ class Records:
             self._log.write_through(records, written)
 
     def recent(self, kind: str) -> Iterable[bytes]:
-        """Lines of that kind that were written last, on stable storage."""
+        """The most recent lines of that kind, on stable storage."""
         return self._log.recent(kind) if self._log else ()
 
     def close(self) -> None:
-        """Write what waits. It takes as long as the disk does."""
+        """Write waiting records. It takes as long as the disk does."""
         if self._log:
             self._log.close()
 

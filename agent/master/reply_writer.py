@@ -1,4 +1,4 @@
-"""Writes large replies in JSON in a thread of its own: the loop goes on meanwhile."""
+"""Encoder of large JSON replies, in a thread of its own so that the loop goes on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agent.wire.codec import JSON, encode_into
 from agent.wire.messages import Answer, Series
 from agent.wire.watches import Round
 
-# Some 2 ms; handing a reply over and back takes 0.1 ms.
+# Some 2 ms of work; handing a reply over and back takes 0.1 ms.
 LARGE_NUMBERS: Final = 20_000
-# Beyond so many that wait the loop writes itself, which slows down whoever asks.
+# If more replies wait, the loop encodes them itself, which slows the clients down.
 MAX_NUMBERS: Final = 20_000_000
 STOPPING_S: Final = 2.0
 
@@ -24,8 +24,8 @@ Send = Callable[[bytes, bytes, Message, bytearray], None]
 
 
 class ReplyWriter:
-    """Replies of one socket. What follows a large one to the same peer goes through here, too, so
-    that nothing overtakes it."""
+    """Replies of one socket. Replies that follow a large one to the same peer go through here, too,
+    to keep their order."""
 
     def __init__(self, reactor: Reactor, send: Send) -> None:
         self._reactor = reactor
@@ -36,7 +36,7 @@ class ReplyWriter:
         reactor.listen(self._thread.fileno, self._thread.turn)
 
     def takes(self, identity: bytes, codec: bytes, message: Message) -> bool:
-        """Whether this reply is written here and sent later; otherwise the caller does both."""
+        """Whether this reply is encoded here and sent later; otherwise the caller does both."""
         behind = identity in self._waiting
         numbers = numbers_in(message) if codec == JSON else 0
         if not behind and (
@@ -52,7 +52,7 @@ class ReplyWriter:
         return True
 
     def close(self) -> None:
-        """Send what can be written in a little time."""
+        """Send what can be encoded in a short time."""
         self._reactor.ignore(self._thread.fileno)
         self._thread.close(STOPPING_S)
 
@@ -67,13 +67,14 @@ class ReplyWriter:
 
 
 def _written(message: Message, codec: bytes) -> bytearray:
-    """Runs in the thread; an exception is raised in the loop, as if that had written."""
+    """Runs in the thread; an exception is raised in the loop, as if the loop had encoded the
+    reply."""
     encode_into(message, codec, frame := bytearray())
     return frame
 
 
 def numbers_in(message: Message) -> int:
-    """How many numbers the series of an answer have, about. O(areas)."""
+    """Approximate count of the numbers in an answer's series. O(areas)."""
     if isinstance(message, Round):
         message = message.answer
     if not isinstance(message, Answer):

@@ -1,4 +1,5 @@
-"""A socket that takes requests: each goes to the plane that takes its kind, replies go back."""
+"""Request server: decodes requests from a socket, dispatches them by type, and sends the
+replies."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ UNREAD = (
 
 
 class Origin(Struct, frozen=True):
-    """Where a request came from, and in which codec the reply goes back."""
+    """Where a request came from, and the codec of its reply."""
 
     identity: bytes
     codec: bytes
@@ -36,10 +37,10 @@ Refuse = Callable[[str, Refusal, str], Message]
 
 
 class RequestPlane:
-    """Decodes what arrives and hands it on by its type; each kind in `union` has its handler
+    """Decodes requests and dispatches them by type; each kind in `union` must have its handler
     before the reactor serves."""
 
-    # Who writes large replies, if not the loop itself.
+    # Encoder of large replies, if not the loop itself.
     writer: ReplyWriter | None = None
 
     def __init__(
@@ -67,7 +68,7 @@ class RequestPlane:
         return self._router.dropped
 
     def takes(self, kind: type, handler: Handler) -> None:
-        """`handler(origin, request, now)` takes requests of this kind."""
+        """Register `handler(origin, request, now)` for requests of this kind."""
         self._handlers[kind] = handler
 
     def reply(self, origin: Origin, message: Message) -> None:
@@ -79,15 +80,15 @@ class RequestPlane:
     def send(
         self, identity: bytes, codec: bytes, message: Message, frame: bytes | bytearray
     ) -> None:
-        """Send the frame of `message`. A client that leaves too much unread is told so in its
-        place, if it is a result that it waits for."""
+        """Send the frame of `message`. If the client leaves too much unread, a result is replaced
+        by an error that says so."""
         if not self._router.send(identity, frame) and isinstance(message, Answer | TaskResult):
             self.refuse(identity, codec, message.id, "overloaded", UNREAD)
 
     def refuse(
         self, identity: bytes, codec: bytes, sender_id: str, reason: Refusal, line: str
     ) -> None:
-        """Say why a request is not served."""
+        """Answer that a request is refused, and why."""
         self._router.send(identity, encode(self._refuse(sender_id, reason, line), codec))
 
     def _turn(self) -> None:

@@ -1,4 +1,5 @@
-"""What follows the saving of a watch: held until it is on stable storage, watch by watch."""
+"""Per-watch ordering barriers: actions that follow the saving of a watch wait until it is on stable
+storage."""
 
 from __future__ import annotations
 
@@ -20,27 +21,26 @@ class _Barrier:
 
 
 class SavingWatches:
-    """For each watch a queue of barriers and of actions that wait for those before them. A watch
-    whose documents are all on stable storage has none. What is queued is bounded by what a watch
-    may have under way: its rounds that were not acknowledged, and a request to its inbox for each.
-    """
+    """For each watch a queue of barriers and of actions that wait for the barriers before them. A
+    watch whose documents are all on stable storage has none. The queue is bounded by what a watch
+    may have outstanding: unacknowledged evaluations, and a request to its inbox for each."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._queues: dict[WatchKey, deque[_Barrier | Callable[[], object]]] = {}
 
     def has(self, key: WatchKey) -> bool:
-        """Whether anything of the watch is on its way to the disk."""
+        """Whether any document of the watch is on its way to the disk."""
         return key in self._queues
 
     def begin(self, key: WatchKey) -> None:
-        """What follows has to wait for all that was put into the state until now."""
+        """Later actions wait for everything put into the state until now."""
         barrier = _Barrier()
         self._queues.setdefault(key, deque()).append(barrier)
         self._state.when_durable(partial(self._passed, key, barrier))
 
     def after(self, key: WatchKey, action: Callable[[], object]) -> None:
-        """Do this as soon as everything before it is on stable storage: now, as a rule."""
+        """Run this as soon as everything before it is on stable storage: usually now."""
         if (queue := self._queues.get(key)) is not None:
             queue.append(action)
         else:
@@ -52,7 +52,7 @@ class SavingWatches:
         while queue:
             first = queue[0]
             if not isinstance(first, _Barrier):
-                # It stays while it acts: what that gives comes after it.
+                # It stays queued while it runs, so that actions it adds come after it.
                 first()
             elif not first.durable:
                 return

@@ -1,4 +1,4 @@
-"""What a master must find again after a restart: small documents by kind and key, in SQLite."""
+"""State of a master that survives restarts: small documents by kind and key, in SQLite."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Final
 from agent.runtime import sqlite
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 
-# What a power cut may cost of what is not urgent, such as the cursor of a watch.
+# Delay of writes that are not urgent, such as the cursor of a watch; a power cut may lose them.
 FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
-# Continuations that may wait before nothing new is to be begun: the disk is slow.
+# Waiting continuations beyond which nothing new may begin, because the disk is slow.
 MAX_WAITING: Final = 1_024
 TABLE = (
     "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
@@ -28,13 +28,13 @@ class State:
     """Documents by (kind, key).
 
     `put` and `remove` are written together after half a second, or at the end of the turn in which
-    somebody says that he waits, by `when_durable`. A disk that refuses is tried again every second:
-    what waits is kept, and nobody who waits is called. While it refuses, or many wait, `takes` is
-    False: what would have to be kept is to be refused. A file that is broken is put aside: the
-    master starts without its services, and says so. A path of None keeps nothing; OSError if the
-    file cannot be used.
+    a caller waits for them with `when_durable`. A refused transaction is retried every second: its
+    changes are kept, and no waiting callback is called. While the disk refuses, or many callbacks
+    wait, `takes` is False: whatever would have to be stored is to be refused. A corrupt file is set
+    aside: the master starts without its services, and reports it. A path of None keeps nothing;
+    OSError if the file cannot be used.
 
-    `writer` runs the transactions; the file is its own but for `all`, which waits for it.
+    `writer` runs the transactions; it alone uses the file, except for `all`, which waits for it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class State:
         self._writer = writer or InlineDiskWriter()
         self._dirty: dict[tuple[str, str], bytes | None] = {}
         self._waiting: list[Callable[[], object]] = []
-        # The same of the transaction that is under way.
+        # The same for the transaction that is in progress.
         self._writing: dict[tuple[str, str], bytes | None] = {}
         self._waiting_for_it: list[Callable[[], object]] = []
         self._under_way = False
@@ -73,21 +73,21 @@ class State:
 
     @property
     def takes(self) -> bool:
-        """Whether what is begun now can be kept, as far as is known."""
+        """Whether new documents can be stored, as far as is known."""
         waiting = len(self._waiting) + len(self._waiting_for_it)
         return not self._refusing and waiting < MAX_WAITING
 
     @property
     def next_due(self) -> float | None:
-        """When what waits is to be written."""
+        """When waiting changes are to be written."""
         return None if self._under_way else self._due
 
     def tick(self, _now: float) -> None:
-        """Write what waits."""
+        """Write the waiting changes."""
         self._write()
 
     def all(self, kind: str) -> dict[str, bytes]:
-        """Every document of a kind, by key. It waits for the disk: for the start."""
+        """Every document of a kind, by key. It waits for the disk: use at start only."""
         if self._file is None:
             return {}
         self._writer.drain()
@@ -102,11 +102,11 @@ class State:
         return dict(sorted(found.items()))
 
     def put(self, kind: str, key: str, body: bytes) -> None:
-        """Keep a document, in place of the one before."""
+        """Store a document, in place of an earlier one."""
         self._change(kind, key, body)
 
     def remove(self, kind: str, key: str) -> None:
-        """Forget a document; nothing happens if there is none."""
+        """Remove a document; nothing happens if there is none."""
         self._change(kind, key, None)
 
     def _change(self, kind: str, key: str, body: bytes | None) -> None:
@@ -117,8 +117,8 @@ class State:
             self._due = self._clock() + FLUSH_S
 
     def when_durable(self, then: Callable[[], object]) -> None:
-        """Call `then` as soon as all that was changed until now is on stable storage, after all
-        who waited before. At once, if it is."""
+        """Call `then` as soon as all changes made until now are on stable storage, after the
+        callbacks that were registered before. At once, if they are."""
         if self._dirty:
             self._waiting.append(then)
             if not self._refusing:
@@ -129,8 +129,8 @@ class State:
             then()
 
     def flush(self) -> bool:
-        """Write what waits now, and wait for the disk: for the start and the end. Whether all is
-        on stable storage."""
+        """Write the waiting changes now, and wait for the disk: for start and end only. Returns
+        whether all is on stable storage."""
         self._writer.drain()
         self._write()
         self._writer.drain()
@@ -167,7 +167,7 @@ class State:
             then()
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write the waiting changes and close the file."""
         self.flush()
         if self._file is not None:
             self._file.close()
@@ -178,7 +178,7 @@ class State:
 
 
 def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | None]) -> str:
-    """Write them, all or none; why not, if so."""
+    """Write the changes atomically; returns the reason if that fails."""
     try:
         with file:
             file.execute("BEGIN IMMEDIATE")

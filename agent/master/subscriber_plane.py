@@ -1,4 +1,4 @@
-"""What clients ask of their subscriptions, and what is sent to them."""
+"""Subscriber plane: clients' requests about their subscriptions, and pushes to the clients."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-# Ids of acknowledgements that are done in one turn, or up to as many more: each may set a window
-# of messages free.
+# Acknowledged ids handled per turn, or up to as many more: each may free a window of messages.
 TURN: Final = 16
-# A change counts for so many: a filter takes a millisecond, a large one twenty.
+# Cost of a change, in ids: a filter takes a millisecond, a large one twenty.
 CHANGE: Final = 4
 
-# `ask(peer, client, request)`: whether it was taken; it is not while the disk refuses.
+# `ask(peer, client, request)`: whether it was accepted; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
 
 
 class SubscriberPlane:
-    """Requests wait here and are done a few a turn: when thousands of clients subscribe at once, as
-    after a restart, what comes by the same socket from neighbours does not wait for all of them."""
+    """Requests wait here and are handled a few per turn: when thousands of clients subscribe at
+    once, as after a restart, messages of neighbours on the same socket do not wait for all of
+    them."""
 
     def __init__(
         self, reactor: Reactor, clients: MasterClients, public: PublicPlane, ask: Ask
@@ -55,7 +55,7 @@ class SubscriberPlane:
         return 0.0 if self._waiting else None
 
     def tick(self, _now: float) -> None:
-        """Do some of what waits."""
+        """Handle some of the waiting requests."""
         done = 0
         while self._waiting and done < TURN:
             origin, request = self._waiting.pop()
@@ -71,7 +71,7 @@ class SubscriberPlane:
                 self._not_now(origin, part, problem)
 
     def _why_not(self, sender: Sender, request: PushRequest, now: float) -> str:
-        """What is said against it before it waits."""
+        """The reason to refuse a request before it is queued; empty if there is none."""
         refused = may_subscribe(sender)
         if refused is None and not isinstance(request, AcknowledgeNotifications):
             refused = self._rates.refused(sender, now)
@@ -89,7 +89,7 @@ class SubscriberPlane:
             self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
     def _not_now(self, origin: Origin, request: PushRequest, why: str) -> None:
-        # What a client has it says again, and more of it.
+        # A client repeats its acknowledgements, and they are cumulative.
         if not isinstance(request, AcknowledgeNotifications):
             self._refuse(origin, request, why)
 
@@ -123,6 +123,7 @@ def _parts(request: PushRequest) -> Iterator[PushRequest]:
 
 
 def _client(sender: Sender) -> str:
-    """Whose subscriptions these are. Without keys all are of one client: on loopback nobody is told
-    from anybody else, and a connection that is new has to find what it subscribed before."""
+    """The client that owns the subscriptions. Without keys all connections are one client: on
+    loopback they cannot be distinguished, and a new connection has to find its earlier
+    subscriptions."""
     return sender.name if sender.role == "client" else ""

@@ -1,4 +1,4 @@
-"""Requests of subscribers that wait for their turn."""
+"""Fair queue of subscribers' requests, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from agent.overlay.fair_queue import FairQueue, Flow
 from agent.wire.principals import Sender
 from agent.wire.push import PushRequest
 
-# Of all requests that wait.
+# Limit on all requests that wait.
 MAX_BYTES: Final = 1 << 25
-# Of one client: a hundred subscriptions with the largest filters.
+# Limit per client: a hundred subscriptions with the largest filters.
 MAX_BYTES_OF_ONE: Final = 1 << 20
-# Of one, besides its own size: where it came from, and its place in the queue.
+# Overhead of one, besides its own size: its origin, and its place in the queue.
 OVERHEAD_BYTES: Final = 2_048
 TOO_MANY: Final = "too many of your requests wait; send more when these are answered"
 FULL: Final = "too many requests wait here; try again later"
 
 
 class SubscriberQueue:
-    """Clients take turns, and a client's connections among each other, so that nobody waits for
-    all that another one sent. Without keys each connection is a client. Of one connection first
+    """Clients are served round-robin, and so are a client's connections, so that no client waits
+    for all requests of another. Without keys each connection is a client. Each connection is first
     in, first out.
 
-    Bounded by bytes. Requests wait encoded: the parts of a filter take a dozen times the room when
-    they are read.
+    Bounded by bytes. Requests wait encoded: a decoded filter takes a dozen times the room.
     """
 
     def __init__(self) -> None:
@@ -43,8 +42,8 @@ class SubscriberQueue:
         return len(self._waiting)
 
     def put(self, origin: Origin, request: PushRequest) -> str:
-        """At the end of its connection's, or why there is no room. O(size)."""
-        # What `encode` returns holds half as much again.
+        """Append to the connection's queue; returns the reason if there is no room. O(size)."""
+        # The buffer that `encode` returns is half as large again.
         self._encode(request, self._buffer)
         charge = OVERHEAD_BYTES + len(self._buffer)
         who = _who(origin.sender)
@@ -58,7 +57,7 @@ class SubscriberQueue:
         return ""
 
     def pop(self) -> tuple[Origin, PushRequest]:
-        """The next one; IndexError if there is none. O(size)."""
+        """The next request; IndexError if there is none. O(size)."""
         origin, encoded = self._waiting.pop()
         charge = OVERHEAD_BYTES + len(encoded)
         who = _who(origin.sender)

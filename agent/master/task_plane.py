@@ -1,4 +1,5 @@
-"""Tasks: from query schedulers to the task scheduler, its subtasks to edge nodes, results back."""
+"""Task plane: tasks from query schedulers to the task scheduler, its subtasks to edge nodes,
+results back."""
 
 from __future__ import annotations
 
@@ -54,23 +55,23 @@ from agent.wire.messages import (
     Task,
 )
 
-# Messages taken from one socket before the others get their turn.
+# Messages taken from one socket before the others are served.
 TURN = 64
-# When subtasks were sent is kept for so many; some never return.
+# Number of subtasks whose send time is kept; some never return.
 MAX_SENT = 100_000
 
 
-# Kind of the documents on disk, one a node: its areas.
+# Kind of the documents on disk, one per node: its areas.
 KNOWN: Final = "node"
 _encode: Final = msgspec.msgpack.encode
 
 
 def nodes_before(state: State) -> dict[str, tuple[str, ...]]:
-    """The nodes that the last run of this master left, each with its areas."""
+    """The nodes that this master's previous run knew, each with its areas."""
     decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
     known = {}
     for node, body in state.all(KNOWN).items():
-        # Else it is of a later version.
+        # Otherwise it was written by a later version.
         with suppress(msgspec.MsgspecError):
             known[node] = decode(body)
     return known
@@ -116,11 +117,11 @@ class TaskPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When the task scheduler wants its tick."""
+        """When the task scheduler is due."""
         return self._scheduler.next_tick
 
     def tick(self, now: float) -> None:
-        """Serve what timed out."""
+        """Handle time-outs."""
         self._reactor.perform(self._scheduler.handle(Tick(), now))
 
     def _task(self, origin: Origin, task: Task, now: float) -> None:
@@ -157,8 +158,7 @@ class TaskPlane:
             event = self._node_event(identity, message, now)
             self._reactor.perform(scheduler.handle(event, now))
             if not scheduler.open_tasks:
-                # No further result is due: the poll looks at the socket for less than a failed
-                # receive would.
+                # No further result is due: polling the socket costs less than a failed receive.
                 return
 
     def _refuse(self, identity: bytes, _frame: Frame) -> None:

@@ -1,4 +1,4 @@
-"""The inboxes of watches on alerts: durable clients of them within this master."""
+"""Inboxes of watches on alerts: durable clients of the inboxes within this master."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.watches.events import AskInbox, InboxSaid, WatchKey
 from agent.wire.push import AcknowledgeNotifications, PushReply, Subscribe, Unsubscribe
 
-# No client of a key is called so: a name has no slash.
+# No authenticated client has this name: a name has no slash.
 CLIENT: Final = "watch/"
-# Inboxes let go of a client that says nothing for a minute. All are renewed within so many ticks.
+# Inboxes detach a client that is silent for a minute. All are renewed within this many ticks.
 RENEW_S: Final = 1.0
 RENEW_TICKS: Final = 20
-# Of what inboxes said, so much is handed on in one turn: each may ask a query.
+# Messages of inboxes handed on per turn: each may start a query.
 TURN: Final = 64
 
 
 class _Kept:
-    """A subscription, and how far it was acknowledged."""
+    """A subscription, and its acknowledged position."""
 
     __slots__ = ("id", "peer", "position")
 
     def __init__(self, peer: Callable[[PushReply], None], message: Subscribe) -> None:
-        # One object: an inbox knows its client's connection by it.
+        # One object per watch: an inbox recognises its client's connection by it.
         self.peer = peer
         self.id = message.id
         self.position = message.after or 0
 
 
 class WatchInboxes:
-    """Glue of standing queries and inboxes.
+    """Connects standing queries to inboxes.
 
-    What an inbox says waits for the next tick: it comes in the middle of anything. `handle` takes
-    it then. What inboxes are asked waits until all of a turn is handed on. `when_saved` calls what
-    it is given as soon as that is on disk which a watch acknowledges; it returns False, and never
-    calls it, while the disk refuses.
+    Messages of an inbox wait for the next tick, because they may arrive during another call;
+    `handle` gets them then. Requests to inboxes wait until all messages of a turn are handed on.
+    `when_saved` runs an action as soon as the state that a watch acknowledges is on disk; while the
+    disk refuses it returns False and never runs the action.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class WatchInboxes:
         self._kept: dict[WatchKey, _Kept] = {}
         self._came: deque[InboxSaid] = deque()
         self._to_ask: deque[AskInbox] = deque()
-        # Those whose end the inboxes did not take.
+        # Cancellations that the inboxes did not accept.
         self._ending: list[tuple[str, str]] = []
         self._renew_s = 0.0
         reactor.performs(AskInbox, self._to_ask.append)
         reactor.add_timer(self)
 
     def begin(self, watches: Collection[str]) -> None:
-        """End the subscriptions of watches that are not among these, by their documents' keys: what
-        ended them was killed in between."""
+        """End the subscriptions of watches that are not among these, by their documents' keys: the
+        process was killed between ending the watch and its subscription."""
         for client, subscription in self._push.kept_for(CLIENT):
             if client.removeprefix(CLIENT) not in watches:
                 self._end(client, subscription)
@@ -83,7 +83,7 @@ class WatchInboxes:
                 self._tell(key, kept, message)
             case Unsubscribe() as message:
                 self._kept.pop(key, None)
-                # It is on disk that it ended, or what came after would be missed.
+                # The end must be on disk first, or later notifications would be missed.
                 ending = partial(self._end, client_of(key), message.id)
                 if not self._when_saved(key, ending):
                     self._ending.append((client_of(key), message.id))
@@ -111,14 +111,14 @@ class WatchInboxes:
 
     @property
     def next_due(self) -> float | None:
-        """When an inbox said something, or has to hear of its watch."""
+        """When an inbox sent something, or a request to it is due."""
         if self._came or self._to_ask:
             return 0.0
         return self._renew_s if self._kept or self._ending else None
 
     def tick(self, now: float) -> None:
-        """Hand on what came; renew some, in turn."""
-        # What comes meanwhile has its turn in the next round.
+        """Hand on messages; renew some clients, in turn."""
+        # Messages that arrive meanwhile wait for the next tick.
         for _ in range(min(TURN, len(self._came))):
             self._handle(self._came.popleft())
         while self._to_ask:
@@ -131,18 +131,18 @@ class WatchInboxes:
             self._end(*each)
         count = math.ceil(len(self._kept) / RENEW_TICKS)
         for key in list(islice(self._kept, count)):
-            kept = self._kept[key] = self._kept.pop(key)  # the last in turn now
+            kept = self._kept[key] = self._kept.pop(key)  # moved to the end of the rotation
             self._tell(key, kept, AcknowledgeNotifications(kept.id, kept.position))
 
 
 def client_of(key: WatchKey) -> str:
-    """How the inboxes know the watch."""
+    """The watch's client name at the inboxes."""
     return f"{CLIENT}{document_of(key)}"
 
 
 def document_of(key: WatchKey) -> str:
-    """How the disk knows it. A client's name holds no slash, so that nothing else gives the same
-    text."""
+    """The key of the watch's document on disk. A client's name holds no slash, so the key is
+    unique."""
     client, watch_id = key
     return f"{client}/{watch_id}"
 

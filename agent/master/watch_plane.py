@@ -1,4 +1,5 @@
-"""Standing queries: from clients to the standing scheduler, its rounds to the query scheduler."""
+"""Watch plane: standing queries from clients to the watch scheduler, its evaluations to the query
+scheduler."""
 
 from __future__ import annotations
 
@@ -45,23 +46,23 @@ from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Answer
 from agent.wire.watches import Acknowledge, Cancel, Watch, Watching
 
-# Kinds of documents on disk.
+# Document kinds on disk.
 WATCH = "watch"
 CURSOR = "watch_cursor"
 ALERTS = "watch_alerts"
-# A clock that was set is noticed within so long; by less than this, it was not set.
+# Interval of checks for a changed wall clock; smaller differences do not count as a change.
 LOOK_S = 1.0
 CLOCK_SET_S = 1.0
 NOT_NOW = "this master's disk takes nothing now; try again later"
 
 
 class WatchPlane:
-    """Moves messages between the public socket, the standing scheduler, the query scheduler and
-    the inboxes of alerts.
+    """Moves messages between the public socket, the watch scheduler, the query scheduler and the
+    inboxes of alerts.
 
-    What a client is told of a watch waits until what was to be saved of it before is on stable
-    storage. `channels_of` and `rooms` are as for `WatchScheduler`; `wall` reads the wall clock
-    in seconds since 1970 UTC.
+    Replies about a watch wait until everything saved of it before is on stable storage.
+    `channels_of` and `rooms` are as for `WatchScheduler`; `wall` reads the wall clock in seconds
+    since 1970 UTC.
     """
 
     def __init__(
@@ -90,13 +91,13 @@ class WatchPlane:
             most_readings_per_s=config.clients.watched_readings_per_s,
             rooms=rooms,
         )
-        # Answers wait for the next turn: taken at once, those of many rounds that are answered at
-        # once would each ask the next from within the one before.
+        # Answers wait for the next turn: handled at once, each of many simultaneous answers would
+        # start the next evaluation from within the one before.
         self._answers: deque[RoundAnswered] = deque()
         self._look_s = 0.0
         self.unreadable = 0
         self._saving = SavingWatches(state)
-        # How far the wall clock is ahead of the reactor's.
+        # Offset of the wall clock from the reactor's.
         self._ahead_s = wall() - reactor.clock()
         self._restore()
         WatchInboxes(reactor, push, self._handle, self._when_saved).begin(state.all(WATCH).keys())
@@ -113,12 +114,13 @@ class WatchPlane:
 
     @property
     def open_watches(self) -> int:
-        """Watches that are kept, paused ones included."""
+        """Watches that are kept, including paused ones."""
         return self._standing.open_watches
 
     @property
     def counters(self) -> dict[str, int]:
-        """Watches and rounds, and watches on disk that this version could not read."""
+        """Counters of watches and evaluations, and of stored watches that this version could not
+        read."""
         return {
             "open_watches": self.open_watches,
             **self._standing.counters,
@@ -127,16 +129,16 @@ class WatchPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When a round is due, or an answer waits, on the reactor's clock."""
+        """When an evaluation is due, or an answer waits, on the reactor's clock."""
         if self._answers:
-            return 0.0  # whatever the clock says
+            return 0.0  # regardless of the clock
         due_s = self._standing.next_tick
         if due_s is None:
             return None
         return min(self._look_s, self._reactor.clock() + due_s - self._wall())
 
     def tick(self, now: float) -> None:
-        """Pass on the answers that wait, and ask what is due."""
+        """Pass on the waiting answers, and start the evaluations that are due."""
         self._look_s = now + LOOK_S
         answers, self._answers = self._answers, deque()
         for answer in answers:
@@ -191,7 +193,7 @@ class WatchPlane:
                     made = msgspec.msgpack.decode(alerts[key], type=SavedAlerts)
                 self._standing.restore(saved, cursor, now, made)
             except (ValueError, msgspec.MsgspecError):
-                # Of another version, perhaps of a later one: it stays as it is.
+                # Perhaps written by a later version: it stays as it is.
                 self.unreadable += 1
 
     def _save_watch(self, instruction: SaveWatch) -> None:
@@ -210,7 +212,7 @@ class WatchPlane:
             self._saving.begin(key)
 
     def _when_saved(self, key: WatchKey, then: Callable[[], object]) -> bool:
-        """For the inboxes: what they are told of a watch comes after what is saved of it."""
+        """For the inboxes: acknowledgements of a watch follow the saving of its state."""
         if not self._state.takes and self._saving.has(key):
             return False
         self._saving.after(key, then)

@@ -1,4 +1,4 @@
-"""Webhooks: subscribers within the master, whose notifications are posted to receivers."""
+"""Webhook plane: subscribers within the master whose notifications are posted to HTTP receivers."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from agent.runtime.release import release
 from agent.wire.push import PushReply, Subscribe, Subscribed
 from agent.wire.webhook_config import target
 
-# No client of a key is called so: a name has no slash.
+# No authenticated client has this name: a name has no slash.
 CLIENT: Final = "webhook/"
 NOT_NOW: Final = "this master's disk takes nothing now"
 
 
 class _Part:
-    """One webhook, the thread that posts for it, and how the inboxes know it."""
+    """One webhook, its posting thread, and its name at the inboxes."""
 
     def __init__(self, hook: Hook, kept: list[str], results: Results) -> None:
         config = hook.config
         self.name = config.name
         self.keys = hook.keys
         self.client = f"{CLIENT}{config.name}"
-        # Positions begin at 1 in each life of a subscription; so its id is new.
+        # Positions restart at 1 with each subscription, so its id is new each time.
         self.machine = Webhook(
             kept[0] if kept else secrets.token_hex(8),
             hook.wanted,
@@ -62,12 +62,12 @@ class _Part:
             results,
         )
         self.came: deque[PushReply] = deque()
-        # One object: an inbox knows its client's connection by it.
+        # One object per webhook: an inbox recognises its client's connection by it.
         self.peer: Callable[[PushReply], None] = self.came.append
 
 
 class WebhookPlane:
-    """Glue of inboxes, webhooks and their threads. `wall` reads the wall clock in seconds since
+    """Connects inboxes, webhooks and their threads. `wall` reads the wall clock in seconds since
     1970 UTC."""
 
     def __init__(
@@ -92,7 +92,7 @@ class WebhookPlane:
         reactor.listen(self._results.fileno, self._turn)
         reactor.add_timer(self)
 
-    # --- what happens --------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------
 
     def _has(self, part: _Part, event: WebhookEvent) -> None:
         for instruction in part.machine.handle(event, self._reactor.clock()):
@@ -104,7 +104,7 @@ class WebhookPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When something came, or is to be posted or said again."""
+        """When a message came, or a post or renewal is due."""
         if any(part.came for part in self._parts.values()):
             return 0.0
         ticks = [part.machine.next_tick for part in self._parts.values()]
@@ -113,14 +113,14 @@ class WebhookPlane:
     def tick(self, now: float) -> None:
         """Do what is due."""
         for part in self._parts.values():
-            # What comes meanwhile has its turn in the next round.
+            # Messages that arrive meanwhile wait for the next tick.
             for _ in range(len(part.came)):
                 self._has(part, InboxSaid(part.came.popleft()))
             due = part.machine.next_tick
             if due is not None and due <= now:
                 self._has(part, WebhookDue())
 
-    # --- what is to be done --------------------------------------------------------------------
+    # --- instructions --------------------------------------------------------------------------
 
     def _perform(self, part: _Part, instruction: WebhookInstruction) -> None:
         match instruction:
@@ -144,7 +144,7 @@ class WebhookPlane:
         part.poster.post(Request(body, told))
 
     def close(self) -> None:
-        """Stop; what is under way is posted again at the next start."""
+        """Stop; a post in progress is repeated at the next start."""
         self._reactor.ignore(self._results.fileno)
         for part in self._parts.values():
             part.poster.stop()
@@ -152,11 +152,11 @@ class WebhookPlane:
         if all(ended):
             self._results.close()
 
-    # --- what it is ----------------------------------------------------------------------------
+    # --- status --------------------------------------------------------------------------------
 
     @property
     def up(self) -> dict[str, bool]:
-        """Whether a webhook's last attempt went well, by its name."""
+        """Whether each webhook's last attempt succeeded, by name."""
         return {name: part.machine.up for name, part in self._parts.items()}
 
     @property

@@ -1,4 +1,4 @@
-"""Posts what a webhook is told to, in a thread of its own: a receiver may take its time."""
+"""HTTP poster of a webhook, in a thread of its own because receivers may be slow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from agent.alerts.webhook_events import Answered
 from agent.wire.webhook_config import Target
 
-STOPPING_S: Final = 0.2  # for a request under way; it is repeated at the next start
+STOPPING_S: Final = 0.2  # for a request in progress; it is repeated at the next start
 LONGEST_LINE: Final = 200
 
 
@@ -27,16 +27,16 @@ class Request(NamedTuple):
 
 
 class Results:
-    """What all posters found; `fileno` becomes readable when there is something."""
+    """Results of all posters; `fileno` becomes readable when there are some."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[str, Answered]] = SimpleQueue()
         self.fileno, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def put(self, name: str, answered: Answered) -> None:
-        """From any thread."""
+        """Add a result, from any thread."""
         self._queue.put((name, answered))
-        with suppress(BlockingIOError):  # full of bytes that wake just as well
+        with suppress(BlockingIOError):  # already full of wake-up bytes
             os.write(self._waker, b"\0")
 
     def take(self) -> list[tuple[str, Answered]]:
@@ -46,13 +46,13 @@ class Results:
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
     def close(self) -> None:
-        """Nobody puts any more."""
+        """Close; no poster adds results any more."""
         os.close(self.fileno)
         os.close(self._waker)
 
 
 class Poster:
-    """The thread of one webhook. `ssl_context` is made there: reading certificates takes long."""
+    """The thread of one webhook. `ssl_context` is called there: reading certificates takes long."""
 
     def __init__(
         self,
@@ -73,15 +73,15 @@ class Poster:
         self._thread.start()
 
     def post(self, request: Request) -> None:
-        """Try it once; `results` will have how it ended."""
+        """Post once; the outcome goes to `results`."""
         self._requests.put(request)
 
     def stop(self) -> None:
-        """End, without what is under way."""
+        """Stop, abandoning a request in progress."""
         self._requests.put(None)
 
     def join(self) -> bool:
-        """Wait a little for the thread, and whether it ended; the process ends without it."""
+        """Wait briefly for the thread, and return whether it ended; the process ends without it."""
         self._thread.join(STOPPING_S)
         return not self._thread.is_alive()
 
@@ -95,7 +95,7 @@ class Poster:
 
     def _attempt(self, request: Request) -> Answered:
         connection = self._connection()
-        # A timeout of the socket begins anew with each byte.
+        # A socket time-out restarts with each byte.
         late = threading.Event()
         watch = threading.Timer(self._timeout_s, _cut, (connection, late))
         watch.daemon = True
@@ -123,14 +123,14 @@ class Poster:
 
 
 def _read(connection: HTTPConnection) -> Answered:
-    """The status, and nothing of the body: nobody would look at it. A redirection is an answer
-    like any other: what is posted goes where the configuration says."""
+    """Read the status, not the body, which is never used. A redirection is an ordinary status:
+    posts go only to the configured address."""
     response = connection.getresponse()
     line = f"{response.status} {response.reason}"
     if 300 <= response.status < 400:
         line += ", and redirections are not followed; set webhook.url to where it leads"
     after = response.getheader("Retry-After", "")
-    # The other form is a date, by a clock that may be off.
+    # The other form is a date, by a clock that may be wrong.
     retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
     return Answered(response.status, _one_line(line), retry_after_s)
 

@@ -1,4 +1,4 @@
-"""Webhooks of a configuration: what they want, and the keys that sign what is posted."""
+"""Webhook configuration: filters, receivers, and the keys that sign the posts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREFIX: Final = "whsec_"
 
 
 class Hook(NamedTuple):
-    """A webhook that can be used. `ca` is a path, or empty."""
+    """A validated webhook. `ca` is a path, or empty."""
 
     config: MasterWebhook
     wanted: Filter
@@ -33,11 +33,11 @@ class Hook(NamedTuple):
     ca: str
 
     def __repr__(self) -> str:
-        return f"<hook {self.config.name}>"  # never a key, wherever it is printed
+        return f"<hook {self.config.name}>"  # never a key, because it is printed
 
 
 def hooks_of(config: MasterConfig, folder: Path) -> tuple[Hook, ...]:
-    """What `[[webhook]]` says. ConfigError in one line."""
+    """The webhooks in `[[webhook]]`. ConfigError in one line."""
     if len({each.name for each in config.webhook}) < len(config.webhook):
         raise ConfigError("webhook: two have the same name")
     return tuple([_hook(each, folder) for each in config.webhook])
@@ -53,7 +53,7 @@ def _hook(config: MasterWebhook, folder: Path) -> Hook:
 
 
 def keys_in(text: str, path: str) -> tuple[bytes, ...]:
-    """The signing keys of a file's text; ConfigError names `path`."""
+    """The signing keys in a file's text; ConfigError names `path`."""
     keys: list[bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip().removeprefix(PREFIX)
@@ -77,8 +77,8 @@ def keys_in(text: str, path: str) -> tuple[bytes, ...]:
 
 
 def headers(name: str, time_s: int, body: bytes, keys: Iterable[bytes]) -> dict[str, str]:
-    """What says which message this is, when it was sent (s since 1970 UTC), and that it was this
-    master: one signature for each key."""
+    """Standard Webhooks headers: the message's id, the time it was sent (s since 1970 UTC), and one
+    signature of this master for each key."""
     signed = b"%s.%d.%s" % (name.encode(), time_s, body)
     made = [base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys]
     return {

@@ -1,8 +1,9 @@
-"""Advertisements at their host, with the clusters that want them, and at its secondary neighbours.
+"""Advertisement tables: at the host, with the clusters that want each, and at its secondary
+neighbours.
 
-An advertisement goes to the brokers of the host's region only, so that one broker of each other
-cluster has it (OctopiA section V). That one tells the host when its cluster gets the first
-subscription that may want what is announced, and when it loses the last (section VI; withdrawal is
+An advertisement is sent to the brokers of the host's region only, so that one broker of every other
+cluster has it (OctopiA section V). That broker tells the host when its cluster gets the first
+subscription that may match the advertisement, and when it loses the last (section VI; withdrawal is
 left open there).
 """
 
@@ -31,7 +32,7 @@ from agent.wire.overlay import (
 )
 from agent.wire.predicates import Attributes, Filter
 
-# The neighbours test each against every subscription of their clusters.
+# The neighbours test each advertisement against every subscription of their clusters.
 MAX_OF_A_HOST = 1_024
 
 
@@ -40,19 +41,19 @@ class _Hosted:
 
     def __init__(self, announced: Filter, targets: Civ) -> None:
         self.announced = announced
-        # CIV in the context of the advertisement: the clusters that want it, never the own one.
+        # CIV in the context of the advertisement: the clusters that want it, never the host's own.
         self.targets = targets
-        # By cluster, of what it said last: something said before may come later, by a detour.
+        # Stamp of each cluster's last statement: an earlier one may arrive later, by a detour.
         self.stamps: dict[int, Stamp] = {}
 
 
 class Hosted:
-    """The advertisements of the publishers of one broker.
+    """The advertisements of the publishers at one broker.
 
-    A cluster that was never heard of since this broker started may want everything. Of one whose
-    iLink is down, only the neighbour at its end is known to want nothing new: what other brokers of
-    that cluster began to want since, it could not tell. Memory: each advertisement with its CIV and
-    one stamp for each other cluster.
+    A cluster that has not been heard of since this broker started is taken to want everything. If
+    the iLink to a cluster is down, only the neighbour at its end is known to have no new
+    subscriptions; new subscriptions at the other brokers of that cluster cannot be reported.
+    Memory: each advertisement with its CIV and one stamp for each other cluster.
     """
 
     def __init__(self, own: Broker, clusters: int, epoch: int) -> None:
@@ -71,36 +72,37 @@ class Hosted:
 
     @property
     def epoch(self) -> int:
-        """Of the set that the neighbours have, or will."""
+        """The epoch of the set that the neighbours have or are about to get."""
         return self._replicas.version(self._cluster).epoch
 
     def targets_of(self, name: str) -> list[int]:
-        """The clusters that want it. KeyError."""
+        """The clusters that want the advertisement. KeyError."""
         return list(self._hosted[self._keys[name]].targets)
 
     @property
     def unheard(self) -> int:
-        """Clusters that were not heard of yet."""
+        """Number of clusters not heard of yet."""
         return len(self._unheard)
 
     def give_up_unheard(self) -> None:
-        """Clusters that were not heard of until now want nothing."""
+        """Treat the clusters not heard of so far as wanting nothing."""
         self._unheard = Civ(self._width)
 
     def link_down(self, cluster: int) -> None:
-        """What that cluster wants from now on may not be told here."""
+        """New subscriptions of that cluster may not be reported to this broker from now on."""
         self._doubtful.set(cluster)
 
     @property
     def doubtful(self) -> Civ:
-        """The clusters that did not say what they want since their iLink was down."""
+        """The clusters that have not stated what they want since their iLink went down."""
         return self._doubtful
 
     def advertise(self, name: str, announced: Filter) -> AdvertisementUpdate | None:
-        """New or changed; None if it is there. ValueError for a filter that makes no sense, or one
-        too many; then nothing has changed.
+        """Add or change an advertisement; None if it is unchanged. ValueError for an invalid
+        filter, or for one too many; then nothing has changed.
 
-        After a change the clusters that wanted it before count until they say otherwise.
+        After a change, the clusters that wanted the earlier version count until they state
+        otherwise.
         """
         key = self._keys.get(name, self._given + 1)
         known = self._hosted.get(key)
@@ -122,7 +124,7 @@ class Hosted:
         return advertisement_update(change)
 
     def unadvertise(self, name: str) -> AdvertisementUpdate | None:
-        """Gone; None if it is not there."""
+        """Remove the advertisement; None if there is none of that name."""
         key = self._keys.pop(name, None)
         change = self._replicas.withdraw(key) if key is not None else None
         if key is None or change is None:
@@ -132,8 +134,9 @@ class Hosted:
         return advertisement_update(change)
 
     def updates(self, asked: AdvertisementVersion) -> tuple[list[AdvertisementUpdate], bool]:
-        """What one that has this version misses, and whether it knows a later one than there ever
-        was: then a new epoch has begun, and all have to hear of it."""
+        """The updates that a neighbour with this version lacks, and whether the neighbour knows a
+        later version than this broker ever had: then a new epoch has begun, which all neighbours
+        must be told."""
         version = Version(asked.epoch, asked.version)
         outbid = self._replicas.outbid({self._cluster: version})
         since = NOTHING if outbid else version
@@ -141,9 +144,10 @@ class Hosted:
         return [advertisement_update(each) for each in missing], outbid
 
     def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
-        """What a secondary neighbour says, and whether the link to it is up: what comes round one
-        that is down may be the last that comes. O(1), or O(advertisements) for a state. What
-        belongs to another epoch, or to an advertisement that is gone, changes nothing."""
+        """Apply a statement of a secondary neighbour. `up` tells whether the link to it is up: what
+        arrives by a detour while the link is down may be the last statement. O(1), or
+        O(advertisements) for a state. Statements of another epoch, or about a withdrawn
+        advertisement, change nothing."""
         if told.epoch != self.epoch:
             return
         if isinstance(told, CibState):
@@ -168,8 +172,8 @@ class Hosted:
             known.targets.clear(cluster)
 
     def targets(self, attributes: Attributes) -> Civ | None:
-        """The clusters that may want it, a new vector; None if nobody has announced it. As
-        `Matcher.match`."""
+        """The clusters that may want the notification, as a new vector; None if no advertisement
+        covers it. As `Matcher.match`."""
         keys = self._matcher.match(attributes)
         if not keys:
             return None
@@ -180,7 +184,7 @@ class Hosted:
 
 
 class Told(NamedTuple):
-    """What a host has to be told."""
+    """Updates to send to a host."""
 
     to: Broker
     message: CibSet | CibClear | CibState
@@ -189,7 +193,8 @@ class Told(NamedTuple):
 class Announced:
     """The advertisements of the other brokers of the region.
 
-    Memory: each of them, and one bit (the paper's SCB): whether its host knows that it is wanted.
+    Memory: each advertisement and one bit (the paper's SCB): whether its host knows that this
+    cluster wants it.
     """
 
     def __init__(self, own: Broker, epoch: int) -> None:
@@ -205,23 +210,23 @@ class Announced:
         return len(self._replicas)
 
     def begin(self, epoch: int) -> bool:
-        """Whether the epoch of this start was too low: what is said from now on counts as later
-        than what was said in it."""
+        """Whether the epoch of this start was too low. Statements from now on count as later than
+        those made in it."""
         if epoch <= self._epoch:
             return False
         self._epoch = epoch
         return True
 
     def version(self, host: Broker) -> AdvertisementVersion:
-        """Which set of that host is here."""
+        """The version of that host's set at this broker."""
         return AdvertisementVersion(*self._replicas.version(host.cluster))
 
     def take(
         self, host: Broker, update: AdvertisementUpdate, subscriptions: Subscriptions
     ) -> list[Told] | None:
-        """The host told this: what to answer; None if something before it is missing, which has to
-        be asked for. One intersection test against the subscriptions for each advertisement that
-        came or changed."""
+        """Apply an update from the host; returns the answer, or None if an earlier update is
+        missing and must be requested. One intersection test against the subscriptions for each
+        advertisement that is new or changed."""
         cluster = host.cluster
         told = replica(cluster, update)
         if not fits(told):
@@ -244,7 +249,7 @@ class Announced:
             try:
                 self._matcher.put((cluster, key), announced)
             except ValueError:
-                self.unusable += 1  # of a newer version than this one, perhaps
+                self.unusable += 1  # perhaps of a newer version than this one
         if isinstance(update, AdvertisementPart):
             return self.state(host, subscriptions)
         return self._renew([(cluster, key) for key in effect.added], subscriptions)
@@ -255,7 +260,8 @@ class Announced:
         return self._renew(new, subscriptions)
 
     def unsubscribed(self, wanted: Filter, subscriptions: Subscriptions) -> list[Told]:
-        """It has one less. As `Matcher.intersecting`, and again for each advertisement found."""
+        """The cluster has one subscription fewer. As `Matcher.intersecting`, and again for each
+        advertisement found."""
         old = [key for key in self._matcher.intersecting(wanted) if self._wanted[key]]
         return self._renew(old, subscriptions)
 
@@ -263,7 +269,7 @@ class Announced:
         told: list[Told] = []
         for cluster, key in keys:
             wanted = self._is_wanted(cluster, key, subscriptions)
-            # Who does not know all subscriptions cannot know that nobody wants it.
+            # Before all subscriptions are known, it cannot be known that none matches.
             if wanted == self._wanted[cluster, key] or not (wanted or subscriptions.complete):
                 continue
             self._wanted[cluster, key] = wanted
@@ -273,8 +279,8 @@ class Announced:
         return told
 
     def state(self, host: Broker, subscriptions: Subscriptions) -> list[Told]:
-        """All bits of that host's advertisements, said anew; nothing before all subscriptions of
-        the cluster are known, or of a host that is not. One test for each advertisement."""
+        """All bits of that host's advertisements, as a new statement; empty for an unknown host, or
+        before all subscriptions of the cluster are known. One test for each advertisement."""
         cluster = host.cluster
         epoch = self._replicas.version(cluster).epoch
         if epoch == NOTHING.epoch or not subscriptions.complete:

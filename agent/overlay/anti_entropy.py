@@ -1,30 +1,32 @@
-"""Sets of named items that belong to a home broker and are copied to others.
+"""Anti-entropy replication of sets of named items, each owned by one home broker.
 
-A broker's subscriptions are copied to its whole cluster, its advertisements to its region. Only the
-home changes its set; every copy has the home's `Version` (epoch, number), which says exactly which
-set it is. Lost messages, dead links and empty memories heal by comparing versions.
+A broker's subscriptions are replicated to its whole cluster, its advertisements to its region. Only
+the home changes its set; every copy carries the home's `Version` (epoch, number), which identifies
+the set's content exactly. Lost messages, failed links and restarts without memory are repaired by
+comparing versions.
 
-What a broker does with it:
+How a broker uses it:
 
-- `put` and `withdraw` change its own set and give the `Change` that goes to its neighbours.
-- `take` a `Change` or `Part` that a neighbour sent. The `Effect` says what became of it: ``news``
-  goes on to the other neighbours (a change as it came, a set by `updates` since the version that
-  was there), with `removed` and `added` to bring other tables up to date; ``gap`` means that
-  something before it is missing, so ask the sender for what it has since `version(home)`;
-  ``known``, ``waiting`` and ``refused`` need nothing.
-- To a question, or to its own `ahead_of(versions)`, it answers with `updates(home, since)`: the
+- `put` and `withdraw` change the broker's own set and return the `Change` for its neighbours.
+- `take` applies a `Change` or `Part` from a neighbour. The `Effect` gives the outcome: ``news`` is
+  passed on to the other neighbours (a change as it came, a set by `updates` since the version that
+  was here), with `removed` and `added` to update dependent tables; ``gap`` means that an earlier
+  change is missing, so the broker requests what the sender has since `version(home)`;
+  ``known``, ``waiting`` and ``refused`` need no action.
+- To a request, or for its own `ahead_of(versions)`, it answers with `updates(home, since)`: the
   changes in between if they are still kept, else the whole set in parts.
-- When a link comes up both ends send `versions()`, and each sends the other what it is `ahead_of`.
+- When a link comes up, both ends send `versions()`, and each sends the other what it is `ahead_of`.
 
 A home that restarts has a higher epoch, and puts back all its items before its first link is up:
-the others then replace one set by the other in one step. A higher epoch counts more than any
-number; no epoch may come twice. Should a home have lost its epoch, it meets its own past sooner or
-later, in the `versions` of somebody (ask `outbid`) or in an update (``outbid``). It then goes above
-it, and sends its set, `updates(own, NOTHING)`, to all its neighbours.
+the other brokers then replace the old set by the new one in one step. A higher epoch outranks any
+number; no epoch may be used twice. A home that has lost its epoch sooner or later meets its own
+earlier set, in the `versions` of another broker (see `outbid`) or in an update (``outbid``). It
+then raises its epoch above that set's, and sends its set, `updates(own, NOTHING)`, to all its
+neighbours.
 
-No home is forgotten: the homes are those of the overlay, whose factors no broker changes while it
-runs. Memory, of each home: its version, at most `most_items` items, its last `kept_changes`
-changes, and one set of at most `most_items` that is still arriving.
+No home is forgotten: the homes are those of the overlay, whose factors are fixed while it runs.
+Memory, per home: its version, at most `most_items` items, its last `kept_changes` changes, and one
+set of at most `most_items` that is still arriving.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 KEPT_CHANGES = 64
 MAX_ITEMS = 100_000
 ITEMS_OF_A_PART = 100
-# So far above the epoch of its start a home believes in sets of its past. Above that there is room:
-# who claims the highest epoch that there can be does not shut a home out.
+# A home accepts earlier sets of its own up to this far above its start epoch. There is room above
+# that: a broker that claims the highest possible epoch does not lock a home out.
 MAX_OUTBID = 1 << 40
 
 Home = TypeVar("Home", bound=Hashable)
@@ -46,7 +48,8 @@ Item = TypeVar("Item")
 
 
 class Version(NamedTuple):
-    """Which set of a home: number 0 of every epoch is the empty one; a later one is greater."""
+    """Version of a home's set: number 0 of every epoch is the empty set; a later version compares
+    greater."""
 
     epoch: int
     number: int
@@ -56,7 +59,7 @@ NOTHING = Version(0, 0)
 
 
 class Change(NamedTuple, Generic[Home, Name, Item]):
-    """The step to `version` from the one before it: `name` has this item now, or is withdrawn."""
+    """The step to `version` from the one before: `name` has this item now, or is withdrawn."""
 
     home: Home
     version: Version
@@ -65,7 +68,7 @@ class Change(NamedTuple, Generic[Home, Name, Item]):
 
 
 class Part(NamedTuple, Generic[Home, Name, Item]):
-    """Of the whole set, `total` items by name, those from position `start` on."""
+    """Part of a whole set of `total` items, ordered by name: those from position `start` on."""
 
     home: Home
     version: Version
@@ -75,11 +78,11 @@ class Part(NamedTuple, Generic[Home, Name, Item]):
 
 
 class Effect(NamedTuple, Generic[Name, Item]):
-    """What `take` did: ``news``, it brought the set to another version; ``known``, it is there
-    already, or a later one; ``waiting`` for more parts; ``gap``, something before it is missing;
-    ``refused``, the set would be too large, or the part lies outside it; ``outbid``, it was a later
-    version of the own set than there can be, so that one has another version now. A changed item is
-    both in `removed` and in `added`."""
+    """Outcome of `take`: ``news``, the set has a new version; ``known``, this version or a later
+    one was here already; ``waiting`` for more parts; ``gap``, an earlier change is missing;
+    ``refused``, the set would be too large, or the part lies outside it; ``outbid``, the update
+    carried a later version of this broker's own set than it ever had, so the own set has got a new
+    version. A changed item is both in `removed` and in `added`."""
 
     kind: Literal["news", "known", "waiting", "gap", "refused", "outbid"]
     removed: Mapping[Name, Item]
@@ -95,21 +98,22 @@ _OUTBID = Effect[Any, Any]("outbid", _NO_ITEMS, _NO_ITEMS)
 
 
 class _Set(Generic[Home, Name, Item]):
-    """One home's: its items, the changes that led here, and a later set that is arriving."""
+    """The state of one home: its items, the recent changes, and a later set that is arriving."""
 
     __slots__ = ("arrived", "arriving", "changes", "items", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self.items: dict[Name, Item] = {}
-        # A list: an empty deque has room for 64 already, and of most homes there is no change.
+        # A list, because an empty deque allocates room for 64 entries, and most homes have no
+        # changes.
         self.changes: list[Change[Home, Name, Item]] = []
         self.arriving = NOTHING
         self.arrived: list[tuple[Name, Item]] = []
 
 
 class Replicas(Generic[Home, Name, Item]):
-    """The sets of all homes, as one broker knows them; its own one is the original."""
+    """The sets of all homes as one broker knows them; its own set is the original."""
 
     def __init__(
         self,
@@ -142,14 +146,14 @@ class Replicas(Generic[Home, Name, Item]):
         return {home: s.version for home, s in self._sets.items() if s.version > NOTHING}
 
     def items(self, home: Home) -> Mapping[Name, Item]:
-        """A view of the set, by name; empty of an unknown home. O(1)."""
+        """A read-only view of the set, by name; empty for an unknown home. O(1)."""
         known = self._sets.get(home)
         return _NO_ITEMS if known is None else MappingProxyType(known.items)
 
     # --- the own set -----------------------------------------------------------------------------
 
     def put(self, name: Name, item: Item) -> Change[Home, Name, Item] | None:
-        """Add it, or change it; None if it is there. ValueError if the set is full. O(1)."""
+        """Add or change an item; None if it is unchanged. ValueError if the set is full. O(1)."""
         items = self._sets[self.own].items
         if items.get(name) == item:
             return None
@@ -160,7 +164,7 @@ class Replicas(Generic[Home, Name, Item]):
         return self._step(name, item)
 
     def withdraw(self, name: Name) -> Change[Home, Name, Item] | None:
-        """Take it out; None if it is not there. O(1)."""
+        """Remove an item; None if there is none of that name. O(1)."""
         return self._step(name, None) if name in self._sets[self.own].items else None
 
     def _step(self, name: Name, item: Item | None) -> Change[Home, Name, Item]:
@@ -170,13 +174,14 @@ class Replicas(Generic[Home, Name, Item]):
         return change
 
     def outbid(self, versions: Mapping[Home, Version]) -> bool:
-        """If somebody has a later version of the own set than there can be, go above it, with the
-        items that are there; whether that was so. An epoch beyond belief changes nothing. O(1)."""
+        """If another broker has a later version of the own set than this one ever had, raise the
+        version above it, with the current items; returns whether that was so. An implausibly high
+        epoch changes nothing. O(1)."""
         mine = self._sets[self.own]
         theirs = versions.get(self.own, NOTHING)
         if theirs <= mine.version or theirs.epoch > self._most_epoch:
             return False
-        # As if all had been put anew: number 0 is for the empty set alone.
+        # As if every item had been put anew: number 0 is reserved for the empty set.
         mine.version = Version(theirs.epoch + 1, len(mine.items))
         mine.changes.clear()
         return True
@@ -184,7 +189,7 @@ class Replicas(Generic[Home, Name, Item]):
     # --- the sets of others ----------------------------------------------------------------------
 
     def take(self, update: Change[Home, Name, Item] | Part[Home, Name, Item]) -> Effect[Name, Item]:
-        """What a neighbour sent. O(1) for a change, O(the set) for the last part."""
+        """Apply an update from a neighbour. O(1) for a change, O(the set) for the last part."""
         if update.version <= self.version(update.home):
             return _KNOWN
         if update.home == self.own:
@@ -207,7 +212,7 @@ class Replicas(Generic[Home, Name, Item]):
             if change.name not in known.items and len(known.items) >= self._most_items:
                 return _REFUSED
             return self._apply(known, change)
-        # The first change of an epoch begins with the empty set.
+        # The first change of an epoch applies to the empty set.
         if change.version.number == 1:
             return self._replace(known, change.version, _items_of(change), (change,))
         return _GAP
@@ -218,7 +223,8 @@ class Replicas(Generic[Home, Name, Item]):
         if part.total > self._most_items or part.start + len(part.items) > part.total:
             return _REFUSED
         if part.version != known.arriving:
-            # Whoever sends a set from its beginning has it; who began another one may be gone.
+            # The sender of a set's first part has the whole set; the sender of another one may have
+            # failed.
             if part.start > 0:
                 return _GAP if part.version > known.arriving else _WAITING
             known.arriving, known.arrived = part.version, []
@@ -253,7 +259,7 @@ class Replicas(Generic[Home, Name, Item]):
         items: dict[Name, Item],
         changes: tuple[Change[Home, Name, Item], ...],
     ) -> Effect[Name, Item]:
-        """By another set; what is the same in both is neither removed nor added."""
+        """Replace the set; items that are equal in both are neither removed nor added."""
         before = known.items
         removed = {n: item for n, item in before.items() if n not in items or items[n] != item}
         added = {n: item for n, item in items.items() if n not in before or n in removed}
@@ -266,7 +272,7 @@ class Replicas(Generic[Home, Name, Item]):
     # --- comparing -------------------------------------------------------------------------------
 
     def ahead_of(self, versions: Mapping[Home, Version]) -> list[Home]:
-        """Homes of which a broker with these versions misses something. O(homes)."""
+        """Homes of which a broker with these versions lacks something. O(homes)."""
         return [
             home for home, each in self._sets.items() if each.version > versions.get(home, NOTHING)
         ]
@@ -274,15 +280,15 @@ class Replicas(Generic[Home, Name, Item]):
     def updates(
         self, home: Home, since: Version, most: int = ITEMS_OF_A_PART
     ) -> list[Change[Home, Name, Item]] | list[Part[Home, Name, Item]]:
-        """What leads from version `since` to the one that is here, in order: the changes if they
-        are kept, else the whole set in parts of at most `most` items. O(n log n) for n items."""
+        """The updates from version `since` to the current one, in order: the changes if they are
+        kept, else the whole set in parts of at most `most` items. O(n log n) for n items."""
         known = self._sets.get(home)
         if known is None or since >= known.version:
             return []
         missing = known.version.number - since.number
         if since.epoch == known.version.epoch and missing <= len(known.changes):
             return known.changes[-missing:]
-        # By name, so that parts of the same set go together whoever sends them.
+        # Ordered by name, so that parts of the same set from different senders fit together.
         items = sorted(known.items.items(), key=lambda named: named[0])
         return [
             Part(home, known.version, start, len(items), tuple(items[start : start + most]))

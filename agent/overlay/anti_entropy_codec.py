@@ -1,7 +1,7 @@
-"""The messages that tell of tables that are copies, and what they say of them.
+"""Wire messages of anti-entropy: table updates to and from `agent.overlay.anti_entropy`.
 
-Subscriptions and advertisements differ by who keeps them and by the kinds of their messages: of a
-subscription the message names the home, an advertisement is always its sender's own.
+Subscriptions and advertisements differ in who keeps them and in the kinds of their messages: a
+subscription message names the home, an advertisement always belongs to its sender.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Replica = Change[Home, int, Filter] | Part[Home, int, Filter]
 
 
 def replica(home: Home, update: SubscriptionUpdate | AdvertisementUpdate) -> Replica[Home]:
-    """What a message says of the set of that home. O(1)."""
+    """The update of that home's set that a message carries. O(1)."""
     version = Version(update.epoch, update.version)
     if isinstance(update, SubscriptionChange | AdvertisementChange):
         return Change(home, version, update.key, update.filter)
@@ -34,21 +34,21 @@ def replica(home: Home, update: SubscriptionUpdate | AdvertisementUpdate) -> Rep
 
 
 def subscription_update(told: Replica[str]) -> SubscriptionUpdate:
-    """The message that says this of the subscriptions of its home. O(1)."""
+    """The message for an update of its home's subscriptions. O(1)."""
     if isinstance(told, Change):
         return SubscriptionChange(told.home, *told.version, told.name, told.item)
     return SubscriptionPart(told.home, *told.version, told.start, told.total, told.items)
 
 
 def advertisement_update(told: Replica[Any]) -> AdvertisementUpdate:
-    """The message that says this of the advertisements of its sender. O(1)."""
+    """The message for an update of its sender's advertisements. O(1)."""
     if isinstance(told, Change):
         return AdvertisementChange(*told.version, told.name, told.item)
     return AdvertisementPart(*told.version, told.start, told.total, told.items)
 
 
 def fits(update: Replica[Any]) -> bool:
-    """Whether none of its filters is larger than any that a broker takes from its users. O(their
+    """Whether every filter is within the limit on filters of a broker's own users. O(their
     size)."""
     came = [update.item] if isinstance(update, Change) else [each for _, each in update.items]
     encode = msgspec.msgpack.encode

@@ -1,12 +1,13 @@
 """A broker of the overlay: a state machine without sockets and clocks (OctopiA).
 
-What others want and announce is `agent.overlay.tables`, notifications `agent.overlay.forwarding`,
-what must not be lost `agent.overlay.custody`, links that are down `agent.overlay.source_routing`.
+Routing tables are in `agent.overlay.tables`, notifications in `agent.overlay.forwarding`, custody
+of undelivered ones in `agent.overlay.custody`, detours round failed links in
+`agent.overlay.source_routing`.
 
-Links are in order and lose nothing while they are up. A broker that restarts has empty tables and a
-higher epoch; its shell gives it the subscriptions and advertisements again before the first
-`LinkUp`, or others would for a moment see a home that wants nothing; then what was published and
-not settled.
+Links preserve order and lose nothing while they are up. A broker that restarts has empty tables and
+a higher epoch. Its shell restores the subscriptions and advertisements before the first `LinkUp`,
+because otherwise other brokers would briefly see a home without subscriptions; then the
+notifications that were published and not settled.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Broker:
         self._malformed = 0
         self._not_advertised = 0
         self._now = 0.0
-        # Of the message at hand.
+        # State of the message that is being handled.
         self._sender: overlay.Broker | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._received,
@@ -87,7 +88,7 @@ class Broker:
             Have: self._have,
         }
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
     @property
     def srt_entries(self) -> int:
@@ -100,7 +101,7 @@ class Broker:
         return len(self._tables.subscriptions)
 
     def targets_of(self, advertisement: str) -> list[int]:
-        """The clusters with a subscription that may want it, the own one left out. KeyError."""
+        """The clusters with a subscription that may match, without the own one. KeyError."""
         return self._tables.targets_of(advertisement)
 
     @property
@@ -110,8 +111,8 @@ class Broker:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Since the start, for metrics; `held` and `unknown` (homes and clusters that were never
-        heard of) are now."""
+        """Counters since the start, for metrics; `held` and `unknown` (homes and clusters not heard
+        of yet) are current values."""
         ways, forwarding = self._ways, self._forwarding
         return {
             "delivered": forwarding.delivered,
@@ -132,21 +133,21 @@ class Broker:
 
     @property
     def next_tick(self) -> float | None:
-        """When it wants a `Tick`, in seconds of the clock of `handle`."""
+        """When the broker needs a `Tick`, in seconds of the clock of `handle`."""
         due = (self._forwarding.next_tick, self._tables.next_tick)
         return min((each for each in due if each is not None), default=None)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """What to do about it, in this order. `now` is in seconds and never goes back. ValueError
-        for a filter that makes no sense or one too many, in an `Advertise` or `Subscribe`; then
-        nothing has changed."""
+        """Handle one event; returns the instructions, in order. `now` is in seconds and never
+        decreases. ValueError for an invalid filter, or for one too many, in an `Advertise` or
+        `Subscribe`; then nothing has changed."""
         self._now = now
         self._tables.begin_turn(now)
         try:
             self._events[type(event)](event)
             self._tables.end_turn()
-            # Word of a message that was not sent comes amid sending others: what is due would be
-            # sent within that, and so on without end.
+            # `PassedOver` arrives while messages are being sent: sending due messages from here
+            # would recurse without end.
             if not isinstance(event, PassedOver):
                 self._forwarding.tick(now)
                 self._forwarding.flush(now)
@@ -154,7 +155,7 @@ class Broker:
         finally:
             self._out.clear()
 
-    # --- here ------------------------------------------------------------------------------------
+    # --- users of this broker --------------------------------------------------------------------
 
     def _publish(self, event: Publish) -> None:
         notification = event.notification
@@ -206,7 +207,7 @@ class Broker:
             else:
                 self._direct(self._checked(sender), message)
         except ValueError:
-            # Of an overlay with other factors, perhaps; what it means is not to be guessed.
+            # Perhaps of an overlay with other factors; its meaning must not be guessed.
             self._malformed += 1
 
     def _checked(self, other: tuple[str, int]) -> overlay.Broker:

@@ -1,13 +1,16 @@
-"""Which notifications a broker has to keep, because somebody behind it may not have them yet.
+"""Custody of notifications: which ones a broker must keep, because a broker behind it may not have
+them.
 
-Custody is handed on hop by hop: who was asked for something tells the asker when it is done, and
-not before. What is asked for, and done, is a **part** of a notification: a neighbour, and a cluster
-that it vouches for. A primary neighbour vouches for the brokers behind it in the tree, a secondary
-one for all of its own cluster, and either for any other cluster whose bit it took.
+Custody is handed on hop by hop: a broker that was asked to serve something reports to the asker
+when it is done, and not before. What is asked for and reported is a **part** of a notification: a
+neighbour, and a cluster that it is responsible for. A primary neighbour is responsible for the
+brokers behind it in the tree, a secondary one for all of its own cluster, and either for any other
+cluster whose bit it took.
 
-A part of the own cluster depends on parts farther along the tree only, whoever asks for it and
-however often: so a notification may come in at several places, as it does after failures, and
-nothing waits for itself. For the same reason nobody waits for a part that he has to do himself.
+A part in the own cluster depends only on parts farther along the tree, whichever broker asks for it
+and however often. So a notification may enter at several places, as it does after failures, and no
+broker waits for itself. For the same reason no broker waits for a part that it must serve
+itself.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import Notification, Origin
 
 Part = tuple[Broker, int]
-# Of a cluster's tree: the neighbour in whose direction something was not served; there may be none.
+# In a cluster's tree: the neighbour in whose direction the notification was not served; there may
+# be none.
 Direction = str | None
 
 
 class Memory:
-    """Of a notification that is done: in which direction nobody asked for it, if it is one alone,
-    and the clusters that were served. `nothing`: only its subscribers here have it."""
+    """Record of a settled notification: the one direction in which it was not requested, if there
+    is exactly one, and the clusters that were served. `nothing`: only this broker's subscribers
+    have it."""
 
     __slots__ = ("clusters", "nothing", "uncovered")
 
@@ -57,26 +62,25 @@ class Held:
         now: float,
     ) -> None:
         self.notification = notification
-        # The neighbour that it came from first; None: from here.
+        # The neighbour that it came from first; None: published here.
         self.brought_by = brought_by
         self.before = before
-        # All ever made, and those not settled, in the order in which they were.
+        # All parts ever made, and those not settled, in order of creation.
         self.parts: set[Part] = set()
         self.waiting: dict[Part, None] = {}
-        # Who wants to be told of which clusters; None is the publisher here.
+        # The brokers to notify of each cluster; None is the publisher here.
         self.asked: dict[Broker | None, set[int]] = {}
         self.since = now
         self.told_stuck = False
-        # How often it was due and not sent again to all, because some that have to settle it are at
-        # work.
+        # Resends on which some neighbours were skipped because they were making progress.
         self.spared = 0
 
 
 class Custody:
-    """The notifications that one broker keeps, and the memory of those that it need not.
+    """The notifications in custody of one broker, and the memory of those that are settled.
 
     Memory: `most_held` notifications with a part for each neighbour, and for each broker that is
-    served round one that has no way; `most_remembered` origins.
+    served in place of an unreachable one; `most_remembered` origins.
     """
 
     def __init__(self, own: Broker, scot: Scot, most_held: int, most_remembered: int) -> None:
@@ -84,7 +88,7 @@ class Custody:
         self._scot = scot
         self._most_held = most_held
         self._most_remembered = most_remembered
-        # The one sent (again) longest ago stands first; and the same by who brought it.
+        # Least recently (re)sent first; and the same by the neighbour that brought it.
         self._held: dict[Origin, Held] = {}
         self._brought: dict[Broker | None, dict[Origin, None]] = {}
         self._memory: dict[Origin, Memory] = {}
@@ -100,16 +104,16 @@ class Custody:
         return self._held.get(origin)
 
     def is_new(self, origin: Origin) -> bool:
-        """Whether this broker never handled it, as far as it remembers. O(1)."""
+        """Whether this broker has never handled it, as far as it remembers. O(1)."""
         return origin not in self._held and origin not in self._memory
 
     @property
     def is_full(self) -> bool:
-        """Whether one more is one too many."""
+        """Whether there is no room for one more."""
         return len(self._held) >= self._most_held
 
     def take(self, notification: Notification, brought_by: Broker | None, now: float) -> Held:
-        """In custody from now on, if it was not. O(1)."""
+        """Take the notification into custody, unless it is already. O(1)."""
         origin = notification.origin
         held = self._held.get(origin)
         if held is None:
@@ -119,13 +123,13 @@ class Custody:
         return held
 
     def direction(self, other: Broker) -> Direction:
-        """Where in the tree it is, seen from here: the next vertex; None for the same one."""
+        """The next vertex towards that broker in the tree; None for the same vertex. O(1)."""
         if other.vertex == self._own.vertex:
             return None
         return self._scot.next_vertex(self._own.vertex, other.vertex)
 
     def covers(self, held: Held, neighbour: Broker, cluster: int) -> bool:
-        """Whether that part was made before, or done and remembered. O(1)."""
+        """Whether that part was made before, or settled and remembered. O(1)."""
         if (neighbour, cluster) in held.parts:
             return True
         before = held.before
@@ -136,14 +140,14 @@ class Custody:
         return before.uncovered is None or self.direction(neighbour) != before.uncovered
 
     def serves(self, held: Held, cluster: int, asker: Broker | None) -> bool:
-        """Whether another cluster is served, by anyone but the one who asks. O(parts)."""
+        """Whether another cluster is served, by any broker but the asker. O(parts)."""
         before = held.before
         if before is not None and not before.nothing and cluster in before.clusters:
             return True
         return any(bit == cluster and to != asker for to, bit in held.parts)
 
     def add(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
-        """These parts are the neighbour's to settle."""
+        """Add parts that the neighbour must settle."""
         for cluster in clusters:
             part = neighbour, cluster
             if part not in held.parts:
@@ -151,12 +155,12 @@ class Custody:
                 held.waiting[part] = None
 
     def ask(self, held: Held, asker: Broker | None, clusters: Iterable[int]) -> None:
-        """It is to be told when these are done."""
+        """Register a broker to be notified when these parts are done."""
         held.asked.setdefault(asker, set()).update(clusters)
 
     def settle(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
-        """The neighbour has these; what lies behind it, and was asked of others while there was no
-        way to it, is done with it. O(clusters · waiting)."""
+        """The neighbour has settled these. Parts behind it that were given to other brokers while
+        it was unreachable are settled, too. O(clusters · waiting)."""
         waiting = held.waiting
         for cluster in clusters:
             waiting.pop((neighbour, cluster), None)
@@ -165,7 +169,7 @@ class Custody:
             if cluster == self._own.cluster:
                 toward = self.direction(neighbour)
                 if neighbour.vertex != toward:
-                    continue  # what lies before it is not done
+                    continue  # the parts in front of it are not settled
                 behind = [p for p in waiting if p[1] == cluster and self.direction(p[0]) == toward]
             elif neighbour == (self._own.vertex, cluster):
                 behind = [part for part in waiting if part[1] == cluster]
@@ -175,8 +179,8 @@ class Custody:
                 del waiting[part]
 
     def done(self, held: Held) -> list[tuple[Broker | None, list[int]]]:
-        """Who is to be told of which clusters now, each once; then, if nothing waits, the
-        notification is kept no longer. O(askers · clusters · waiting)."""
+        """The brokers to notify now and of which clusters, each once; then, if no part is waiting,
+        the notification leaves custody. O(askers · clusters · waiting)."""
         told = []
         for asker, clusters in held.asked.items():
             ready = sorted(c for c in clusters if not self._waits(held, asker, c))
@@ -196,7 +200,7 @@ class Custody:
         return any(bit == cluster and self.direction(to) != excluded for to, bit in held.waiting)
 
     def again(self, held: Held, now: float) -> None:
-        """It was sent again just now."""
+        """Record that the notification was sent again now."""
         held.since = now
         origin = held.notification.origin
         self._held[origin] = self._held.pop(origin)
@@ -204,7 +208,7 @@ class Custody:
         brought[origin] = brought.pop(origin)
 
     def sent_before(self, time: float) -> list[Held]:
-        """Those that were sent last before that time. O(results)."""
+        """The notifications last sent before that time. O(results)."""
         found = []
         for held in self._held.values():
             if held.since > time:
@@ -214,30 +218,30 @@ class Custody:
 
     @property
     def oldest(self) -> float | None:
-        """When the one that was sent longest ago was sent."""
+        """When the least recently sent notification was sent."""
         for held in self._held.values():
             return held.since
         return None
 
     def loser(self, brought_by: Broker | None) -> Broker | None:
-        """Who has to give up one for one more that this neighbour (None: a publisher here) brings:
-        whoever brought the most. The neighbour itself if nobody brought more than it; for a
-        publisher here, whose spool can keep what is not taken, if nobody did by two. O(neighbours).
-        """
+        """Who must give up a notification to make room for one that this neighbour (None: a
+        publisher here) brings: the neighbour that brought the most. It is the neighbour itself if
+        no other brought more; a publisher here, whose spool keeps what is not taken, displaces only
+        a neighbour that brought at least two more. O(neighbours)."""
         brought = self._brought
         most = max(brought, key=lambda each: len(brought[each]))
         own = len(brought.get(brought_by, ()))
         return brought_by if len(brought[most]) <= own + (brought_by is None) else most
 
     def first_of(self, brought_by: Broker | None) -> Held | None:
-        """Of what that neighbour brought, the one that was sent longest ago."""
+        """Of the notifications that this neighbour brought, the least recently sent."""
         for origin in self._brought.get(brought_by, ()):
             return self._held[origin]
         return None
 
     def give_up(self, held: Held) -> None:
-        """To be kept no longer, though somebody may not have it: it is remembered only that its
-        subscribers here have. O(1)."""
+        """Drop a notification from custody although some subscriber may not have it: only its
+        delivery to this broker's subscribers is remembered. O(1)."""
         self._forget(held, nothing=True)
 
     def _forget(self, held: Held, *, nothing: bool) -> None:
@@ -256,7 +260,7 @@ class Custody:
         if nothing:
             return Memory(None, frozenset(), nothing=True)
         clusters = {bit for _, bit in held.parts if bit != self._own.cluster}
-        # Nobody asked for what lies in the direction of the only one who did.
+        # No broker has asked for the direction of the only asker.
         directions = {None if each is None else self.direction(each) for each in held.asked}
         if before is not None and not before.nothing:
             clusters |= before.clusters

@@ -1,6 +1,6 @@
-"""What happens to a broker (events) and what it wants done (instructions).
+"""Events and instructions of a broker.
 
-The same for every way of routing: OctopiA's and the baseline's.
+They are the same for every routing scheme: OctopiA's and the baseline's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agent.overlay.scot import Broker
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter
 
-# One of agent.wire.overlay, or of the baseline.
+# A message of agent.wire.overlay, or of the baseline.
 Message = Any
 
 
@@ -25,58 +25,60 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class Received(_Struct, frozen=True):
-    """A neighbour sent this."""
+    """A message from a neighbour."""
 
     sender: Broker
     message: Message
 
 
 class Advertise(_Struct, frozen=True):
-    """A publisher here says what it may publish; again with the same `name`, it changes that."""
+    """A publisher at this broker announces what it may publish; the same `name` again replaces
+    that."""
 
     name: str
     filter: Filter
 
 
 class Unadvertise(_Struct, frozen=True):
-    """It withdraws that."""
+    """The publisher withdraws the advertisement."""
 
     name: str
 
 
 class Subscribe(_Struct, frozen=True):
-    """A subscriber here says what it wants; again with the same `name`, it changes that."""
+    """A subscriber at this broker registers a filter; the same `name` again replaces it."""
 
     name: str
     filter: Filter
 
 
 class Unsubscribe(_Struct, frozen=True):
-    """It withdraws that."""
+    """The subscriber withdraws the subscription."""
 
     name: str
 
 
 class Publish(_Struct, frozen=True):
-    """A publisher here has this to tell; again, if it does not know that it went well."""
+    """A publisher at this broker publishes a notification, or repeats one that it does not know to
+    be settled."""
 
     notification: Notification
 
 
 class LinkUp(_Struct, frozen=True):
-    """There is a connection to the neighbour, which may have lost its memory."""
+    """The link to the neighbour is up; the neighbour may have lost its state."""
 
     neighbour: Broker
 
 
 class LinkDown(_Struct, frozen=True):
-    """There is none; what was sent last may be lost."""
+    """The link is down; the last messages sent may be lost."""
 
     neighbour: Broker
 
 
 class PassedOver(_Struct, frozen=True):
-    """There was no room for this in the queue of messages to the neighbour: it was not sent."""
+    """There was no room for this in the queue to the neighbour: it was not sent."""
 
     neighbour: Broker
     message: Message
@@ -93,7 +95,7 @@ class LinkMeasured(_Struct, frozen=True):
 
 
 class Tick(_Struct, frozen=True):
-    """Time has passed: a broker says when in `next_tick`."""
+    """A timer has expired: the broker's `next_tick` says when to send this."""
 
 
 Event = (
@@ -114,8 +116,8 @@ Event = (
 
 
 class Send(_Struct, frozen=True):
-    """Put it into the queue of messages to the neighbour. `brought_by` is the neighbour whose
-    message it passes on; None: from here."""
+    """Put the message into the queue to the neighbour. `brought_by` is the neighbour whose message
+    is forwarded; None: it originates here."""
 
     neighbour: Broker
     message: Message
@@ -123,28 +125,30 @@ class Send(_Struct, frozen=True):
 
 
 class Deliver(_Struct, frozen=True):
-    """These subscriptions of this broker want it; never the same twice for one notification."""
+    """Deliver to these subscriptions of this broker; never the same one twice for a
+    notification."""
 
     subscriptions: tuple[str, ...]
     notification: Notification
 
 
 class Settled(_Struct, frozen=True):
-    """Every broker with a subscriber has it: the publisher's spool may forget it."""
+    """Every broker with a matching subscriber has it: the publisher's spool may forget it."""
 
     origin: Origin
 
 
 class Undeliverable(_Struct, frozen=True):
-    """It reached not everybody, and `reason` says why: to be counted, and kept by the spool."""
+    """Not every subscriber could be reached; `reason` says why. To be counted, and kept by the
+    spool."""
 
     origin: Origin
     reason: str
 
 
 class Reopen(_Struct, frozen=True):
-    """Take the link to the neighbour down, which is there and says nothing; no sooner than in
-    `pause_s` seconds it may come up again."""
+    """Take down the link to the neighbour, which is connected but unresponsive. The link may come
+    up again after `pause_s` seconds at the earliest."""
 
     neighbour: Broker
     pause_s: float

@@ -1,10 +1,11 @@
-"""The queue of messages to one neighbour: flows take turns, so that none of them starves another.
+"""Fair queue of messages to one neighbour: flows are served round-robin, so that none starves
+another.
 
-A flow is what must stay in order. The notifications of one publisher that one neighbour brought are
-one, this broker's own words about tables are one, and so are those that one neighbour had it relay:
-else they would overtake each other, and be asked for again. Flows are served in turn within their
-group, and groups among each other; a group is whatever one neighbour brought, so that a neighbour
-gets no more by making up publishers, or by relays.
+A flow is a sequence whose order must be preserved: the notifications of one publisher that arrived
+from one neighbour, this broker's own table updates, or the relayed messages of one neighbour.
+Reordering within these would trigger retransmission requests. Flows are served round-robin within
+their group, and so are groups; a group holds everything that one neighbour brought, so that a
+neighbour cannot raise its share by inventing publishers, or by relaying.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ T = TypeVar("T")
 
 
 class Flow(NamedTuple):
-    """Which turn a message waits for. `kept`: it may be lost, because somebody keeps it and sends
-    it again until it is settled, or as any relay may that goes a way of several hops."""
+    """The flow and group of a message. `kept`: it may be lost, because a broker keeps it and
+    resends it until it is settled, or because it is a relay, which may be lost on its way over
+    several hops."""
 
     group: Hashable
     name: Hashable
@@ -32,7 +34,7 @@ ANY: Final = Flow("", "", kept=False)
 
 
 def flow_of(send: Send) -> Flow:
-    """Of what a broker sends. O(1)."""
+    """The flow of a message that a broker sends. O(1)."""
     message, passed_on = send.message, False
     if isinstance(message, Relay | NoWay):
         message, passed_on = message.message, send.brought_by is not None
@@ -40,13 +42,13 @@ def flow_of(send: Send) -> Flow:
         return Flow(send.brought_by, message.notification.origin.publisher, kept=True)
     kind = "settled" if isinstance(message, Have) else "tables"
     if passed_on:
-        # A tuple, and so the name of no publisher.
+        # A tuple, so that it equals no publisher's name.
         return Flow(send.brought_by, (kind,), kept=True)
     return Flow(kind, "", kept=False)
 
 
 class _Turns(Generic[T]):
-    """Values by key, in turn."""
+    """Round-robin over values by key."""
 
     __slots__ = ("by_key", "keys")
 
@@ -62,7 +64,7 @@ class _Turns(Generic[T]):
         return self.by_key[self.keys[0]]
 
     def served(self, *, empty: bool) -> None:
-        """The first one had its turn; it is forgotten if nothing waits there any more."""
+        """The first key was served; it is forgotten if nothing is left under it."""
         key = self.keys.popleft()
         if empty:
             del self.by_key[key]
@@ -79,7 +81,7 @@ class _Group(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within a flow. Memory: what waits."""
+    """First in, first out within a flow. Memory: the queued messages."""
 
     def __init__(self) -> None:
         self._groups: _Turns[_Group[T]] = _Turns()
@@ -90,17 +92,17 @@ class FairQueue(Generic[T]):
         return self._length
 
     def waiting(self, group: Hashable) -> int:
-        """Of one group. O(1)."""
+        """Queued messages of one group. O(1)."""
         found = self._groups.by_key.get(group)
         return 0 if found is None else found.length
 
     def bytes_waiting(self, group: Hashable) -> int:
-        """Of one group. O(1)."""
+        """Queued bytes of one group. O(1)."""
         found = self._groups.by_key.get(group)
         return 0 if found is None else found.bytes
 
     def put(self, flow: Flow, item: T, size: int = 0) -> None:
-        """At the end of its flow; `size` is in bytes. O(1)."""
+        """Append to its flow; `size` is in bytes. O(1)."""
         group = self._groups.by_key.get(flow.group)
         if group is None:
             group = _Group()
@@ -116,8 +118,8 @@ class FairQueue(Generic[T]):
         self.bytes += size
 
     def pop(self) -> T:
-        """The next one; then it is the turn of another group, and of another flow in this one.
-        IndexError if there is none. O(1)."""
+        """The next message; then another group, and another flow within this group, is served.
+        IndexError if the queue is empty. O(1)."""
         group = self._groups.first()
         items = group.flows.first()
         item, size = items.popleft()
@@ -130,6 +132,6 @@ class FairQueue(Generic[T]):
         return item
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Drop everything that is queued."""
         self._groups = _Turns()
         self._length = self.bytes = 0

@@ -1,9 +1,10 @@
-"""Notifications on their way through one broker: where the copies go, and who is told.
+"""Forwarding of notifications through one broker: where the copies go, and which brokers are
+notified.
 
-Matched once at each broker; a copy goes to the next broker on the way to each home that wants it,
-never back to where it came from, and into other clusters as `agent.overlay.routing` decides. Where
-a neighbour cannot be reached, not even by a detour, those behind it are served round it, and its
-own part waits in custody.
+A notification is matched once at each broker. A copy goes to the next broker on the path to each
+home that wants it, never back to where it came from, and into other clusters as
+`agent.overlay.routing` decides. If a neighbour cannot be reached, not even by a detour, the brokers
+behind it are served directly, and its own part waits in custody.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from agent.wire.predicates import Attributes
 
 Routing = Literal["snr", "idr"]
 
-# More than any queue holds.
+# Longer than any queue.
 _ENDLESS = 2**31
-# A neighbour that settles others is at work on what is before it in its queue; but it may have
-# given this one up, so that after ten times the wait it is asked again.
+# A neighbour that settles other notifications is working through its queue. But it may have given
+# up this one, so it is asked again after ten times the wait.
 _MAX_SPARED = 9
-# So many notifications leave a queue within the time after which a neighbour counts as stuck.
+# A neighbour counts as stalled if its queue does not move this many notifications in that time.
 _SOON_SENT = 64
 
 
 class Forwarding:
-    """What one broker does with notifications. Instructions go to `out`."""
+    """The forwarding of one broker. Instructions go to `out`."""
 
     def __init__(
         self,
@@ -68,10 +69,10 @@ class Forwarding:
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
         for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
             self.link_down(neighbour, 0.0)
-        # To be told at the end: by asker and origin, the clusters that are done.
+        # Reports to be sent at the end: by asker and origin, the clusters that are done.
         self._kept: dict[Broker, dict[Origin, set[int]]] = {}
         self._kept_due: float | None = None
-        # In custody, with a part whose neighbour has no link.
+        # Notifications in custody with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
         # When a neighbour last settled something.
@@ -86,7 +87,8 @@ class Forwarding:
     # --- links -----------------------------------------------------------------------------------
 
     def link_up(self, neighbour: Broker, now: float) -> None:
-        """What it has not settled is sent again, and what had no way may have one. O(held)."""
+        """Resend what the neighbour has not settled; notifications without a path may have one now.
+        O(held)."""
         self._status.forget(neighbour)
         self._progress.forget(neighbour)
         self._send_again(neighbour, now)
@@ -94,21 +96,22 @@ class Forwarding:
             self._restless_due = now
 
     def link_down(self, neighbour: Broker, now: float) -> None:
-        """That goes round; and no link is as congested as one that is not there. O(held)."""
+        """Notifications take another path; a missing link counts as the most congested one.
+        O(held)."""
         self._status.measured(LinkMeasured(neighbour, _ENDLESS, 0, _ENDLESS))
         self._progress.forget(neighbour)
         self._send_again(neighbour, now)
 
     def measured(self, window: LinkMeasured, now: float) -> None:
-        """How long the queue to a neighbour is. O(1)."""
+        """The length of the queue to a neighbour. O(1)."""
         if self._ways.is_up(window.neighbour):
             self._status.measured(window)
             if window.length > _SOON_SENT:
                 self._progress.waits(window.neighbour, now)
 
     def passed_over(self, to: Broker, origin: Origin) -> None:
-        """A copy that was not sent. It comes again in the usual time, and not in that of what a
-        neighbour at work may have. O(waiting)."""
+        """A copy was not sent. It is retried after the usual wait, not after the longer one for a
+        neighbour that makes progress. O(waiting)."""
         self._progress.forget(to)
         held = self.custody.get(origin)
         if held is not None and any(each == to for each, _ in held.waiting):
@@ -126,10 +129,11 @@ class Forwarding:
         *,
         brought_by: Broker | None = None,
     ) -> None:
-        """Serve what lies behind this broker, seen from the asker (None: a publisher here), and
-        these other clusters; of the doubtful ones all but the neighbour here, which has no link and
-        is known to want nothing. `brought_by` is the neighbour that the message came from, which is
-        not the asker if it came by a detour. As `Matcher.match`, and O(targets · log degree)."""
+        """Serve the brokers behind this one, seen from the asker (None: a publisher here), and
+        these other clusters. Of the doubtful clusters, serve all brokers but the neighbour here,
+        which has no link and is known to want nothing. `brought_by` is the neighbour that delivered
+        the message; it is not the asker if the message took a detour. As `Matcher.match`, and
+        O(targets · log degree)."""
         custody = self.custody
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
@@ -144,8 +148,8 @@ class Forwarding:
             self.delivered += 1
             self._out.append(Deliver(tuple(names), notification))
         if asker is not None and not first:
-            # It may ask again for what was given up here meanwhile: if nothing more is to be told,
-            # at least that this is kept.
+            # The asker may repeat a request for what was given up here meanwhile: if there is
+            # nothing else to report, report at least that it is kept.
             self._kept.setdefault(asker, {}).setdefault(origin, set())
         custody.ask(held, asker, (self._own.cluster, *others))
         came_from = None if asker is None else custody.direction(asker)
@@ -171,15 +175,15 @@ class Forwarding:
     def _copies(
         self, a_targets: Sequence[Broker], clusters: Sequence[int], *, dynamic: bool
     ) -> list[Copy]:
-        # A repeat is routed statically: what other brokers decided before is not known here.
+        # A repeat is routed statically: the earlier decisions of other brokers are not known here.
         targets = Civ(self._scot.clusters, clusters)
         if dynamic:
             return dynamic_copies(self._own, a_targets, targets, self._status)
         return static_copies(self._own, a_targets, targets)
 
     def _round_about(self, held: Held, doubtful: Iterable[int]) -> list[Copy]:
-        """To those in these clusters that are next to the lost neighbour; alone nobody can be asked
-        whether he wants it."""
+        """To the brokers of these clusters that are next to the lost neighbour, which alone cannot
+        be asked whether it wants the notification."""
         if self._ways.alone:
             return []
         nothing = Civ(self._scot.clusters)
@@ -192,9 +196,9 @@ class Forwarding:
         ]
 
     def _make_room(self, brought_by: Broker | None) -> bool:
-        """For one more: who brought the most loses one, first what waits for a broker without a
-        link, which may be for long. What the spool here can keep is not taken at the cost of what
-        came from here before."""
+        """Make room for one more: the neighbour that brought the most loses one, preferably one
+        that waits for a broker without a link, which may take long. A notification that the spool
+        here can keep does not displace an earlier one from here."""
         custody = self.custody
         loser = custody.loser(brought_by)
         some = (custody.get(each) for each in islice(self._restless, self._limits.most_retried))
@@ -221,8 +225,8 @@ class Forwarding:
     # --- out -------------------------------------------------------------------------------------
 
     def _send(self, held: Held, to: Broker, now: float) -> None:
-        """All that the neighbour has not settled yet, in one copy; without a way to it, to those
-        that can stand in for it."""
+        """Send all that the neighbour has not settled yet, in one copy; without a path to it, to
+        the brokers that can stand in for it."""
         waiting = [to]
         while waiting:
             each = waiting.pop()
@@ -238,8 +242,8 @@ class Forwarding:
                 waiting += self._stand_ins(held, each, bits)
 
     def _stand_ins(self, held: Held, lost: Broker, bits: Iterable[int]) -> list[Broker]:
-        """There is no way to that broker: those behind it, and others for its bits, have parts of
-        their own now. None if there can be no way round anything."""
+        """There is no path to that broker: the brokers behind it, and others for its bits, get
+        parts of their own now. None if no alternative exists."""
         custody = self.custody
         self.without_way += 1
         if None in held.asked and not held.told_stuck:
@@ -256,8 +260,8 @@ class Forwarding:
         return new
 
     def _behind(self, lost: Broker, attributes: Attributes) -> list[Broker]:
-        """Its neighbours in its cluster, away from here; in the own one, those that lie on the way
-        to a home that wants it."""
+        """Its neighbours in its cluster, away from this broker; in the own cluster, those on the
+        path to a home that wants it."""
         if lost.cluster != self._own.cluster:
             vertices = self._scot.tree.neighbours(lost.vertex)
         else:
@@ -278,7 +282,7 @@ class Forwarding:
     # --- custody ---------------------------------------------------------------------------------
 
     def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]], now: float) -> None:
-        """It has these, or without clusters keeps them. O(parts · waiting)."""
+        """The neighbour has these, or, without clusters, keeps them. O(parts · waiting)."""
         self._progress.heard(by)
         self._ways.trust(by)
         for origin, clusters in parts:
@@ -299,7 +303,7 @@ class Forwarding:
             self._restless.pop(origin, None)
 
     def flush(self, now: float) -> None:
-        """When it is time, tell each asker, in as few messages as there can be."""
+        """When it is time, report to each asker, in as few messages as possible."""
         if not self._kept:
             return
         if self._kept_due is None:
@@ -313,19 +317,20 @@ class Forwarding:
                 for origin, clusters in by_origin.items()
             ]
             for start in range(0, len(parts), MAX_PARTS):
-                # Without a way it is told when it asks again.
+                # An asker without a path is told when it asks again.
                 self._ways.send(asker, Have(tuple(parts[start : start + MAX_PARTS])), now)
         self._kept.clear()
 
     def _send_again(self, to: Broker, now: float) -> None:
-        """The link to it is another one, or gone: whatever it has not settled. O(held)."""
+        """The link to the neighbour is new, or down: resend whatever it has not settled.
+        O(held)."""
         for held in self.custody:
             if any(each == to for each, _ in held.waiting):
                 self.resent += 1
                 self._send(held, to, now)
 
     def returned(self, origin: Origin, to: Broker, now: float) -> None:
-        """A copy that found no way; another one is tried."""
+        """A copy found no path and came back; another path is tried."""
         held = self.custody.get(origin)
         if held is not None and any(each == to for each, _ in held.waiting):
             self._send(held, to, now)
@@ -334,14 +339,14 @@ class Forwarding:
 
     @property
     def next_tick(self) -> float | None:
-        """When something has to be said, or sent again; None if there is nothing."""
+        """When a report or a resend is due; None if nothing is."""
         oldest = self.custody.oldest
         again = None if oldest is None else oldest + self._limits.resend_s
         due = (again, self._restless_due, self._kept_due, self._progress.next_tick)
         return min((each for each in due if each is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Send again what is due, some at a time; and who says nothing has no link."""
+        """Resend what is due, a batch at a time, and take down the links to stalled neighbours."""
         most = self._limits.most_retried
         for held in self.custody.sent_before(now - self._limits.resend_s)[:most]:
             self._retry(held, now)
@@ -364,7 +369,7 @@ class Forwarding:
         waited_for = due = list(dict.fromkeys(each for each, _ in held.waiting))
         if held.spared < _MAX_SPARED:
             due = [each for each in due if not self._at_work(each, now)]
-        # Of several, those at work are spared whatever becomes of the others.
+        # If there are several, those that make progress are skipped, however the others fare.
         held.spared = 0 if len(due) == len(waited_for) else held.spared + 1
         self.resent += bool(due)
         for to in due:
@@ -378,7 +383,7 @@ class Forwarding:
         return recently and self._ways.is_up(neighbour)
 
     def _retry_round(self, held: Held, now: float) -> None:
-        """To those without a link."""
+        """Resend to neighbours without a link."""
         self.resent += 1
         for to in dict.fromkeys(each for each, _ in held.waiting):
             if not self._ways.is_up(to):

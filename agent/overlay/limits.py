@@ -1,4 +1,4 @@
-"""How much a broker keeps, and how long it waits."""
+"""Capacity limits and time-outs of a broker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from msgspec import Struct
 
 
 class Limits(Struct, frozen=True):
-    """Notifications in custody, and origins remembered when they are done; after how many seconds
-    one that is not settled is sent again, over a link and by a detour, and how many at a time; how
-    long a neighbour that was asked again may say nothing before its link counts as down; how long
-    word that one is settled waits for more of the kind; and how long after its start a broker
-    takes one that it never heard of for one that may want everything."""
+    """Notifications in custody, and settled origins that are remembered; the seconds after which an
+    unsettled notification is resent, over a link and by a detour, and how many are resent at a
+    time; the seconds that a neighbour may stay silent after a resend before its link counts as
+    down; the seconds that a report of settlement waits to be batched; and the seconds after its
+    start for which a broker takes a broker not heard of yet for one that may want everything."""
 
-    # Beyond it some are given up, and come again from whoever has them before.
+    # Beyond it some are given up; the broker that sent them will resend.
     most_held: int = 10_000
     # Some 300 bytes each; beyond it a repeat of the oldest would count as new.
     most_remembered: int = 65_536

@@ -1,9 +1,9 @@
-"""The links of a broker: how congested each output queue was in the last window.
+"""Link congestion of a broker: how congested each output queue was in the last window.
 
-`LinkMonitor` counts what goes through the queues and makes the windows; `LinkStatus` keeps what was
-measured and judges it (OctopiA section VII-B, Eq. 10). The body of Eq. 10 is lost in the published
-text; what stands here is ``(1 + Q_in) / (1 + Q_out) · Q_len > τ``: the congestion element of the
-window, which stays finite when nothing left, times what waits.
+`LinkMonitor` counts queue traffic and forms the windows; `LinkStatus` keeps the measurements and
+applies the congestion test (OctopiA section VII-B, Eq. 10). The body of Eq. 10 is missing from the
+published text; it is implemented as ``(1 + Q_in) / (1 + Q_out) · Q_len > τ``: the window's
+congestion element, which stays finite when nothing left the queue, times the queue length.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _EMPTY: Final = (1.0, 0)
 class LinkStatus:
     """The link status table of a broker: the last window of each link (the paper's LST).
 
-    A link of which nothing is known is free. Within a window, whoever was given a share of the work
-    counts as more loaded by that: else all of a window's would go the same way. Memory: an entry
-    for each neighbour whose queue was not empty when it was measured last, or that was given some.
+    A link without a measurement is free. Within a window, a neighbour counts as more loaded by each
+    share of work it was given, because otherwise all traffic of a window would take the same link.
+    Memory: an entry for each neighbour whose queue was not empty at its last measurement, or that
+    was given work since.
     """
 
     def __init__(self, threshold: float = THRESHOLD) -> None:
@@ -43,7 +44,7 @@ class LinkStatus:
         self._given: dict[Broker, int] = {}
 
     def measured(self, window: LinkMeasured) -> None:
-        """What was measured takes the place of the window before. O(1)."""
+        """Replace the previous window by this measurement. O(1)."""
         self.forget(window.neighbour)
         if window.length > 0:
             element = (1 + window.entered) / (1 + window.left)
@@ -58,11 +59,12 @@ class LinkStatus:
         self._given.pop(neighbour, None)
 
     def give(self, neighbour: Broker, count: int) -> None:
-        """So many clusters are left to that neighbour, until its link is measured again. O(1)."""
+        """Record that this many clusters were assigned to that neighbour, until its link is
+        measured again. O(1)."""
         self._given[neighbour] = self._given.get(neighbour, 0) + count
 
     def load(self, neighbour: Broker) -> Load:
-        """To be compared: the least is the least loaded, or least congested, link. O(1)."""
+        """A sort key: the smallest is the least loaded, or least congested, link. O(1)."""
         element, length = self._windows.get(neighbour, _EMPTY)
         length += self._given.get(neighbour, 0)
         return element * length, length
@@ -73,7 +75,7 @@ class LinkStatus:
 
     @property
     def any_congested(self) -> bool:
-        """Whether some link is. O(1)."""
+        """Whether any link is. O(1)."""
         return bool(self._congested)
 
 
@@ -84,15 +86,16 @@ class _Queue:
         self.entered = 0
         self.left = 0
         self.length = 0
-        # Whether the last window that was told of had anything in it.
+        # Whether the last reported window was not empty.
         self.told = False
 
 
 class LinkMonitor:
-    """Counts notifications into and out of the output queues, and tells the windows.
+    """Counts notifications into and out of the output queues, and reports the windows.
 
-    A window begins when the first notification enters an idle broker's queue, and the next one when
-    it is sampled; while all queues are empty and told so, there is no window and nothing to do.
+    A window begins when the first notification enters a queue of an idle broker, and the next one
+    when it is sampled; while all queues are empty and reported as such, there is no window and no
+    work.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
@@ -105,7 +108,7 @@ class LinkMonitor:
         """When the window ends; None without one."""
 
     def entered(self, neighbour: Broker, count: int, now: float) -> None:
-        """So many more wait for the neighbour. O(1)."""
+        """This many more notifications wait for the neighbour. O(1)."""
         queue = self._queues.get(neighbour)
         if queue is None:
             queue = self._queues[neighbour] = _Queue()
@@ -115,7 +118,7 @@ class LinkMonitor:
             self.next_sample = now + self._window_s
 
     def left(self, neighbour: Broker, count: int, now: float) -> None:
-        """So many of those that waited were sent. ValueError if there are fewer. O(1)."""
+        """This many waiting notifications were sent. ValueError if fewer were waiting. O(1)."""
         queue = self._queues.get(neighbour)
         waiting = queue.length if queue is not None else 0
         if queue is None or count > waiting:
@@ -126,8 +129,8 @@ class LinkMonitor:
             self.next_sample = now + self._window_s
 
     def took_back(self, neighbour: Broker, count: int) -> None:
-        """So many that entered in this window did not after all. ValueError if there are fewer.
-        O(1)."""
+        """This many of those that entered in this window were removed again. ValueError if fewer
+        entered. O(1)."""
         queue = self._queues.get(neighbour)
         entered = min(queue.entered, queue.length) if queue is not None else 0
         if queue is None or count > entered:
@@ -136,18 +139,18 @@ class LinkMonitor:
         queue.length -= count
 
     def forget(self, neighbour: Broker) -> None:
-        """The queue was thrown away, with what waited in it. O(1)."""
+        """The queue was dropped with its contents. O(1)."""
         self._queues.pop(neighbour, None)
 
     def length(self, neighbour: Broker) -> int:
-        """How many wait for the neighbour now. O(1)."""
+        """Queue length to the neighbour. O(1)."""
         queue = self._queues.get(neighbour)
         return queue.length if queue is not None else 0
 
     def sample(self, now: float) -> list[LinkMeasured]:
         """The window that has ended, queue by queue in the order of their first use; empty before
-        `next_sample`. A late call makes a longer window. Of a queue in which nothing moves or waits
-        this is told once. O(queues in use)."""
+        `next_sample`. A late call makes a longer window. An idle, empty queue is reported once.
+        O(queues in use)."""
         if self.next_sample is None or now < self.next_sample:
             return []
         windows = list(self._windows())

@@ -1,6 +1,6 @@
-"""Filters by key: which hold for a notification, and which share one with another filter.
+"""Filters by key: which match a notification, and which intersect another filter.
 
-A filter is a disjunction; whatever the number of its conjunctions that match, its key is told once.
+A filter is a disjunction; its key is returned once, however many of its conjunctions match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = TypeVar("Key")
 
 
 class Matcher(Generic[Key]):
-    """A population of filters that changes at run time. Memory: that of the filters."""
+    """A set of filters that changes at run time. Memory: that of the filters."""
 
     def __init__(self) -> None:
         self._engine = Conjunctions()
@@ -24,20 +24,20 @@ class Matcher(Generic[Key]):
         self._next = 0
 
     def __len__(self) -> int:
-        """Filters, not conjunctions."""
+        """Number of filters, not conjunctions."""
         return len(self._filters)
 
     def __contains__(self, key: object) -> bool:
         return key in self._filters
 
     def __iter__(self) -> Iterator[Key]:
-        """The keys, in the order in which they came."""
+        """The keys, in the order of insertion."""
         return iter(self._filters)
 
     def put(self, key: Key, disjunction: Filter) -> Filter | None:
-        """From now on it matches, in the place of the one with this key, if there was one, which is
-        returned. ValueError for a predicate that makes no sense: then nothing has changed. As
-        `Conjunctions.insert` and `remove`, for each conjunction."""
+        """Insert the filter, in place of the one with this key, if any, which is returned.
+        ValueError for an invalid predicate: then nothing has changed. As `Conjunctions.insert` and
+        `remove`, for each conjunction."""
         ids = range(self._next, self._next + len(disjunction))
         done = 0
         try:
@@ -55,7 +55,7 @@ class Matcher(Generic[Key]):
         return before
 
     def remove(self, key: Key) -> Filter:
-        """It matches no longer. KeyError. As `Conjunctions.remove`, for each conjunction."""
+        """Remove the filter. KeyError. As `Conjunctions.remove`, for each conjunction."""
         ids, disjunction = self._filters.pop(key)
         for number in ids:
             self._engine.remove(number)
@@ -63,18 +63,20 @@ class Matcher(Generic[Key]):
         return disjunction
 
     def match(self, attributes: Attributes) -> list[Key]:
-        """The keys of those that hold, each once, in the order in which they came. As
+        """The keys of the matching filters, each once, in the order of insertion. As
         `Conjunctions.match`, and O(r log r) for r results."""
         return self._told(self._engine.match(attributes))
 
     def intersecting(self, disjunction: Filter) -> list[Key]:
-        """The keys of those that share some notification with it, in that order."""
+        """The keys of the filters that share some notification with this one, in the order of
+        insertion."""
         found: set[int] = set()
         for conjunction in disjunction:
             found.update(self._engine.intersecting(plain(conjunction)))
         return self._told(list(found))
 
     def _told(self, ids: list[int]) -> list[Key]:
-        # In order: what a broker does must not hang on how the engine stores its population.
+        # Ordered, so that a broker's behaviour does not depend on how the engine stores the
+        # filters.
         keys = self._keys
         return list(dict.fromkeys(keys[number] for number in sorted(ids)))

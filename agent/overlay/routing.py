@@ -1,24 +1,24 @@
-"""Where the copies of a notification go: static and inter-cluster dynamic routing.
+"""Routing of a notification's copies: static, and inter-cluster dynamic routing.
 
 A broker that handles a notification has two kinds of target links: **target aLinks**, to the next
-brokers of its own cluster on the ways to subscribers, and **target iLinks**, one for each cluster
+brokers of its own cluster on the paths to subscribers, and **target iLinks**, one for each cluster
 that this copy still has to serve: at the publisher's broker those of the advertisement's bits, at
 any later one those that came with the notification. All brokers of a region are neighbours, so that
 every target cluster has exactly one iLink from here.
 
 Static routing (OctopiA section VII-A) uses them all. Dynamic routing (section VII-B) bypasses
-congested iLinks: the bits of their clusters are carried by one of the copies, and whoever receives
-it applies the same rule to them.
+congested iLinks: the bits of their clusters are carried by one of the copies, and the broker that
+receives it applies the same rule to them.
 
-**Why this ends, and enters each target cluster once.** The clusters that the copies of one decision
-enter, and those whose bits they carry, are together exactly the `clusters` given, each once. So at
-any time a target cluster is either entered or the bit of exactly one copy. Bits move in two ways.
-Over an iLink they come into a cluster that is thereby served, so this happens at most once for
-each target cluster. Over an aLink they follow a copy on its way to subscribers, away from where the
-notification came into this cluster; that way is a path of a tree and ends, at the latest after its
-diameter, at a broker without target aLinks, which must use an iLink. With k target clusters and a
-tree of diameter d no copy travels more than ``(k + 1) · d + k`` hops, against ``d + 1`` of static
-routing, and there are trees and congestions where one does.
+**Why this terminates, and enters each target cluster once.** The clusters that the copies of one
+decision enter, and those whose bits they carry, are together exactly the `clusters` given, each
+once. So at any time a target cluster is either entered or the bit of exactly one copy. Bits move in
+two ways. Over an iLink they come into a cluster that is thereby served, so this happens at most
+once for each target cluster. Over an aLink they follow a copy on its path to subscribers, away from
+where the notification entered this cluster; that path lies in a tree and ends, at the latest after
+its diameter, at a broker without target aLinks, which must use an iLink. With k target clusters and
+a tree of diameter d no copy travels more than ``(k + 1) · d + k`` hops, against ``d + 1`` of static
+routing, and there are trees and congestion states in which one does.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from agent.overlay.scot import Broker
 
 
 class Copy(NamedTuple):
-    """To be put into the queue to the neighbour, which serves its own cluster and these `clusters`
-    beside; most often none. Not to be changed: copies may share it."""
+    """A copy for the queue to the neighbour, which serves its own cluster and these further
+    `clusters`; usually none. Immutable: copies may share the vector."""
 
     neighbour: Broker
     clusters: Civ

@@ -21,27 +21,27 @@ MAX_BROKERS = 1 << 20
 
 
 class Broker(NamedTuple):
-    """A vertex of the product: of the tree, and the index of a cluster, from 0."""
+    """A vertex of the product: a vertex of the tree, and the index of a cluster, from 0."""
 
     vertex: str
     cluster: int
 
 
 class ScotError(ValueError):
-    """These factors form no SCOT, or it has no such broker: one line says why."""
+    """The factors form no SCOT, or it has no such broker: one line says why."""
 
 
 LinkKind = Literal["aLink", "iLink"]
 
 
 class Scot:
-    """An immutable overlay; all brokers know its two factors."""
+    """An immutable overlay; every broker knows both factors."""
 
     def __init__(
         self, links: Iterable[tuple[str, str]], clusters: int, vertices: Iterable[str] = ()
     ) -> None:
-        """The links of the tree, and how many copies of it there are: 1 to 1,024. Vertices may be
-        left out if the links name all of them. ScotError. O(links)."""
+        """The links of the tree, and the number of its copies: 1 to 1,024. Vertices may be left out
+        if the links name all of them. ScotError. O(links)."""
         if isinstance(clusters, bool) or not isinstance(clusters, int):
             raise ScotError(f"the number of clusters is a whole number, not {clusters!r}")
         if not 1 <= clusters <= MAX_CLUSTERS:
@@ -61,11 +61,11 @@ class Scot:
 
     @property
     def vertices(self) -> tuple[str, ...]:
-        """Those of the tree; also the indices of the regions."""
+        """The vertices of the tree, which also index the regions."""
         return self.tree.vertices
 
     def brokers(self) -> Iterator[Broker]:
-        """All of them, cluster by cluster."""
+        """All brokers, cluster by cluster."""
         for cluster in range(self.clusters):
             yield from self.cluster(cluster)
 
@@ -115,7 +115,7 @@ class Scot:
         )
 
     def link_kind(self, a: Broker, b: Broker) -> LinkKind | None:
-        """What joins two brokers; None if they are no neighbours. O(degree)."""
+        """The kind of link between two brokers; None if they are not neighbours. O(degree)."""
         if a.vertex == b.vertex:
             return "iLink" if a.cluster != b.cluster else None
         joined = a.cluster == b.cluster and b.vertex in self.tree.neighbours(a.vertex)
@@ -136,16 +136,16 @@ class Scot:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, the same for the same overlay in whatever order it is written: by
-        it two brokers see whether they believe in the same one. O(|V_a| log |V_a|)."""
+        """16 hexadecimal digits, equal for the same overlay in whatever order it is written: two
+        brokers compare them to check that they have the same overlay. O(|V_a| log |V_a|)."""
         links = sorted(" ".join(sorted(link)) for link in self.tree.links)
         text = "\n".join([str(self.clusters), *sorted(self.vertices), *links])
         return sha256(text.encode()).hexdigest()[:16]
 
-    # --- ways ------------------------------------------------------------------------------------
+    # --- paths -----------------------------------------------------------------------------------
 
     def next_vertex(self, at: str, to: str) -> str:
-        """The next vertex from `at` on the way to another one. ValueError if they are the same,
+        """The next vertex from `at` on the path to another one. ValueError if they are the same,
         KeyError for an unknown one. O(log degree)."""
         return self.tree.next_vertex(at, to)
 

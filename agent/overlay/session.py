@@ -1,13 +1,15 @@
-"""One end of a link to a neighbour, over connections that lose messages but never reorder them.
+"""Link-layer session with a neighbour: in-order, loss-free while up, over connections that may lose
+messages.
 
-A broker wants links that are in order and lose nothing while they are up. So messages are numbered
-within a session, and an end that misses one, hears nothing for a while, or learns that the other
-end began anew, takes the link down and begins a new session itself. The link is up at an end that
-has heard that the other one knows its session; each session is up once at most. What comes out
-between up and down is what went in at the other end, of each flow in order and up to some point.
+A broker needs links that preserve order and lose nothing while they are up; the connections below
+may lose messages but never reorder them. So messages are numbered within a session. An end that
+misses one, hears nothing for a while, or learns that the other end has started a new session, takes
+the link down and starts a new session itself. The link is up at an end that has heard that the
+other end knows its session; each session is up at most once. Between up and down, an end receives
+what was put at the other end, each flow in order and up to some point.
 
-At most a window of messages are under way, so that what waits is in this queue, where it can be
-measured, where flows take turns, and not in buffers of the transport.
+At most a window of messages is in flight, so that waiting messages are in this queue, where they
+can be measured and flows are served fairly, and not in buffers of the transport.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, Ov
 
 GREETING_S = 0.25
 BEAT_S = 1.0
-# With several beats missing in a row the other end is gone.
+# After this many missing heartbeats in a row the other end counts as gone.
 SILENCE_S = 3.5
-# It is there, and what it was sent is not taken; then there is no link for a while, each time
-# twice as long until something is.
+# The other end is alive but does not take what it is sent: the link pauses, each time twice as long
+# until something is taken.
 STUCK_S = 30.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
 WINDOW = 64
 CONFIRMED_EACH = 16
-# Custody sends all it holds again when a link comes up (`Limits.most_held`), tables beside it: half
-# of the room is as much as that.
+# Custody resends all it holds when a link comes up (`Limits.most_held`), beside table updates: that
+# is half of the room.
 MAX_QUEUED = 20_000
-# Of what they take on the wire: a notification may have some kilobytes.
+# Size on the wire: a notification may have some kilobytes.
 MAX_QUEUED_BYTES = 1 << 26
 
 
@@ -49,28 +51,27 @@ class _Struct(Struct, frozen=True, gc=False):
 
 
 class Heard(_Struct, frozen=True):
-    """The other end sent this, and it is who it says."""
+    """An authenticated message from the other end."""
 
     message: OverlayRequest
 
 
 class Put(_Struct, frozen=True):
-    """To be sent to the other end when it is the turn of its flow; nothing happens while the link
-    is down."""
+    """Send this to the other end when its flow is served; ignored while the link is down."""
 
     message: Message
     flow: Flow = ANY
 
 
 class Cut(_Struct, frozen=True):
-    """Nobody is at the other end, or nothing is to be heard from there any more, for so long."""
+    """The other end is gone, or the connection to it is, for this long."""
 
     reason: str
     pause_s: float = 0.0
 
 
 class Due(_Struct, frozen=True):
-    """Time has passed: `Session.next_tick` says when."""
+    """A timer has expired: `Session.next_tick` says when to send this."""
 
 
 SessionEvent = Heard | Put | Cut | Due
@@ -79,7 +80,7 @@ SessionEvent = Heard | Put | Cut | Due
 
 
 class Transmit(_Struct, frozen=True):
-    """Send it, or lose it."""
+    """Send this; it may be lost."""
 
     message: OverlayRequest
 
@@ -89,7 +90,7 @@ class Up(_Struct, frozen=True):
 
 
 class Down(_Struct, frozen=True):
-    """What was put last may be lost."""
+    """The last messages put may be lost."""
 
     reason: str
 
@@ -101,7 +102,7 @@ class Arrived(_Struct, frozen=True):
 
 
 class PassedOver(_Struct, frozen=True):
-    """This is not sent: too much of its group waits, and it may be lost."""
+    """This is not sent: too much of its group is queued, and it may be lost."""
 
     message: Message
 
@@ -110,14 +111,15 @@ SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 
 
 class Session:
-    """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
-    gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
-    O(1), and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, of
-    which `size` says how many one has; beyond it the link goes down. What may be lost leaves a
-    quarter of it free, so that nobody takes a link down by sending more than it takes, and is
-    passed over if more than twice of its group waits than there is room left: a group alone gets
-    half of the queue, n that go on get 3 / (2 + 4n) each, and there is room for one more (dynamic
-    thresholds, Choudhury and Hahne 1998). The same holds of bytes."""
+    """`introduction` identifies this end; its session, `heard` and `open` are filled in. `draw`
+    returns session numbers, never the same twice. `now` is monotonic seconds. Every event is O(1),
+    and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, where
+    `size` gives the bytes of one; beyond it the link goes down. Messages that may be lost leave a
+    quarter of the queue free, so that no sender takes a link down by sending more than it carries.
+    Such a message is passed over if more than twice as much of its group is queued as there is room
+    left: a single group gets half of the queue, n persistent ones get 3 / (2 + 4n) each, and there
+    is room for one more (dynamic thresholds, Choudhury and Hahne 1998). The same applies to
+    bytes."""
 
     def __init__(
         self,
@@ -147,23 +149,23 @@ class Session:
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0
-        # When something was confirmed, or had to be since.
+        # When a message was last confirmed, or none was outstanding.
         self._moved_s = 0.0
         self._paused_until_s = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
-        # When the next greeting is due, or the next beat.
+        # When the next greeting, or the next heartbeat, is due.
         self._say_s = 0.0
         self._out: list[SessionInstruction] = []
 
     def __len__(self) -> int:
-        """Messages that wait to be sent."""
+        """Number of queued messages."""
         return len(self._queue)
 
     @property
     def up(self) -> bool:
-        """Whether what is put arrives."""
+        """Whether the link is up."""
         return self._state == "up"
 
     def _become(self, state: str) -> None:
@@ -180,7 +182,7 @@ class Session:
         return min(self._say_s, gone_s, stuck_s if self._sent > self._confirmed else math.inf)
 
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
-        """Take one event; what to do follows, in order."""
+        """Handle one event; returns the instructions, in order."""
         if self._state == "paused" and now >= self._paused_until_s:
             self._become("down")
         match event:
@@ -229,8 +231,8 @@ class Session:
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
-        """Not the same again so soon: greetings that waited for an end that stood still would each
-        be answered by one, and none of these would be the last."""
+        """Rate-limited: each greeting that waited for a stalled end would get an answer, and each
+        answer another greeting."""
         if self._state == "paused":
             return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
@@ -262,7 +264,7 @@ class Session:
         if flow.kept and not self._has_room(flow):
             self._out.append(PassedOver(message))
             return
-        # What does not wait need not be measured.
+        # A message that is sent at once need not be measured.
         waits = self._queue or self._sent - self._confirmed >= self._window
         self._queue.put(flow, message, self._size(message) if waits else 0)
         self._pump(now)

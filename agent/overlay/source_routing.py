@@ -1,8 +1,8 @@
-"""How a message gets to another broker: over the link, or round it while it is down.
+"""Source routing: messages reach another broker over the link, or by a detour while it is down.
 
-A way round is a path of a few hops through another cluster or another region, and the message
-carries the whole of it, so that nothing goes in circles. A broker knows only its own links; where a
-path is found broken the message comes back, and the next path avoids that spot for a while.
+A detour is a path of a few hops through another cluster or another region. The message carries the
+whole path, so that it cannot loop. A broker knows only the state of its own links; where a path is
+found broken the message comes back, and later paths avoid that spot for a while.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from agent.overlay.events import Instruction, Send
 from agent.overlay.scot import Broker, Scot
 from agent.wire.overlay import Direct, Hop, Notify, NoWay, Relay
 
-# How long a broken spot elsewhere is avoided; then a message is risked again.
+# How long a broken spot elsewhere is avoided; then it is tried again.
 AVOIDED_S: Final = 5.0
-# Beyond it the one found first is forgotten.
+# Beyond it the spot found first is forgotten.
 MAX_AVOIDED: Final = 1_024
 # Relays sent from here that may come back, some 150 bytes each.
 MAX_SENT: Final = 16_384
@@ -29,12 +29,12 @@ Spot = tuple[Broker, Broker]
 
 
 def detours(scot: Scot, start: Broker, end: Broker) -> Iterator[tuple[Broker, ...]]:
-    """Paths from one broker to another, each without its start, the link between them left out.
+    """Paths from one broker to another, each without its start, that avoid the link between them.
 
-    In a cluster: through each other one, along the tree. Into another cluster: along the tree
-    before or after the step, in two steps through each third cluster, and if there is nothing to
-    walk, through a neighbouring region. At most two more clusters than regions of them, each as
-    long as the tree's path and two steps.
+    Within a cluster: through each other cluster, along the tree. Into another cluster: along the
+    tree before or after the step, in two steps through each third cluster, and if the tree path is
+    empty, through a neighbouring region. At most two more paths than clusters or regions, each as
+    long as the tree path and two steps.
     """
     walk = scot.path(start.vertex, end.vertex)[1:]
     others = ((start.cluster + i) % scot.clusters for i in range(1, scot.clusters))
@@ -58,11 +58,11 @@ def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...
 
 
 class Ways:
-    """The links of one broker that are up, and the ways round those that are not.
+    """The links of one broker that are up, and the detours round those that are down.
 
     Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of
-    each of the last 16,384 relays from here: nothing else is taken back, or a neighbour could have
-    this broker say what it likes.
+    each of the last 16,384 relays from here: only those are accepted back, because otherwise a
+    neighbour could make this broker send arbitrary messages.
     """
 
     def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:
@@ -73,7 +73,7 @@ class Ways:
         self._suspects: set[Broker] = set()
         self._avoided: dict[Spot, float] = {}
         self._sent: dict[bytes, int] = {}
-        # No detour is longer, its start left out.
+        # No detour is longer, without its start.
         self._longest = scot.diameter + 3
         self.relayed = 0
         self.returned = 0
@@ -89,7 +89,7 @@ class Ways:
         return not self._up
 
     def link_up(self, neighbour: Broker) -> None:
-        """And what was broken there may be whole. O(spots avoided)."""
+        """The link is up; broken spots beyond it may be repaired. O(spots avoided)."""
         self._up.add(neighbour)
         for spot in [spot for spot in self._avoided if neighbour in spot]:
             del self._avoided[spot]
@@ -99,19 +99,19 @@ class Ways:
         self._up.discard(neighbour)
 
     def suspect(self, neighbour: Broker) -> None:
-        """It is there and does nothing: it is told what it would be told, but others are not to
-        rely on it. O(1)."""
+        """The neighbour is connected but unresponsive: it is still sent its own messages, but paths
+        through it are avoided. O(1)."""
         self._suspects.add(neighbour)
 
     def trust(self, neighbour: Broker) -> None:
-        """It does something. O(1)."""
+        """The neighbour responds again. O(1)."""
         self._suspects.discard(neighbour)
 
     def send(
         self, to: Broker, message: Direct, now: float, brought_by: Broker | None = None
     ) -> bool:
-        """Over the link, or round it; False if no way is known, and nothing is sent, or if nothing
-        is to be expected of that broker. `brought_by` as in `Send`. O(1), or O(paths · their
+        """Send over the link, or by a detour. False if no path is known, and nothing is sent, or if
+        that broker is not expected to respond. `brought_by` as in `Send`. O(1), or O(paths · their
         length) if there is no link."""
         expected = to not in self._suspects
         if to in self._up:
@@ -132,7 +132,7 @@ class Ways:
             del self._sent[next(iter(self._sent))]
 
     def _was_sent(self, path: tuple[Hop, ...], message: Direct) -> bool:
-        """As often as it was, and no more."""
+        """A relay may come back as often as it was sent, and no more."""
         digest = _digest(path, message)
         times = self._sent.pop(digest, 0)
         if times > 1:
@@ -150,8 +150,9 @@ class Ways:
         return all(avoided.get(spot, now) <= now for spot in pairwise(path))
 
     def relay(self, sender: Broker, relay: Relay) -> Direct | None:
-        """What came to this broker along its path; None if it was handed on, or back. ValueError
-        for a path that no broker sends, or that does not lead from the sender here. O(path)."""
+        """Handle a relayed message: returned if this broker is its destination; None if it was
+        handed on, or back. ValueError for a path that no broker sends, or that does not lead from
+        the sender to here. O(path)."""
         path, step = self._path(relay), relay.step
         if step >= len(path) or path[step] != self._own:
             self.lost += 1
@@ -169,8 +170,8 @@ class Ways:
         return None
 
     def passed_over(self, relay: Relay) -> None:
-        """There was no room for it in the queue to its next hop: whoever sent it may find another
-        way. What was sent from here is kept here. O(path)."""
+        """There was no room for the relay in the queue to its next hop: it goes back, so that its
+        sender can try another path. What was sent from here is kept here. O(path)."""
         step = relay.step - 1
         if step >= 0:
             before = relay.path[step - 1] if step else relay.source
@@ -178,8 +179,9 @@ class Ways:
             self._back(back, Broker(*before))
 
     def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
-        """What this broker had sent along a path that is broken, which is avoided from now on; None
-        if it was handed on. ValueError as for a relay, and for what was never sent. O(path)."""
+        """A message that this broker sent along a broken path, which is avoided from now on; None
+        if it was handed on. ValueError as for `relay`, and for a message that this broker did not
+        send. O(path)."""
         path, step, broken = self._path(back), back.step, back.broken
         at = path[step] if 0 <= step < len(path) else Broker(*back.source)
         if at != self._own or not -1 <= step < broken < len(path) - 1:
@@ -212,7 +214,8 @@ class Ways:
             raise ValueError(f"{sender} is not the hop before")
 
     def _back(self, back: NoWay, sender: Broker) -> None:
-        """One hop nearer to the source, if it is there: else its sender tries again some time."""
+        """One hop back to the source, if that link is up: else the source retries after its
+        time-out."""
         step = back.step - 1
         to = Broker(*(back.path[step] if step >= 0 else back.source))
         if to in self._up:
@@ -223,6 +226,6 @@ class Ways:
 
 
 def _digest(path: tuple[Hop, ...], message: Direct) -> bytes:
-    # A notification that comes back is sent anew as it is in custody here: which one is enough.
+    # A notification that comes back is sent anew from custody: its identity is enough.
     what = message.notification.origin if isinstance(message, Notify) else message
     return blake2b(msgspec.msgpack.encode((path, what)), digest_size=16).digest()

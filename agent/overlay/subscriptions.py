@@ -1,8 +1,9 @@
-"""The subscriptions of a cluster, as one of its brokers knows them (OctopiA's PRT).
+"""The subscriptions of a cluster as one of its brokers knows them (OctopiA's PRT).
 
-Each is kept by its home, not by the last hop: all know the tree, so the way to a home is found when
-it is needed, and a broker that fails changes no table. A home that was never heard of since this
-broker started may want anything: it counts as wanting everything, until it is heard of or given up.
+A subscription is stored by its home, not by the last hop: every broker knows the tree, so the path
+to a home is computed when needed, and the failure of a broker changes no table. A home that has not
+been heard of since this broker started counts as wanting everything, until it is heard of or given
+up.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from agent.wire.predicates import Attributes, Filter
 
 
 class Changed(NamedTuple):
-    """What became of the table: the messages that tell the neighbours, and the filters that came
-    and went."""
+    """The effect on the table: messages for the neighbours, and the filters removed and added."""
 
     updates: list[SubscriptionUpdate]
     added: list[Filter]
@@ -39,7 +39,7 @@ class Subscriptions:
         self._scot = scot
         self._replicas: Replicas[str, int, Filter] = Replicas(own.vertex, epoch)
         self._matcher: Matcher[tuple[str, int]] = Matcher()
-        # By name here, and back.
+        # Names of the subscriptions here, and back.
         self._keys: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._given = 0
@@ -57,18 +57,18 @@ class Subscriptions:
 
     @property
     def unknown(self) -> int:
-        """Homes that were not heard of yet."""
+        """Number of homes not heard of yet."""
         return len(self._unknown)
 
     def give_up_unknown(self) -> None:
-        """Who was not heard of until now has no subscriptions."""
+        """Treat the homes not heard of so far as having no subscriptions."""
         self._unknown.clear()
 
     # --- changes ---------------------------------------------------------------------------------
 
     def subscribe(self, name: str, wanted: Filter) -> Changed | None:
-        """Here, new or changed; None if it is there. ValueError for a filter that makes no sense,
-        or one too many; then nothing has changed."""
+        """Add or change a subscription of this broker; None if it is unchanged. ValueError for an
+        invalid filter, or for one too many; then nothing has changed."""
         key = self._keys.get(name, self._given + 1)
         if self._replicas.items(self._own).get(key) == wanted:
             return None
@@ -86,7 +86,7 @@ class Subscriptions:
         return Changed([subscription_update(change)], [wanted], [] if before is None else [before])
 
     def unsubscribe(self, name: str) -> Changed | None:
-        """Gone; None if it is not there."""
+        """Remove a subscription of this broker; None if there is none of that name."""
         key = self._keys.pop(name, None)
         change = self._replicas.withdraw(key) if key is not None else None
         if key is None or change is None:
@@ -95,8 +95,8 @@ class Subscriptions:
         return Changed([subscription_update(change)], [], [self._matcher.remove((self._own, key))])
 
     def take(self, update: SubscriptionUpdate) -> Changed | None:
-        """A neighbour told this of another home; None if something before it is missing, which has
-        to be asked for. O(1), or O(the set) for its last part; beside the matcher."""
+        """Apply a neighbour's update of another home's set; None if an earlier update is missing
+        and must be requested. O(1), or O(the set) for its last part; plus the matcher."""
         home = update.home
         told = replica(home, update)
         if not fits(told):
@@ -118,7 +118,7 @@ class Subscriptions:
             try:
                 self._matcher.put((home, key), wanted)
             except ValueError:
-                self.unusable += 1  # of a newer version than this one, perhaps
+                self.unusable += 1  # perhaps of a newer version than this one
             else:
                 added.append(wanted)
         updates: list[SubscriptionUpdate] = [update]
@@ -129,7 +129,7 @@ class Subscriptions:
     # --- comparing -------------------------------------------------------------------------------
 
     def versions(self, home: str | None = None) -> SubscriptionVersions:
-        """What is here, of all homes or of one. O(homes)."""
+        """The versions known here, of all homes or of one. O(homes)."""
         if home is not None:
             return SubscriptionVersions((HomeVersion(home, *self._replicas.version(home)),), False)
         known = self._replicas.versions().items()
@@ -138,7 +138,7 @@ class Subscriptions:
         )
 
     def newer(self, asked: SubscriptionVersions) -> list[SubscriptionUpdate]:
-        """What one with these versions misses. O(homes + results)."""
+        """The updates that a broker with these versions lacks. O(homes + results)."""
         theirs = {each.home: Version(each.epoch, each.version) for each in asked.homes}
         ahead = self._replicas.ahead_of(theirs)
         return [
@@ -150,23 +150,23 @@ class Subscriptions:
 
     @property
     def epoch(self) -> int:
-        """Of the set of this broker."""
+        """The epoch of this broker's set."""
         return self._replicas.version(self._own).epoch
 
     def toward(self, home: str) -> Broker:
-        """The neighbour on the way to another home: what comes from there is the home's own word,
-        as far as anybody here can tell. ValueError for a home that the overlay does not have."""
+        """The neighbour on the path to another home: updates from it are taken for the home's own.
+        ValueError for a home that the overlay does not have."""
         if home not in self._scot.tree:
             raise ValueError(f"the overlay has no vertex {home!r}")
         return Broker(self._scot.next_vertex(self._own, home), self._cluster)
 
     def knows(self, home: str) -> bool:
-        """Whether there is a set of it."""
+        """Whether that home's set is known."""
         return self._replicas.version(home) > NOTHING
 
     def outbid(self, told: Iterable[HomeVersion]) -> bool:
-        """Whether somebody knows a later set of this broker than it ever had: then it has begun a
-        new epoch, and all have to hear of it."""
+        """Whether another broker knows a later set of this broker than it ever had: then this
+        broker has begun a new epoch, which all must be told."""
         own = {e.home: Version(e.epoch, e.version) for e in told if e.home == self._own}
         return self._replicas.outbid(own)
 
@@ -177,8 +177,8 @@ class Subscriptions:
     # --- matching --------------------------------------------------------------------------------
 
     def interested(self, attributes: Attributes) -> tuple[list[str], list[str]]:
-        """Which homes may want it, this one left out, each once, and the names of the subscriptions
-        here that do. As `Matcher.match`, and O(homes that are unknown)."""
+        """The homes that may want the notification, without this one, each once, and the names of
+        the matching subscriptions here. As `Matcher.match`, and O(homes that are unknown)."""
         homes = dict.fromkeys(self._unknown)
         names = []
         for home, key in self._matcher.match(attributes):
@@ -189,5 +189,5 @@ class Subscriptions:
         return list(homes), names
 
     def wants(self, announced: Filter) -> bool:
-        """Whether some subscription of the cluster may want what is announced."""
+        """Whether some subscription of the cluster may match what is announced."""
         return bool(self._matcher.intersecting(announced))

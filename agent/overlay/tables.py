@@ -1,9 +1,9 @@
-"""What a broker does with its tables: users' changes go to all that have copies, and what others
-tell, ask or miss is taken in, answered and asked for.
+"""Replication of a broker's routing tables: propagates local changes, applies and requests remote
+ones.
 
-Subscriptions go along the cluster's tree, advertisements to the region. Where a neighbour in the
-cluster cannot be reached, those behind it are told; what a secondary neighbour could not be told is
-said again, all together, when the link comes up.
+Subscriptions propagate along the cluster's tree, advertisements to the region. If a neighbour in
+the cluster cannot be reached, the brokers behind it are told directly; what a secondary neighbour
+could not be told is sent again as one state when the link comes up.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from agent.wire.predicates import Attributes
 class Tables:
     """The subscriptions of a cluster and the advertisements of a region, at one broker.
 
-    Messages go out by `ways`. Who was not heard of for `unknown_s` after the first `begin_turn`
-    wants nothing, and keeps nothing.
+    Messages are sent through `ways`. A broker that was not heard of for `unknown_s` after the first
+    `begin_turn` is taken to want nothing and to have nothing.
     """
 
     def __init__(self, own: Broker, scot: Scot, epoch: int, unknown_s: float, ways: Ways) -> None:
@@ -75,7 +75,7 @@ class Tables:
         }
         """What another broker says, by kind. ValueError if it cannot have said that."""
 
-    # --- what they are ---------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------
 
     @property
     def srt_entries(self) -> int:
@@ -84,21 +84,21 @@ class Tables:
 
     @property
     def unknown(self) -> int:
-        """Homes and clusters that were never heard of."""
+        """Number of homes and clusters not heard of yet."""
         return self.subscriptions.unknown + self._hosted.unheard
 
     @property
     def unusable(self) -> int:
-        """Updates that could not be taken, and filters that could not be used."""
+        """Number of updates that could not be applied, and of filters that could not be used."""
         return self.subscriptions.unusable + self._announced.unusable
 
     def targets_of(self, advertisement: str) -> list[int]:
-        """The clusters with a subscription that may want it, the own one left out. KeyError."""
+        """The clusters with a subscription that may match, without the own one. KeyError."""
         return self._hosted.targets_of(advertisement)
 
     def targets(self, attributes: Attributes) -> tuple[Civ, list[int]] | None:
-        """The clusters that may want a notification from here, and others that nobody here can
-        speak for, since the link to them is down; None if nothing announces it."""
+        """The clusters that may want a notification from here, and those whose wishes are unknown
+        because the link to them is down; None if no advertisement covers it."""
         targets = self._hosted.targets(attributes)
         if targets is None:
             return None
@@ -113,14 +113,14 @@ class Tables:
     # --- time ------------------------------------------------------------------------------------
 
     def begin_turn(self, now: float) -> None:
-        """It is so late now, for all that follows."""
+        """Set the time for everything that follows."""
         self._now = now
         if self._waits_for_unknown:
             self._waits_for_unknown = False
             self.next_tick = now + self._unknown_s
 
     def end_turn(self) -> None:
-        """Who was not heard of until now may have to be given up."""
+        """Give up the homes and clusters that have not been heard of in time."""
         if self._complete and not self._hosted.unheard:
             self.next_tick = None
         elif self.next_tick is not None and self._now >= self.next_tick:
@@ -131,7 +131,7 @@ class Tables:
                 self.subscriptions.give_up_unknown()
                 self._tell_states()
 
-    # --- here ------------------------------------------------------------------------------------
+    # --- users of this broker --------------------------------------------------------------------
 
     def _subscribe(self, event: Subscribe) -> None:
         self._changed(self.subscriptions.subscribe(event.name, event.filter), self._own)
@@ -148,7 +148,7 @@ class Tables:
     # --- links -----------------------------------------------------------------------------------
 
     def link_up(self, neighbour: Broker) -> None:
-        """Both ends say which versions they have, and a cluster what it wants."""
+        """Both ends exchange their versions, and a cluster states what it wants."""
         if neighbour.cluster == self._own.cluster:
             self._send(neighbour, self.subscriptions.versions())
         else:
@@ -156,12 +156,12 @@ class Tables:
             self._tell(self._announced.state(neighbour, self.subscriptions))
 
     def link_down(self, neighbour: Broker) -> None:
-        """What its cluster wants from now on may not be told here."""
+        """New subscriptions of its cluster may not be reported to this broker from now on."""
         if neighbour.cluster != self._own.cluster:
             self._hosted.link_down(neighbour.cluster)
 
     def returned(self, to: Broker, message: Direct) -> None:
-        """A message that did not find its way to that broker."""
+        """A message did not find a path to that broker."""
         if isinstance(message, SubscriptionChange | SubscriptionPart):
             self._pass_on(to, message)
         else:
@@ -178,7 +178,7 @@ class Tables:
             self._outbid(HomeVersion(message.home, message.epoch, message.version))
             return
         toward = self.subscriptions.toward(message.home)
-        # Others may tell of it as well: as long as that link is up, they are not believed.
+        # Other brokers may report it as well: as long as that link is up, they are not believed.
         if self._scot.next_vertex(self._own.vertex, source.vertex) != toward.vertex and (
             self._ways.is_up(toward) and self.subscriptions.knows(message.home)
         ):
@@ -196,7 +196,8 @@ class Tables:
             self._send(source, update)
 
     def _outbid(self, *versions: HomeVersion) -> None:
-        """Somebody knows a later set of this broker than there can be: go above it, tell all."""
+        """Another broker knows a later set of this broker than it ever had: raise the epoch, and
+        tell all."""
         if self.subscriptions.outbid(versions):
             self._tell_cluster(self.subscriptions.own_set(), self._own)
             self._begin(self.subscriptions.epoch)
@@ -209,7 +210,7 @@ class Tables:
         if changed is None:
             return
         self._tell_cluster(changed.updates, source)
-        # First what came, so that no bit goes and comes back.
+        # Additions first, so that no bit is cleared and set again.
         for wanted in changed.added:
             self._tell(self._announced.subscribed(wanted, self.subscriptions))
         for wanted in changed.removed:
@@ -219,7 +220,7 @@ class Tables:
             self._tell_states()
 
     def _tell_cluster(self, updates: Iterable[SubscriptionUpdate], source: Broker) -> None:
-        """To all neighbours in the cluster, but not back."""
+        """Send to all neighbours in the cluster except the one it came from."""
         at = self._own.vertex
         came_from = None if source == self._own else self._scot.next_vertex(at, source.vertex)
         for neighbour in self._scot.cluster_neighbours(self._own):
@@ -228,7 +229,7 @@ class Tables:
                     self._pass_on(neighbour, update)
 
     def _pass_on(self, to: Broker, update: SubscriptionUpdate) -> None:
-        """If there is no way to that broker, to those behind it."""
+        """If there is no path to that broker, send to the brokers behind it."""
         waiting = [to]
         while waiting:
             each = waiting.pop()
@@ -265,7 +266,7 @@ class Tables:
             self._begin(self._hosted.epoch)
 
     def _begin(self, epoch: int) -> None:
-        """An epoch that is higher than that of this start, which somebody knew a later one of."""
+        """Begin an epoch above that of this start, because a neighbour knew a later one."""
         if self._announced.begin(epoch):
             self._tell_states()
 
@@ -278,7 +279,7 @@ class Tables:
             raise ValueError(f"{source} is no secondary neighbour of {self._own}")
 
     def _tell(self, told: Iterable[Told]) -> None:
-        """Without a way it is said again, all together, when the link comes up."""
+        """Without a path, the whole state is sent again when the link comes up."""
         for to, message in told:
             self._send(to, message)
 

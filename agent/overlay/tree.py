@@ -1,8 +1,8 @@
-"""A tree whose vertices have names: checked once, then asked for the next hop, paths, distances.
+"""A tree with named vertices: validated once, then queried for next hops, paths and distances.
 
-Memory and the time to build it are O(n) for n vertices, nothing is O(n²): the vertices are numbered
-in preorder, so that those below a vertex are an interval of numbers, and a step down is a bisection
-among its children.
+Memory and construction time are O(n) for n vertices, nothing is O(n²): the vertices are numbered in
+preorder, so that the descendants of a vertex are an interval of numbers, and a step down is a
+bisection among its children.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from functools import cached_property
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# So many names are told of a long cycle, or of a part that is cut off.
+# Names listed in the error for a long cycle, or for a disconnected part.
 _MAX_TOLD = 6
 
 _Neighbours = dict[str, list[str]]
 
 
 class TreeError(ValueError):
-    """The links form no tree: one line says why."""
+    """The links do not form a tree: one line says why."""
 
 
 class Tree:
@@ -111,8 +111,9 @@ class Tree:
 
     @cached_property
     def diameter(self) -> int:
-        """Links between the two vertices that are farthest apart. O(n) the first time."""
-        # By height: the two deepest branches below a vertex, wherever they are deepest together.
+        """Links between the two vertices that are farthest apart. O(n) on the first call."""
+        # By height: the sum of the two deepest branches below a vertex is largest at some vertex of
+        # a longest path.
         heights = [0] * len(self.vertices)
         longest = 0
         for number in range(len(heights) - 1, 0, -1):
@@ -123,7 +124,7 @@ class Tree:
 
 
 def _checked(links: tuple[tuple[str, str], ...], vertices: tuple[str, ...]) -> _Neighbours:
-    """The neighbours of each vertex, if this is a tree."""
+    """The neighbours of each vertex; TreeError if this is not a tree."""
     neighbours: _Neighbours = {}
     for vertex in vertices:
         _check_name(vertex)
@@ -173,7 +174,7 @@ def _check_connected(neighbours: _Neighbours) -> None:
 
 
 def _reached_from(neighbours: _Neighbours, start: str) -> dict[str, str]:
-    """What can be reached, each with the vertex before it."""
+    """The reachable vertices, each with its predecessor."""
     before = {start: start}
     waiting = deque([start])
     while waiting:
@@ -200,7 +201,7 @@ def _shortened(names: list[str]) -> list[str]:
 
 
 class _Parts:
-    """Which vertices hang together so far: disjoint sets."""
+    """Connected components so far: disjoint sets."""
 
     def __init__(self, vertices: Iterable[str]) -> None:
         self._above = {vertex: vertex for vertex in vertices}
@@ -214,7 +215,7 @@ class _Parts:
         return vertex
 
     def join(self, a: str, b: str) -> bool:
-        """False if they hang together already."""
+        """Merge two components; False if they are one already."""
         top_a, top_b = self._top(a), self._top(b)
         self._above[top_a] = top_b
         return top_a != top_b

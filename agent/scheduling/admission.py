@@ -1,4 +1,4 @@
-"""Who is refused before anything is queued, and why: rights and rates
+"""Admission control: requests refused before they are queued, by permissions and by rate
 (docs/understand/admission.md)."""
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import Final, NamedTuple, get_args
 from agent.wire.messages import Refusal, Task
 from agent.wire.principals import Sender
 
-# An agreed rate is topped up this much faster than agreed: without headroom any finite bucket of
+# An agreed rate is refilled this much faster than agreed: without headroom any finite bucket of
 # Poisson arrivals runs empty again and again.
 HEADROOM: Final = 1.1
-# How often an arrival of Poisson traffic at exactly the agreed rate may be refused.
+# The permitted refusal probability of Poisson traffic at exactly the agreed rate.
 UNLUCKY: Final = 1e-9
-# A client's bucket holds at least so many, however slow its rate.
+# A client's bucket holds at least this many, however slow its rate.
 LEAST_BURST: Final = 10.0
-# Clients whose rates are remembered; the one that was silent longest is forgotten first.
+# Clients whose rates are remembered; the least recently active one is forgotten first.
 MAX_CLIENTS: Final = 10_000
 DEFAULT_SERVICE: Final = "default"
-# A token that is there but for rounding is there: who waits as long as told is served.
+# Tolerance for rounding: a client that waits as long as it was told is served.
 NEARLY: Final = 1e-9
 
 
 class Refused(NamedTuple):
-    """Why something is not served, for the program and for people."""
+    """Why a request is refused, as a code for the program and in words for people."""
 
     reason: Refusal
     message: str
 
 
 def refusal_counters(what: str) -> dict[str, int]:
-    """A counter for every reason for which queries or tasks are refused, at zero."""
+    """A zero counter for every reason for which queries or tasks are refused."""
     return {f"{what}_refused_{reason}": 0 for reason in get_args(Refusal)}
 
 
 class TokenBucket:
-    """Lets `burst` through at once and `rate_per_s` in the long run. Everything is O(1)."""
+    """Token bucket: lets `burst` through at once and `rate_per_s` in the long run. All O(1)."""
 
     __slots__ = ("_at_s", "_burst", "_tokens", "rate_per_s")
 
@@ -49,7 +49,7 @@ class TokenBucket:
         self._at_s = now
 
     def wait_s(self, now: float, tokens: float = 1.0) -> float:
-        """Seconds until there are so many tokens; 0 if there are."""
+        """Seconds until this many tokens are available; 0 if they are."""
         if now > self._at_s:
             since_s = now - self._at_s
             self._tokens = min(self._burst, self._tokens + since_s * self.rate_per_s)
@@ -60,19 +60,19 @@ class TokenBucket:
         return lacking / self.rate_per_s if self.rate_per_s > 0 else math.inf
 
     def take(self, tokens: float = 1.0) -> None:
-        """Use the tokens that `wait_s` found."""
+        """Take the tokens that `wait_s` found."""
         self._tokens -= tokens
 
 
 def burst_for(headroom: float, unlucky: float) -> float:
-    """How many tokens a bucket needs that is topped up `headroom` times as fast as Poisson arrivals
-    take from it, so that one of them finds no token with a probability of at most `unlucky`.
+    """Capacity of a bucket that is refilled `headroom` times as fast as Poisson arrivals empty it,
+    such that an arrival finds no token with a probability of at most `unlucky`.
 
-    What is missing from the bucket is the work in an M/D/1 queue (an arrival brings 1, the server
-    does `headroom` per mean gap). Kingman's bound: an arrival finds more than w with a probability
-    of at most e^(−θw), θ the positive root of e^θ − 1 = headroom · θ. It is refused if that leaves
-    less than one token. Arrivals that take less than one each come in smaller bunches: for them
-    the bound holds all the more.
+    The bucket's deficit is the work in an M/D/1 queue (an arrival brings 1, the server does
+    `headroom` per mean gap). Kingman's bound: an arrival finds more than w with a probability of at
+    most e^(−θw), θ the positive root of e^θ − 1 = headroom · θ. It is refused if that leaves less
+    than one token. Arrivals that take less than one each come in smaller batches, for which the
+    bound holds all the more.
     """
     root = 2.0 * (headroom - 1.0)
     for _ in range(64):
@@ -84,10 +84,10 @@ AGREED_BURST: Final = burst_for(HEADROOM, UNLUCKY)
 
 
 class AgreedRate:
-    """The rate that a service was negotiated for, with the allowance that random arrivals need.
+    """The negotiated rate of a service, with the allowance that random arrivals need.
 
-    It was reckoned for work that reaches all of an IAD's nodes (DSSP Eq. 10): what reaches a
-    `share` of them, from 0 to 1, counts as that part of one.
+    It was derived for work that reaches all of an IAD's nodes (DSSP Eq. 10): work that reaches a
+    `share` of them, from 0 to 1, counts as that fraction.
     """
 
     __slots__ = ("_bucket", "_what", "rate_per_s")
@@ -98,7 +98,7 @@ class AgreedRate:
         self._bucket = TokenBucket(rate_per_s * HEADROOM, AGREED_BURST, now)
 
     def refused(self, service: str, share: float, now: float) -> Refused | None:
-        """Why there is no room for such a share now; uses nothing up."""
+        """Why work of this share is refused now; takes no tokens."""
         wait_s = self._bucket.wait_s(now, share)
         if not wait_s:
             return None
@@ -109,12 +109,12 @@ class AgreedRate:
         )
 
     def take(self, share: float) -> None:
-        """Count what was accepted."""
+        """Count accepted work."""
         self._bucket.take(share)
 
 
 class ClientRates:
-    """How much each client may ask, at most; a client is told apart by its sender's name."""
+    """Rate limits per client; a client is identified by its sender's name."""
 
     def __init__(self, rate_per_s: float, burst_s: float, what: str = "queries") -> None:
         self._what = what
@@ -126,7 +126,7 @@ class ClientRates:
         return len(self._buckets)
 
     def refused(self, sender: Sender, now: float) -> Refused | None:
-        """Why this client may not ask now; what it may ask is counted. O(1)."""
+        """Why this client is refused now; an accepted request takes a token. O(1)."""
         rate_per_s = self._rate_per_s if sender.rate_per_s is None else sender.rate_per_s
         if rate_per_s == math.inf:
             return None
@@ -148,7 +148,7 @@ class ClientRates:
 
 
 def may_query(sender: Sender, service: str) -> Refused | None:
-    """Whether this party may query that service. Loopback without keys is believed."""
+    """Whether this party may query that service. Loopback without keys is trusted."""
     if sender.role == "anyone":
         return None
     if sender.role != "client":
@@ -164,8 +164,8 @@ def may_query(sender: Sender, service: str) -> Refused | None:
 
 
 def may_subscribe(sender: Sender) -> Refused | None:
-    """Whether this party may be told of alerts. They are of no service: who wants them only has to
-    have the default one."""
+    """Whether this party may receive alerts. Alerts belong to no service: subscribers need only the
+    default one."""
     if sender.role == "anyone":
         return None
     if sender.role != "client":

@@ -21,15 +21,15 @@ from agent.wire.packed import (
     UInt32Column,
 )
 
-# A reading without a value.
+# The value of a missing reading.
 MISSING: Final = Float32Column.of([math.nan]).data
 
 C = TypeVar("C", bound=PackedColumn)
 
 
 def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
-    """One result per area, sorted by area. Where several sources cover an area their series are
-    interleaved by time and their aggregates combined, so nobody sees how many there were."""
+    """One result per area, sorted by area. If several sources cover an area, their series are
+    interleaved by time and their aggregates combined, so their number is not visible."""
     by_area: dict[str, AreaResult] = {}
     for result in results:
         known = by_area.get(result.area)
@@ -40,10 +40,10 @@ def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
 def merge_missing(
     missing: Iterable[Missing], answered: Iterable[AreaResult]
 ) -> tuple[Missing, ...]:
-    """The areas that nobody answered, each once, with the first reason given, sorted by area.
+    """The unanswered areas, each once, with the first reason given, sorted by area.
 
-    That an IAD has no node for an area says nothing where another knows areas below it; nor does
-    that a node lacks a channel where another may have it.
+    A reason that an IAD has no node for an area yields to one of an IAD that knows areas below it;
+    likewise a missing channel.
     """
     gaps: dict[str, Missing] = {}
     for gap in missing:
@@ -73,7 +73,7 @@ def _of_both(first: Missing, second: Missing) -> Missing:
 def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:
     """The expected areas that are neither above, below nor among the known ones.
 
-    O(depth) for each area; a single expected area mostly finds its match in the first known one.
+    O(depth) per area; a single expected area usually matches the first known one.
     """
     if len(expected) == 1:
         [area] = expected
@@ -94,8 +94,8 @@ def _merge(a: AreaResult, b: AreaResult) -> AreaResult:
 
 def merge_series(a: Series, b: Series) -> Series:
     """Readings of both in time order (a's first where equal); a channel that one lacks is missing
-    there, and without a flag: nobody asked that sensor. O(n), in compiled code, or O(n log n) where
-    one of them goes back in time."""
+    there, and without a flag, because that sensor was not asked. O(n), in compiled code, or O(n log
+    n) if one of them goes back in time."""
     order = _order(a.time_ms, b.time_ms)
 
     def merged(kind: type[C], column: Callable[[Series], bytes]) -> C:
@@ -117,7 +117,7 @@ def merge_series(a: Series, b: Series) -> Series:
 
 
 def _order(a: Int64Column, b: Int64Column) -> bytes:
-    """The places of both in order of time, 32 bits each."""
+    """The indices of both in order of time, 32 bits each."""
     order = merged_order(a.data, b.data) if sys.byteorder == "little" else None
     if order is None:
         times = a.numbers() + b.numbers()
@@ -131,7 +131,7 @@ def _values(channel: str, series: Series) -> bytes:
 
 
 def _sources(series: Series) -> bytes:
-    # A reading that was no replay was first recorded when it was taken.
+    # A reading without a recording date was recorded when it was taken.
     return (series.source_time_ms or series.time_ms).data
 
 
@@ -159,7 +159,7 @@ def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
     low, mean, high = left or right or (None, None, None)
     if left and right:
         low, high = min(left[0], right[0]), max(left[2], right[2])
-        # Their weighted sum might be more than a float can hold.
+        # The weighted sum may overflow a float.
         mean = left[1] + (right[1] - left[1]) * (b.count / count)
     bad, suspect = a.bad + b.bad, a.suspect + b.suspect
     if count > MAX_COUNTED or bad > MAX_COUNTED or suspect > MAX_COUNTED:

@@ -1,4 +1,4 @@
-"""What happens to the schedulers (events) and what they want done (instructions)."""
+"""Events and instructions of the schedulers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent.wire.messages import (
 from agent.wire.principals import Sender
 from agent.wire.records import AnyRecord
 
-# Where to send something back to: opaque to the schedulers, hashable, chosen by the shell.
+# Return address: opaque to the schedulers, hashable, chosen by the shell.
 Peer = Any
 
 
@@ -62,13 +62,13 @@ class ServiceChanged(_Struct, frozen=True):
 
 
 class ServiceRemoved(_Struct, frozen=True):
-    """This IAD serves it no more; for both schedulers."""
+    """This IAD no longer serves the service; for both schedulers."""
 
     service_id: str
 
 
 class Tick(_Struct, frozen=True):
-    """Time has passed: due timeouts are served. Both schedulers say when in `next_tick`."""
+    """A timer has expired. Both schedulers say in `next_tick` when to send this."""
 
 
 QueryEvent = (
@@ -85,14 +85,14 @@ class TaskArrived(_Struct, frozen=True):
 
 
 class TaskCancelled(_Struct, frozen=True):
-    """Whoever sent the task wants no result of it any more."""
+    """The sender of the task no longer wants its result."""
 
     origin: Peer
     task_id: str
 
 
 class NodeJoined(_Struct, frozen=True):
-    """`address` is where the link comes from, for people; empty if unknown."""
+    """`address` is the origin of the link, for the operator; empty if unknown."""
 
     peer: Peer
     hello: Hello
@@ -101,7 +101,7 @@ class NodeJoined(_Struct, frozen=True):
 
 
 class NodePods(_Struct, frozen=True):
-    """The node says how many pods it has from now on."""
+    """The node reports its number of pods."""
 
     peer: Peer
     incarnation: str
@@ -109,7 +109,7 @@ class NodePods(_Struct, frozen=True):
 
 
 class PodsWanted(_Struct, frozen=True):
-    """The node of that name shall have so many pods: now, and whenever it joins again."""
+    """The node of that name shall have this many pods: now, and whenever it joins again."""
 
     node: str
     count: int
@@ -129,7 +129,7 @@ class NodeLeft(_Struct, frozen=True):
 
 
 class NodeRefused(_Struct, frozen=True):
-    """The key of that link was taken from the allow-list: whoever is there says nothing more."""
+    """The key of that link was removed from the allow-list: nothing more will come from it."""
 
     peer: Peer
 
@@ -145,7 +145,7 @@ class EventsArrived(_Struct, frozen=True):
 
 class SubtaskReturned(_Struct, frozen=True):
     """The subtask was sent at `sent_s` (None: when it was dispatched), and its result may have
-    waited here for `late_s` before it was taken, since the shell was busy with other things."""
+    waited here for `late_s` before it was read, because the shell was busy."""
 
     peer: Peer
     result: SubtaskResult
@@ -183,7 +183,7 @@ class SendTask(_Struct, frozen=True):
 
 
 class SendCancel(_Struct, frozen=True):
-    """The IAD need not go on with that task."""
+    """Tell the IAD that it may drop that task."""
 
     iad: str
     task_id: str
@@ -205,7 +205,7 @@ class SendToNode(_Struct, frozen=True):
 
 
 class TakeEvents(_Struct, frozen=True):
-    """Put a node's events on stable storage and tell it so."""
+    """Write a node's events to stable storage, and acknowledge them."""
 
     peer: Peer
     node: str
@@ -213,14 +213,14 @@ class TakeEvents(_Struct, frozen=True):
 
 
 class KeepNode(_Struct, frozen=True):
-    """A node is here, with these areas: to be known after the master's next start."""
+    """Remember a node with these areas for the master's next start."""
 
     node: str
     areas: tuple[str, ...]
 
 
 class ForgetNode(_Struct, frozen=True):
-    """It is not here any more: the next start need not know it."""
+    """The node has left: forget it for the next start."""
 
     node: str
 

@@ -1,4 +1,4 @@
-"""The area that somebody may have meant who asked for one that is not there."""
+"""Suggestions for unknown areas: the known area that is most like the one asked for."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Missing
 
-# A query for nonsense shall not cost more than this.
+# Bounds the cost of a query with unknown areas.
 MAX_LOOKED_AT: Final = 256
 MAX_COMPARED: Final = 8
 MAX_NAMED: Final = 2
-# Less alike than this are only different.
+# Below this similarity, areas are merely different.
 ALIKE: Final = 0.6
 
 
 def nearest(area: str, known: AreaSet) -> str:
-    """The known area, or the parent of some, that is most like `area` beside it: they have the same
-    parent. Empty if none is like it. O(depth + `MAX_LOOKED_AT`)."""
+    """The known area, or parent of known areas, that is most like `area` and has the same parent.
+    Empty if none is like it. O(depth + `MAX_LOOKED_AT`)."""
     parent = area
     while parent and not known.has_within(parent):
         parent = parent.rpartition("/")[0]
@@ -28,7 +28,7 @@ def nearest(area: str, known: AreaSet) -> str:
         return ""
     wanted = area[len(parent) :].lstrip("/").partition("/")[0]
     names = known.names_below(parent, MAX_LOOKED_AT)
-    # Those that begin alike are compared by all their letters.
+    # Those with the longest common prefix are compared in full.
     likely = sorted(names, key=lambda name: (-_begins_alike(name, wanted), name))
     alike = [(SequenceMatcher(None, name, wanted).ratio(), name) for name in likely[:MAX_COMPARED]]
     best, name = max(alike, key=lambda one: (one[0], likely[0] == one[1]), default=(0.0, ""))
@@ -38,7 +38,7 @@ def nearest(area: str, known: AreaSet) -> str:
 
 
 def without_node(areas: Iterable[str], known: AreaSet) -> list[Missing]:
-    """Areas that nobody covers as they are missing, the first of them with what is nearest."""
+    """Uncovered areas as missing entries, the first of them with the nearest known area."""
     gaps = []
     for number, area in enumerate(areas):
         meant = nearest(area, known) if number < MAX_NAMED else ""
@@ -47,5 +47,5 @@ def without_node(areas: Iterable[str], known: AreaSet) -> list[Missing]:
 
 
 def _begins_alike(one: str, other: str) -> int:
-    """How many of their first letters are the same."""
+    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

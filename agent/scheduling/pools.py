@@ -1,4 +1,4 @@
-"""Services at the query scheduler: which IADs of a pool get a task for which areas."""
+"""Service pools at the query scheduler: which IADs get a task for which areas."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agent.wire.market import Member, Service
 
 # The service whose pool is fixed in the configuration.
 DEFAULT = "default"
-# Applications repeat their areas; the table forgets all when it has seen this many sets.
+# Applications repeat their areas; the cache is cleared when it holds this many sets.
 REMEMBERED_MATCHES = 1_024
-# Sets of more areas are looked up each time: they would take too much memory.
+# Larger sets are not cached: they would take too much memory.
 LONGEST_REMEMBERED = 32
 
 
 class Match(NamedTuple):
-    """An IAD that gets a task: the areas to ask it for, and the areas that it leaves unanswered if
-    it stays silent."""
+    """An IAD that gets a task: the areas to ask it for, and the areas that are unanswered if it
+    does not reply."""
 
     iad: str
     asked: tuple[str, ...]
@@ -28,8 +28,8 @@ class Match(NamedTuple):
 
 
 class Fanout(NamedTuple):
-    """Whom a query goes to. `k_q` is the number of IADs that Eq. 2 splits its percentile over;
-    `unmatched` are the asked areas that nobody offers."""
+    """The IADs that a query goes to. `k_q` is the number of IADs that Eq. 2 splits its percentile
+    over; `unmatched` are the asked areas that no IAD offers."""
 
     matches: list[Match]
     unmatched: list[str]
@@ -37,12 +37,12 @@ class Fanout(NamedTuple):
 
 
 class Offers:
-    """Who of a pool declares which areas. O(declared · depth) to make."""
+    """Members of a pool by declared area. O(declared · depth) to build."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
         self.declared = AreaSet()
-        # Whose each declared area is, a place in `members`.
+        # The owner of each declared area, as an index into `members`.
         self._owners: list[int] = []
         self._own = [AreaSet(member.areas) for member in members]
         for number, member in enumerate(members):
@@ -51,8 +51,8 @@ class Offers:
                 self._owners.append(number)
 
     def by_member(self, areas: Iterable[str]) -> dict[int, list[str]]:
-        """The members, by their places and in their order, that declare an area above or below one
-        of these, each with these. O(depth · (areas + found))."""
+        """The members, by index and in order, that declare an area above or below one of these,
+        each with these. O(depth · (areas + found))."""
         owners, overlapping = self._owners, self.declared.places_overlapping
         asked: dict[int, list[str]] = {}
         for area in areas:
@@ -63,7 +63,7 @@ class Offers:
         return {number: asked[number] for number in sorted(asked)}
 
     def all_that_overlap(self, areas: Iterable[str]) -> Fanout:
-        """Every member with an area above or below an asked one is asked, all must come back."""
+        """Ask every member with an area above or below an asked one; all must reply."""
         areas = list(dict.fromkeys(areas))
         matches = [
             Match(self._members[number].iad, tuple(asked), self._expected(number, asked))
@@ -73,12 +73,12 @@ class Offers:
         return Fanout(matches, [a for a in areas if a not in covered], len(matches))
 
     def two_for_each(self, areas: Iterable[str], turn: int) -> Fanout:
-        """Every area that several members cover goes to two of them; pairs rotate with `turn`.
+        """Send each area that several members cover to two of them; pairs rotate with `turn`.
 
-        k_q counts the first choices. They alone would be enough, and Eq. 2 makes them all come back
-        in time with p_q; the second choices can only make an area's answer earlier, so the bound
-        stays. Counting them too would tighten every task's budget for answers that nobody waits
-        for.
+        k_q counts the first choices. They alone would suffice, and Eq. 2 makes them all reply in
+        time with p_q; the second choices can only make an area's answer earlier, so the bound
+        holds. Counting them too would tighten every task's budget for answers that the query does
+        not wait for.
         """
         plain = self.all_that_overlap(areas)
         below = {match.iad: match for match in plain.matches}
@@ -104,14 +104,15 @@ class Offers:
                 yield self._owners[place]
 
     def _expected(self, number: int, asked: Sequence[str]) -> list[str]:
-        """What a member that stays silent leaves unanswered: its declared areas below the asked
-        ones, and asked areas finer than any it declared."""
+        """The areas that are unanswered if a member does not reply: its declared areas below the
+        asked ones, and asked areas finer than any it declared."""
         own = self._own[number]
         return own.within(asked) + own.without(asked)
 
 
 class Pool:
-    """One instance of a service. A change makes another pool: what is open keeps its own."""
+    """The pool of one instance of a service. A change makes a new pool; open queries keep
+    theirs."""
 
     def __init__(self, service: Service, rate: AgreedRate | None) -> None:
         self.service = service
@@ -127,10 +128,10 @@ class Pool:
         return self._offers.declared
 
     def fanout(self, areas: tuple[str, ...]) -> Fanout:
-        """Whom to ask for these areas.
+        """The IADs to ask for these areas.
 
-        Looked up if the set of areas was asked before; redundant services are matched each time,
-        since the pairs rotate.
+        Cached by the set of areas; redundant services are matched each time, because the pairs
+        rotate.
         """
         if self.service.redundant:
             self._turn += 1
@@ -145,13 +146,14 @@ class Pool:
         return found
 
     def share(self, fanout: Fanout) -> float:
-        """The part of all declared areas that the query asks for, at most 1; each area once."""
+        """The fraction of all declared areas that the query asks for, at most 1; each area counts
+        once."""
         asked = {area for match in fanout.matches for area in match.expected}
         return min(1.0, len(asked) / self._declared) if self._declared else 1.0
 
 
 def _pair(able: Sequence[str], turn: int) -> Sequence[str]:
-    """Two of those that are able, each ordered pair in its turn; one if there is no other."""
+    """Two of the able members, each ordered pair in turn; one if there is no other."""
     n = len(able)
     if n == 1:
         return able
@@ -160,8 +162,8 @@ def _pair(able: Sequence[str], turn: int) -> Sequence[str]:
 
 
 def _worded(units: Sequence[str], match: Match) -> tuple[str, ...]:
-    """What to ask an IAD for so that it serves these units: the client's own areas if it serves all
-    that it has below them."""
+    """The areas to ask an IAD for so that it serves these units: the client's own areas if it
+    serves all that it has below them."""
     if len(units) > MAX_AREAS or set(match.expected).issubset(units):
         return match.asked
     return tuple(units)

@@ -1,4 +1,4 @@
-"""Timeouts of a state machine: a queue of (due, item) that the shell only has to wake."""
+"""Timer queue of a state machine: (due, item), polled by the shell."""
 
 from __future__ import annotations
 

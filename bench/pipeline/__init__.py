@@ -18,8 +18,8 @@ BUILD = Path(__file__).resolve().parents[2] / "build"  # on a disk
 
 def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     """Goals: `growth`, the cost of a reading over that at the smallest size, at most 1.3 from 1 to
-    100 million; `growth_of_last`, over that at the size before; `heap_mib`, what is alive at the
-    end, the same. pipeline-climate stands beside DuckDB, which is faster on one machine."""
+    100 million; `growth_of_last`, over that at the size before; `heap_mib`, the live heap at the
+    end, the same. pipeline-climate is compared with DuckDB, which is faster on one machine."""
     parser = argparse.ArgumentParser("python -m bench pipeline")
     parser.add_argument("--millions", type=float, nargs="+", default=[1.0], help="of readings")
     parser.add_argument("--directory", type=Path, default=BUILD, help="for folders that go again")
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="folder for pipeline.md")
     chosen = parser.parse_args(arguments)
-    # Arrow is loaded only when this benchmark runs.
+    # Arrow is imported only when this benchmark runs.
     from bench.pipeline import page, scale
     from lab.provenance import now
 
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
 
 
 def _results(sizes: list[Size]) -> Iterator[Result]:
-    """Those of the last size."""
+    """The results of the last size."""
     from bench.pipeline import page
 
     size = sizes[-1]

@@ -1,4 +1,4 @@
-"""The type of NumPy's arrays here."""
+"""Type alias for NumPy arrays."""
 
 from typing import Any
 

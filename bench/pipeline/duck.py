@@ -1,4 +1,4 @@
-"""The climate job in DuckDB, on the same Parquet."""
+"""The climate job in DuckDB, on the same Parquet files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COPY (
   FROM judged GROUP BY ALL
 ) TO '{output}' (FORMAT parquet)
 """
-# Rows that are not in both, or differ by more than the order of a sum can make.
+# Rows that are not in both, or differ by more than the order of summation explains.
 DIFFERENT: Final = """
 SELECT count(*) FROM '{one}' a FULL JOIN '{other}' b USING (iad, area, channel, hour)
 WHERE (a.readings, a.bad, a.minimum, a.maximum)
@@ -36,7 +36,7 @@ WHERE (a.readings, a.bad, a.minimum, a.maximum)
 
 def climate(lake: Lake) -> Measured:
     """Run it on all processors; the connection is its session. AssertionError if Spark's climate is
-    there and says something else."""
+    there and differs."""
     started = time.perf_counter()
     import duckdb
 

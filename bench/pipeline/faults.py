@@ -1,4 +1,4 @@
-"""A day of one node as its sensor gives it: a room's real minutes at 1 Hz, and what goes wrong."""
+"""One day of a simulated node: a room's real minutes at 1 Hz, with sensor faults."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ JITTER_MS: Final = 2
 MISSING_A_DAY: Final = 90.0
 SPIKES_A_DAY: Final = 3.0
 SPIKE_CELSIUS: Final = 15.0
-GAPS: Final = 0.2  # share of days with one
+GAPS: Final = 0.2  # share of days with a fault
 GAP_S: Final = (600, 3600)
 FLATLINES: Final = 0.05
 FLATLINE_S: Final = (7 * 3600, 10 * 3600)
 TOLD_AFTER_S: Final = 6 * 3600
-# Of 16 nodes in a row, the one that …
+# Of each 16 consecutive nodes, the one that …
 OF: Final = 16
 BROKEN: Final = 5  # … gives about 69 °C
 DRIFTING: Final = 9  # … moves away by DRIFT_CELSIUS a day

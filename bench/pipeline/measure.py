@@ -21,16 +21,16 @@ from fleet.lake.schema.tables.base import NODES, READINGS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HEAP: Final = "2g"  # for all sizes: what grows with the data would not fit
+HEAP: Final = "2g"  # for all sizes: memory that grows with the data would not fit
 OUTPUTS: Final = "measured"  # folder in the lake's
 
 
 class Measured(Struct, frozen=True):
-    """What a step took, without the start of its session, which stands apart. CPU time is of all
-    processes; `shuffled` is in bytes written, `output` in bytes on disk.
+    """The cost of a step, without the start of its session, which is given separately. CPU time is
+    of all processes; `shuffled` is in bytes written, `output` in bytes on disk.
 
-    Memory, in bytes: `jvm` and `python` are the most that was resident (driver and executors are
-    one JVM), `heap` what is alive in the JVM at the end.
+    Memory, in bytes: `jvm` and `python` are the peaks of resident memory (driver and executors are
+    one JVM), `heap` is the live heap of the JVM at the end.
     """
 
     session_s: float
@@ -45,7 +45,7 @@ class Measured(Struct, frozen=True):
 
 
 def ingest(spark: SparkSession, lake: Lake) -> int:
-    """The landing into the tables; returns rows of readings."""
+    """From the landing into the tables; returns rows of readings."""
     from fleet.lake.ingest.stream import ingest as whole
 
     whole(spark, lake)
@@ -77,7 +77,7 @@ def _written(
 
 
 def output(lake: Lake, name: str) -> Path:
-    """Where a step leaves what it made."""
+    """Folder for a step's output."""
     return lake.root / OUTPUTS / name
 
 
@@ -142,13 +142,13 @@ def _heap(spark: SparkSession) -> int:
 
 
 def peak(process: int | str) -> int:
-    """The most memory that a process had resident, in bytes."""
+    """Peak resident memory of a process, in bytes."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of them."""
+    """Their size in bytes."""
     return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
 
 

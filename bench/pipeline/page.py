@@ -1,4 +1,4 @@
-"""docs/results/pipeline.md: the sizes side by side."""
+"""Renders docs/results/pipeline.md: the sizes side by side."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _wall_s(measured: Measured) -> float:
 def growth(
     sizes: Sequence[Size], step: str, seconds: Callable[[Measured], float] = _wall_s
 ) -> float:
-    """What a reading costs at the last size, over the first."""
+    """Cost of a reading at the last size, over the first."""
     first, last = [seconds(size.steps[step]) / size.made.readings for size in (sizes[0], sizes[-1])]
     return last / first
 

@@ -19,13 +19,13 @@ from bench.pipeline.arrays import Array
 
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "sensors" / "replay" / "data"
 MINUTE_S: Final = 60
-# Rooms that were heard of for a shorter time are left out, and the room whose sensor is broken.
+# Rooms with shorter recordings are left out, and the room whose sensor is broken.
 LEAST_MINUTES: Final = 7 * 1440
 BROKEN: Final = "419"
 
 
 def rooms(data: Path | None = None) -> dict[str, Array]:
-    """Temperature and humidity by room, (2, minutes); what is missing lies on a straight line.
+    """Temperature and humidity by room, (2, minutes); missing values are interpolated linearly.
 
     `data` is the whole recording (``timestamp, room, temperature, humidity, …``, gzipped); without
     one, the rooms in the repository are taken.

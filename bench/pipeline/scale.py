@@ -1,4 +1,4 @@
-"""The pipeline at several sizes: what a reading costs, and whether that grows."""
+"""The pipeline at several sizes: the cost of a reading, and whether it grows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bench.pipeline.measure import Measured
 from fleet.lake.schema.folder import Lake
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# DuckDB's comes after that of Spark, and compares what both made.
+# DuckDB's step follows Spark's, and compares both results.
 STEPS: Final = ("ingest", "climate", "health", "duckdb")
 
 
 class Size(Struct, frozen=True):
-    """One size: what was made, in how many seconds, and what each step took."""
+    """One size: the generated data, its duration in seconds, and the measurement of each step."""
 
     made: Made
     generated_s: float
@@ -35,9 +35,9 @@ class Size(Struct, frozen=True):
 def run(
     millions: Sequence[float], directory: Path, seed: int = 1, data: Path | None = None
 ) -> Iterator[Size]:
-    """Measure about so many million readings, each in a folder in `directory` that goes again.
-    RuntimeError if a step fails; what it said is on stderr."""
-    # So that nothing is left in `directory`.
+    """Measure about this many million readings, each size in a temporary folder in `directory`.
+    RuntimeError if a step fails; its output is on stderr."""
+    # Nothing is left in `directory`.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     directory.mkdir(parents=True, exist_ok=True)
     for each in millions:
@@ -50,7 +50,7 @@ def run(
             steps = {}
             for step in STEPS:
                 steps[step] = _measured(step, lake)
-                # What a shuffle left behind.
+                # Left by a shuffle.
                 shutil.rmtree(lake.root / "local", ignore_errors=True)
                 _tell(f"{step}: {steps[step].wall_s:.1f} s")
             yield Size(made, generated_s, steps)
@@ -59,7 +59,7 @@ def run(
 def _measured(step: str, lake: Lake) -> Measured:
     done = subprocess.run(
         [sys.executable, "-m", "bench.pipeline.measure", step, str(lake.root)],
-        check=False,  # it said itself what is wrong
+        check=False,  # the step has reported what is wrong
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

@@ -1,8 +1,8 @@
-"""Alerts end to end, beside mosquitto: ``python -m bench push [--seconds 5] [--results FOLDER]``.
+"""Alerts end to end, against mosquitto: ``python -m bench push [--seconds 5] [--results FOLDER]``.
 
-Four masters (a path of two vertices times two clusters) and 5,000 subscriptions that want 2 % of
-the alerts each, over several processes. Once every subscription has a connection of its own, once
-fifty share one. The MQTT broker has as many connections, in as many processes.
+Four masters (a path of two vertices times two clusters) and 5,000 subscriptions, each of which
+matches 2 % of the alerts, over several processes. In one case each subscription has a connection of
+its own, in another fifty share one. The MQTT broker has as many connections, in as many processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.report import Result, result
 if TYPE_CHECKING:
     from bench.push.measure import Contender
 
-# Connections and alerts a second.
+# Connections, and alerts per second.
 CASES: Final = {"own": (5_000, 5.0), "shared": (100, 50.0)}
 
 
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="folder for push.md")
     chosen = parser.parse_args(arguments)
-    # Not before they are wanted: the overlay and NumPy.
+    # Imported on demand: the overlay and NumPy.
     from bench.push import measure, page, rig
     from lab.provenance import load_average, now
 

@@ -1,7 +1,7 @@
-"""A process with many connections of subscribers: ``python -m bench.push.clients SPECIFICATION``.
+"""A process with many subscriber connections: ``python -m bench.push.clients SPECIFICATION``.
 
-Prints `ready` when all is subscribed. Then a line `count` on stdin is answered with how many
-notifications its subscriptions got, and `take` with all that was measured since the last.
+Prints `ready` when all subscriptions are open. Then each line `count` on stdin is answered with the
+number of notifications so far, and `take` with the measurements since the last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from agent.wire.unions import PublicReply
 from bench.push import mqtt
 from bench.push.workload import Wanted
 
-BATCH = 50  # connections that are made at once
+BATCH = 50  # connections opened at once
 PATIENCE_S = 60.0
 RENEW_S = 20.0  # a third of the lease
 # Signs of life: clients that are not in one process do not all give theirs together.
@@ -41,7 +41,7 @@ AT_ONCE = 20
 
 
 class Specification(Struct):
-    """`addresses` are taken in turn; `name` is the trigger, or the first segment of the topic."""
+    """`addresses` are used in turn; `name` is the trigger, or the first segment of the topic."""
 
     kind: str  # alerts, durable, tree or topics
     name: str
@@ -65,22 +65,22 @@ class Clients(Protocol):
     measured: Measured
 
     def subscribe(self, poll: select.epoll, number: int) -> None:
-        """Make a connection, with all its subscriptions."""
+        """Open a connection, with all its subscriptions."""
 
     def readable(self, file: int) -> None:
-        """Take all that is there."""
+        """Read everything that is available."""
 
     @property
     def subscribed(self) -> int:
         """Connections whose subscriptions are open."""
 
     def keep(self, now: float) -> None:
-        """Say what is due."""
+        """Send acknowledgements and keep-alives that are due."""
 
 
 class Alerts:
-    """Subscribers at masters: one DEALER each, which acknowledges as `agent.client.subscriptions`
-    does."""
+    """Subscribers at masters: one DEALER each, which acknowledges like
+    `agent.client.subscriptions`."""
 
     def __init__(self, specification: Specification) -> None:
         self.measured = Measured()
@@ -116,7 +116,7 @@ class Alerts:
         return sum(not missing for missing in self._missing.values())
 
     def readable(self, file: int) -> None:
-        # A socket's file tells of changes, not of what is there: also after what is sent.
+        # A socket's file is edge-triggered: it must be checked after sending, too.
         socket = self._sockets[file]
         while int(socket.EVENTS) & zmq.POLLIN:
             got: dict[str, int] = {}
@@ -163,8 +163,8 @@ class Alerts:
 
 
 class Mqtt:
-    """Subscribers at an MQTT broker, who filter what comes. A payload is only decoded if somebody
-    of the connection wants its floor and metric."""
+    """Subscribers at an MQTT broker, who filter messages themselves. A payload is decoded only if
+    some subscription of the connection wants its floor and metric."""
 
     def __init__(self, specification: Specification) -> None:
         self.measured = Measured()
@@ -224,7 +224,7 @@ class MqttAlert(Struct):
 
 
 class Connection:
-    """One to the MQTT broker: what is wanted there, by floor and metric."""
+    """A connection to the MQTT broker: its subscriptions by floor and metric."""
 
     def __init__(self, address: tuple[str, int], wanted: list[Wanted]) -> None:
         self.socket = mqtt.opened(address)

@@ -1,4 +1,5 @@
-"""The contenders in turn: each with its own subscriptions, connections and stream of alerts."""
+"""Measures the contenders in turn, each with its own subscriptions, connections and stream of
+alerts."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from bench.push.workload import Event, Wanted, connections, deliveries, events
 BUILD: Final = Path(__file__).resolve().parents[2] / "build"  # on a disk
 KINDS: Final = ("alerts", "durable", "tree", "topics")
 WARM_UP_S: Final = 1.0
-# Without any news for so long what is missing does not come.
+# After this time without a delivery, missing ones count as lost.
 PATIENCE_S: Final = 5.0
 
 
 class Case(Struct, frozen=True):
-    """How many connections share the subscriptions, and how many alerts there are a second."""
+    """How many connections share the subscriptions, and the number of alerts per second."""
 
     connections: int
     rate: float
@@ -37,8 +38,8 @@ class Case(Struct, frozen=True):
 
 
 class Contender(Struct):
-    """What one took: latencies in ms of each round, from before the alert was sent until a
-    subscription's process had it decoded and knew that it was wanted."""
+    """The result of one contender: latencies in ms of each round, from before the alert was sent
+    until a subscriber's process had decoded it and matched it."""
 
     kind: str
     latencies_ms: list[np.ndarray] = []
@@ -59,7 +60,7 @@ class Contender(Struct):
 
     @property
     def delivered(self) -> int:
-        """To subscriptions."""
+        """Number of deliveries to subscriptions."""
         return sum(len(each) for each in self.latencies_ms)
 
 

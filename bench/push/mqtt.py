@@ -1,4 +1,4 @@
-"""As much of MQTT 3.1.1 as publishing and subscribing with QoS 0 needs.
+"""The subset of MQTT 3.1.1 for publishing and subscribing with QoS 0.
 
 Packets as in the OASIS standard of 29 October 2014, section 3. Keep-alive is off.
 """
@@ -14,41 +14,41 @@ SUBACK = 0x90
 
 
 def connect(client: str) -> bytes:
-    """Ask for a clean session."""
+    """CONNECT with a clean session."""
     return _packet(0x10, _text("MQTT") + b"\x04\x02\x00\x00" + _text(client))
 
 
 def subscribe(filters: Iterable[str]) -> bytes:
-    """To these topics."""
+    """SUBSCRIBE to these topics."""
     return _packet(0x82, b"\x00\x01" + b"".join(_text(each) + b"\x00" for each in filters))
 
 
 def publish(topic: str, payload: bytes) -> bytes:
-    """A message, QoS 0."""
+    """PUBLISH with QoS 0."""
     return _packet(PUBLISH, _text(topic) + payload)
 
 
 def topic_and_payload(body: bytes) -> tuple[str, bytes]:
-    """Of a message with QoS 0."""
+    """Topic and payload of a PUBLISH with QoS 0."""
     end = 2 + int.from_bytes(body[:2])
     return body[2:end].decode(), body[end:]
 
 
 def opened(address: tuple[str, int]) -> socket.socket:
-    """A connection that sends at once."""
+    """A connection with TCP_NODELAY."""
     made = socket.create_connection(address, timeout=20.0)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
 class Packets:
-    """Packets out of the bytes of a connection."""
+    """Parser of packets from a connection's bytes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Kind and body of each packet that is whole now."""
+        """Kind and body of each packet that is complete now."""
         self._buffer += data
         while (found := _head(self._buffer)) is not None:
             start, end = found
@@ -60,7 +60,7 @@ class Packets:
 
 
 def _head(buffer: bytearray) -> tuple[int, int] | None:
-    """Where the body begins and ends; None while the length is not all there."""
+    """Start and end of the body; None while the length is incomplete."""
     length = 0
     for place in range(1, min(len(buffer), 5)):
         length |= (buffer[place] & 0x7F) << 7 * (place - 1)

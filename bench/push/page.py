@@ -1,4 +1,4 @@
-"""docs/results/push.md: alerts and MQTT side by side."""
+"""Renders docs/results/push.md: alerts and MQTT side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four masters, an MQTT broker, what publishes at them, and who subscribes."""
+"""Test rig of the push benchmark: four masters, an MQTT broker, publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ rate_per_s = 1e6
 most_subscriptions = 10000
 [overlay]
 """
-# As quick as it goes: small packets are sent at once, nobody has to log in.
+# Configured for speed: small packets are sent at once, no log-in.
 MOSQUITTO: Final = """
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -64,7 +64,7 @@ log_type error
 
 
 class Masters:
-    """A path of two vertices times two clusters; a node of iad1 tells of triggers."""
+    """A path of two vertices times two clusters; a node of iad1 reports triggers."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder = folder
@@ -93,7 +93,7 @@ class Masters:
         self._socket.recv()
 
     def wait_until(self, iads: Iterable[str] = tuple(PLAN.places), **counters: int) -> None:
-        """The masters' counters are these."""
+        """Wait until the masters' counters have these values."""
         give_up = time.monotonic() + PATIENCE_S
         for iad in iads:
             with Operator(f"ipc://{self._folder}/{iad}/operator") as operator:
@@ -106,7 +106,7 @@ class Masters:
                     time.sleep(0.05)
 
     def links_lost(self) -> int:
-        """How often a link between two of them went down, at either end."""
+        """Number of times a link between two of them went down, at either end."""
         lost = 0
         for iad in PLAN.places:
             with Operator(f"ipc://{self._folder}/{iad}/operator") as operator:
@@ -114,11 +114,12 @@ class Masters:
         return lost
 
     def wait_for_targets(self) -> None:
-        """The publisher's master knows that the other cluster wants what it announces."""
+        """Wait until the publisher's master knows that the other cluster wants its
+        advertisement."""
         self.wait_until(("iad1",), overlay_targets=1)
 
     def publish(self, name: str, event: Event) -> None:
-        """As a node's trigger of that name."""
+        """Publish as a node's trigger of that name."""
         history = self._histories.setdefault(name, os.urandom(4).hex())
         told = NodeEvent(
             event.number,
@@ -134,15 +135,15 @@ class Masters:
         self._socket.send(encode(NodeEvents("boot", history, (told,), oldest=event.number)))
         with contextlib.suppress(zmq.Again):
             while True:
-                self._socket.recv(zmq.NOBLOCK)  # which were taken
+                self._socket.recv(zmq.NOBLOCK)  # alerts that were accepted
 
     def cpu_s(self) -> float:
-        """Of all of them."""
+        """CPU time of all of them."""
         return sum(map(cpu_s, self._pids))
 
 
 class Mosquitto:
-    """The MQTT broker, and one who publishes there."""
+    """The MQTT broker, and one publisher there."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self.address = free_address().removeprefix("tcp://")
@@ -162,7 +163,7 @@ class Mosquitto:
         self._socket.recv(4)
 
     def publish(self, name: str, event: Event) -> None:
-        """A topic for each area and metric below `name`."""
+        """Publish; a topic for each area and metric below `name`."""
         now_ms = time.time_ns() // 1_000_000
         payload = msgspec.json.encode(MqttAlert(event.number, now_ms, "raised", event.value))
         self._socket.sendall(mqtt.publish(f"{name}/{event.area}/{event.metric}", payload))
@@ -173,7 +174,7 @@ class Mosquitto:
 
 
 def program() -> str:
-    """mosquitto; exits with what to do if there is none."""
+    """Path of mosquitto; exits with instructions if there is none."""
     found = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin")
     if found is None:
         sys.exit("error: no mosquitto to measure beside; apt-get install mosquitto")
@@ -205,7 +206,7 @@ class Subscribers:
             ready(child)
 
     def await_deliveries(self, count: int, patience_s: float) -> None:
-        """Until they have so many, or nothing new came for so long."""
+        """Wait until they have this many, or until no new ones have arrived for this time."""
         found, since = -1, time.monotonic()
         while found < count and time.monotonic() < since + patience_s:
             time.sleep(0.1)
@@ -214,7 +215,7 @@ class Subscribers:
                 found, since = now, time.monotonic()
 
     def take(self) -> list[Measured]:
-        """What each measured since the last time."""
+        """The measurements of each since the last call."""
         return [msgspec.json.decode(line, type=Measured) for line in self._answers("take")]
 
     def _answers(self, question: str) -> Iterator[str]:

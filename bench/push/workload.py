@@ -1,4 +1,4 @@
-"""Alerts of a building, and who wants which: 2 % of them each."""
+"""Workload: alerts of a building, and subscriptions that each match 2 % of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 METRICS = ("temperature", "humidity", "co2", "noise")
 FLOORS = 5
 ROOMS = 20
-# Of values from 0 to 100: with one of four metrics on one of five floors 2 %.
+# Range within 0 to 100: with one of four metrics on one of five floors it is 2 %.
 WIDTH = 40.0
 
 
@@ -22,16 +22,16 @@ class Wanted(NamedTuple):
     high: float
 
     def holds(self, event: Event) -> bool:
-        """Whether it wants that."""
+        """Whether it matches the event."""
         return self.topic == event.topic and self.low <= event.value <= self.high
 
     @property
     def topic(self) -> tuple[str, str]:
-        """What a topic can say of it: floor and metric."""
+        """The part that a topic can express: floor and metric."""
         return f"f{self.floor}", self.metric
 
     def filter(self, trigger: str) -> str:
-        """As text, for alerts of that trigger alone."""
+        """The filter as text, for alerts of that trigger alone."""
         return (
             f'trigger = "{trigger}" and metric = "{self.metric}" and area under "b1/f{self.floor}"'
             f" and value between {self.low} and {self.high}"
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A trigger that is raised."""
+    """A trigger is raised."""
 
     number: int
     metric: str
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 
 
 def connections(count: int, subscriptions: int, seed: int) -> list[list[Wanted]]:
-    """The subscriptions of each connection, all of which are about its floor."""
+    """The subscriptions of each connection, all for its floor."""
     chance = random.Random(seed)
     made: list[list[Wanted]] = [[] for _ in range(count)]
     for number in range(subscriptions):
@@ -70,7 +70,7 @@ def connections(count: int, subscriptions: int, seed: int) -> list[list[Wanted]]
 
 
 def events(seed: int) -> Iterator[Event]:
-    """Without end, numbered from 1."""
+    """An endless stream, numbered from 1."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -85,5 +85,5 @@ def events(seed: int) -> Iterator[Event]:
 
 
 def deliveries(made: Iterable[Sequence[Wanted]], happened: Sequence[Event]) -> int:
-    """How many (subscription, event) pairs there are to tell. O(subscriptions · events)."""
+    """Number of matching (subscription, event) pairs. O(subscriptions · events)."""
     return sum(each.holds(event) for few in made for each in few for event in happened)

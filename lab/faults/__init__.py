@@ -1,1 +1,1 @@
-"""Processes killed under load, and who notices what."""
+"""Fault injection: processes killed under load, and the effects on the others."""

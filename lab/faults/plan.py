@@ -1,4 +1,4 @@
-"""Faults of a run, when they happen, and what the answers meanwhile say of them; pure."""
+"""Fault schedule, and the verdicts on the answers during each fault; pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fleet.simulation.measures import Outcome, percentile
 from fleet.simulation.plan import FleetPlan
 from fleet.simulation.workload import Arrival, QueryClass
 
-# Everybody's queries: one room, or one room in each IAD.
+# The background queries: one room, or one room in each IAD.
 CLASSES: Final = (
     QueryClass("narrow", 0.7, iads=1, nodes=1, slo_ms=500.0),
     QueryClass("wide", 0.3, iads=3, nodes=1, slo_ms=800.0),
 )
-# What an answer may need beyond its answer timeout to reach the client.
+# Time that an answer may need beyond its answer timeout to reach the client.
 TRAVEL_MS: Final = 500.0
 
 
 class Fault(Struct, frozen=True):
     """A process that is killed and started again; seconds from the start of the load.
 
-    `areas` are what it stood for: queries that ask none of them shall not notice.
+    `areas` are those that it served: queries for other areas must not be affected.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Fault(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """One finding: what was expected, what was seen, whether that is the same. `timed`: it depends
-    on how fast this machine is."""
+    """One finding: the expectation, the observation, and whether they agree. `timed`: it depends on
+    the speed of this machine."""
 
     fault: str
     expected: str
@@ -56,7 +56,7 @@ def schedule(plan: FleetPlan, directory: str, unit_s: float) -> tuple[Fault, ...
     )
 
 
-# The whole run, in units.
+# Length of the run, in units.
 UNITS: Final = 12
 
 
@@ -66,8 +66,8 @@ def judge(
     trace: Sequence[Arrival],
     outcomes: Sequence[Outcome],
 ) -> list[Line]:
-    """What the queries that arrived while `fault` lasted came to; `gaps` are the reasons that a
-    partial answer may give."""
+    """Judge the queries that arrived during `fault`; `gaps` are the permitted reasons of partial
+    answers."""
     during = [
         (arrival, outcome)
         for arrival, outcome in zip(trace, outcomes, strict=True)
@@ -123,7 +123,7 @@ def _line(
         seen += f"; median {median:.0f} ms, slowest {slowest:.0f} ms"
     if reasons:
         seen += f"; {', '.join(reasons)}"
-    # One in a hundred may miss an SLO at the 99th percentile; of few, one.
+    # One in a hundred may miss an SLO at the 99th percentile; of a few, one.
     allowed = max(1, len(outcomes) // 100) if timed else 0
     return Line(
         fault.name, expected, seen, len(outcomes) - good <= allowed and bool(outcomes), timed

@@ -1,4 +1,4 @@
-"""A run of faults on the terminal and as a page."""
+"""Report of a fault run, on the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from lab.faults import run as fault_run
 from lab.faults.plan import UNITS, Line
 
 PAGE = "failures.md"
-# Of the two columns of text, so that the table fits 80 columns.
+# Width of the two text columns, so that the table fits 80 columns.
 TEXT_WIDTH = 31
 
 
 def run(options: fault_run.Options, results: Path) -> int:
-    """Run it, show and write what was found; the exit status says whether all was as expected."""
+    """Run the experiment, show and write the findings; the exit status says whether all were as
+    expected."""
     terminal = screen.console()
     load_average = os.getloadavg()[0]
     try:
@@ -37,7 +38,7 @@ def run(options: fault_run.Options, results: Path) -> int:
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
-        sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
+        sys.stderr.write(f"fleet: {error}\n")  # the last output of a process may have several lines
         return exits.FAILED
     screen.show_table(terminal, table_of(lines))
     wrong = sum(not line.ok for line in lines)

@@ -1,7 +1,7 @@
-"""`fleet lab faults`: kill −9 in the middle of a load, and what everyone else sees.
+"""`fleet lab faults`: kill −9 under load, and its effects on the rest of the fleet.
 
-A small fleet with a market, real processes. One process after the other is ended as a power cut
-would end it, and started again some seconds later, while queries and watches go on.
+A small fleet with a market, real processes. One process after the other is killed without warning,
+as in a power cut, and started again some seconds later, while queries and watches go on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MASTER_GAPS: Final = frozenset({"iad_unreachable", "timeout", "node_down", "no_n
 
 
 class Options(Struct, frozen=True):
-    """What `fleet lab faults` is told. `unit_s`: see `faults.schedule`."""
+    """The options of `fleet lab faults`. `unit_s`: see `faults.schedule`."""
 
     directory: Path
     unit_s: float
@@ -46,7 +46,7 @@ class Options(Struct, frozen=True):
 
 
 def run(options: Options, say: Callable[[str], None]) -> list[Line]:
-    """Run it; the findings in order. `say` is told what is going on."""
+    """Run the experiment; returns the findings in order. `say` gets progress messages."""
     plan = part_of(building_fleet(), IADS, NODES)
     with Testbed(plan, options.directory, market=True) as bed:
         say(f"Starting a DRS, {IADS} masters and {IADS * NODES} edge nodes")
@@ -60,7 +60,7 @@ def run(options: Options, say: Callable[[str], None]) -> list[Line]:
 
 
 def set_up(bed: Testbed, service: str, timeout_s: float) -> ServiceReport:
-    """Set a service up from the first IAD's operator socket."""
+    """Set a service up through the first IAD's operator socket."""
     iad = bed.plan.iads[0]
     request = CreateService(
         id="lab",
@@ -76,7 +76,7 @@ def set_up(bed: Testbed, service: str, timeout_s: float) -> ServiceReport:
 
 
 class _Run:
-    """The faults of one run, and who looks at what."""
+    """The faults of one run, and their observers."""
 
     def __init__(
         self, bed: Testbed, plan: FleetPlan, options: Options, say: Callable[[str], None]
@@ -93,10 +93,10 @@ class _Run:
         self._threads: list[threading.Thread] = []
 
     def findings(self) -> list[Line]:
-        """Load, kill, look."""
+        """Apply load, kill, observe."""
         options, plan = self._options, self._plan
         node, master, _directory = self._faults
-        # Clients of the master that is killed are watched apart.
+        # Clients of the killed master are judged separately.
         schedulers = FleetPlan(tuple(iad for iad in plan.iads if iad.name != master.process))
         addresses = {iad.name: self._bed.public(iad.name) for iad in schedulers.iads}
         seconds = UNITS * options.unit_s
@@ -161,7 +161,7 @@ class _Run:
     def _note(self, fault: Fault, expected: str, seen: str, *, ok: bool) -> None:
         self._seen[fault.name].append(Line(fault.name, expected, seen, ok))
 
-    # --- what is looked at apart ----------------------------------------------------------------
+    # --- separate observers ---------------------------------------------------------------------
 
     def _node_back(self, fault: Fault) -> None:
         iad = self._plan.iad_of(fault.process).name
@@ -173,7 +173,7 @@ class _Run:
 
     def _master_back(self, fault: Fault) -> None:
         started_s = time.monotonic()
-        nodes = len(fault.areas)  # one each
+        nodes = len(fault.areas)  # one of each
         ok = self._until(
             lambda: sum(n.state == "live" for n in self._nodes(fault.process)) == nodes
         )
@@ -214,7 +214,7 @@ class _Run:
         )
 
     def _watch(self, fault: Fault, seconds: float) -> None:
-        """A stream at the very master that is killed: every round once, in order."""
+        """A stream at the killed master itself: every round arrives once, in order."""
         rounds: list[Round] = []
         last = int(seconds / WATCH_EVERY_S)
         try:
@@ -270,7 +270,7 @@ class _Run:
 
 
 def _elsewhere(arrival: workload.Arrival, schedulers: FleetPlan) -> workload.Arrival:
-    """The same arrival, at a query scheduler that stays."""
+    """The same arrival, at a query scheduler that stays up."""
     chosen = schedulers.iads[arrival.number % len(schedulers.iads)].name
     return msgspec.structs.replace(arrival, scheduler=chosen)
 

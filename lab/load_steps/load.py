@@ -1,4 +1,4 @@
-"""The load-step experiment of the auto-scaler: what is asked, and what a run of it has to tell."""
+"""The load-step experiment of the auto-scaler: its load, and the events that a run records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.simulation.workload import Arrival, QueryClass, arrivals, within
 
 
 class Step(Struct, frozen=True):
-    """A load that stays the same for a while."""
+    """A constant load for some time."""
 
     rate_per_s: float
     seconds: float
@@ -79,7 +79,7 @@ class TaskEnd(Struct, frozen=True):
 
 
 class StepsRun(Struct, frozen=True):
-    """What happened in one run, each list in the order of time."""
+    """The events of one run, each list in the order of time."""
 
     subtasks: list[SubtaskEnd]
     changes: list[PodsChange]

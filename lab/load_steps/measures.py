@@ -1,4 +1,4 @@
-"""What a run of load steps showed: by the second, and by the step; pure."""
+"""Measures of a load-step run: by the second, and by the step; pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StepResult(Struct, frozen=True):
 
 
 def percent(hits: Iterable[bool]) -> float | None:
-    """Share of those that are true; None of nothing."""
+    """Percentage of true values; None if there are none."""
     found = list(hits)
     return 100.0 * sum(found) / len(found) if found else None
 
@@ -64,7 +64,7 @@ def by_step(run: StepsRun, steps: Sequence[Step], window_s: float) -> list[StepR
         end_s = start_s + step.seconds
         slo = percent(a.slo_met for a in run.answers if start_s <= a.asked_s < end_s)
         for node in _nodes(run):
-            # The first entry of a node says what it began with.
+            # A node's first entry is its initial number.
             own = [c for c in run.changes if c.node == node]
             within = [c for c in own[1:] if start_s <= c.at_s < end_s]
             settled_s = (within[-1].at_s if within else start_s) + window_s

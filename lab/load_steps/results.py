@@ -1,4 +1,4 @@
-"""The load-step experiment written down: every second as CSV, a picture, and a page."""
+"""Output of the load-step experiment: every second as CSV, a picture, and a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME: Final = "autoscaling"
 
 
 class Experiment(Struct, frozen=True):
-    """What was asked and what came of it."""
+    """The parameters and results of the experiment."""
 
     rates_per_s: tuple[float, ...]
     seconds: float
@@ -117,7 +117,7 @@ def _draw_run(experiment: Experiment, rows: Sequence[Second], axes: Sequence[Any
     for n, node in enumerate(nodes):
         own = [row for row in rows if row.node == node]
         colour = COLOURS[n % len(COLOURS)]
-        # A little apart, so that equal numbers do not hide each other.
+        # Slightly offset, so that equal numbers do not hide each other.
         shift = 0.06 * (n - (len(nodes) - 1) / 2)
         at_s = [row.second for row in own]
         pods.step(at_s, [row.pods + shift for row in own], where="pre", color=colour, label=node)

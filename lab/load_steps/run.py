@@ -38,13 +38,13 @@ from lab.load_steps.virtual import VirtualSteps
 
 RUN: Final = "steps"
 WARM_UP_S: Final = 12.0
-# Per node: below what one pod of the slow profile serves, so that no pod is added yet.
+# Per node: less than one pod of the slow profile serves, so that no pod is added yet.
 WARM_UP_RATE_PER_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.25
 
 
 class Options(Struct, frozen=True):
-    """What the command was asked."""
+    """The options of the command."""
 
     directory: Path
     results: Path

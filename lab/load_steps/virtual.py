@@ -1,5 +1,5 @@
-"""The load steps in virtual time: the real task scheduler and auto-scaler, an event heap between
-them. Its numbers are no measurements; decision 4 says what they rest on."""
+"""The load steps in virtual time: the real task scheduler and auto-scaler, connected by an event
+heap. Its numbers are no measurements; decision 4 says what they rest on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class VirtualSteps:
         return Hello(node.name, INCARNATION, INCARNATION, (node.area,), (), pods, "1.0")
 
     def run(self, trace: list[Arrival], seconds: float) -> StepsRun:
-        """Ask `trace` and go on for `seconds`; what is still open then is not counted."""
+        """Run `trace` for `seconds`; queries that are still open then are not counted."""
         for arrival in trace:
             self._push(arrival.at_s, arrival)
         self._push(0.0, _LOOK)
@@ -96,7 +96,7 @@ class VirtualSteps:
             self._tell(PodsWanted(scale.node, scale.count), now)
 
     def _push(self, at_s: float, event: Any) -> None:
-        # The count keeps events of one moment in the order in which they came about.
+        # The counter keeps simultaneous events in order of insertion.
         self._pushed += 1
         heapq.heappush(self._heap, (at_s, self._pushed, event))
 

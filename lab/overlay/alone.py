@@ -1,4 +1,4 @@
-"""Every case in a process of its own: what came of it, and what it took."""
+"""Runs every case in a process of its own, and measures its time and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Done(Struct, Generic[Result], frozen=True):
-    """The result, the seconds of a processor, and the most memory of the process in MiB."""
+    """The result, the processor seconds, and the peak memory of the process in MiB."""
 
     result: Result
     cpu_s: float
@@ -28,8 +28,8 @@ class Done(Struct, Generic[Result], frozen=True):
 
 
 def run(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> list[Done[Result]]:
-    """All cases, `jobs` at a time, each in a new process; in their order. Prints each when it and
-    those before it are done."""
+    """Run all cases, `jobs` at a time, each in a new process; results are in order. Prints each
+    when it and those before it are done."""
     said = screen.console(stderr=True)
     context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
     results: list[Done[Result]] = []
@@ -42,9 +42,9 @@ def run(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> lis
 
 
 def measured(work: Callable[[Case], Result], case: Case) -> Done[Result]:
-    """Here, in a process that does nothing else before or after."""
-    # What is thrown away is in no cycle, and to look for cycles among the millions of objects of a
-    # large world takes longer than the world.
+    """The measurement in this process, which does nothing else before or after."""
+    # Garbage is in no cycle, and searching for cycles among the millions of objects of a large
+    # world takes longer than the world.
     gc.disable()
     result = work(case)
     most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

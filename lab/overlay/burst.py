@@ -1,4 +1,4 @@
-"""A publisher that bursts: what becomes of everybody's notifications (OctopiA Fig. 11, IDR)."""
+"""A bursting publisher, and the delays of everyone's notifications (OctopiA Fig. 11, IDR)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.overlay.model import Bottleneck, costs_of
 from lab.overlay.topology import paper
 from lab.overlay.world import Happening, World
 
-# Of the paper, at size 1.
+# The paper's values, at size 1.
 SUBSCRIBERS: Final = 2_000
 PUBLISHERS: Final = 100
 EACH: Final = 2_000
@@ -33,7 +33,7 @@ WANT_BURST: Final = 0.02
 BURSTING: Final = "burst"
 SYMBOL: Final = "BURST"
 BEFORE_S: Final = 10.0
-# A point of the curve is the longest delay of as many deliveries in sequence.
+# A point of the curve is the longest delay of this many consecutive deliveries.
 SEQUENCE: Final = 1_000
 MAX_POINTS: Final = 400
 SOON_S: Final = 1.0
@@ -50,7 +50,7 @@ class Burst(Struct, frozen=True):
 
 
 class Delays(Struct, frozen=True):
-    """Of some deliveries, in seconds, and the share that took no more than `SOON_S`."""
+    """Delays of some deliveries, in seconds, and the share that took no more than `SOON_S`."""
 
     deliveries: int
     mean_s: float
@@ -60,12 +60,13 @@ class Delays(Struct, frozen=True):
 
 
 class BurstResult(Struct, frozen=True):
-    """What came of it: `everything`, and `bursting` for what the bursting publisher sent alone.
+    """The result: `everything`, and `bursting` for the notifications of the bursting publisher
+    alone.
 
     `expected` deliveries are due; `stable_s` after the beginning of the burst the last thousand
-    with a delay above `SOON_S` came to its end; `curve` is (seconds from then, longest delay in
-    seconds); `messages` between brokers by the name of their class; `a_link_wait_s` and
-    `i_link_wait_s` are how long a notification waits before it is sent over such a link.
+    with a delay above `SOON_S` ended; `curve` is (seconds from then, longest delay in seconds);
+    `messages` between brokers by the name of their class; `a_link_wait_s` and `i_link_wait_s` are
+    how long a notification waits before it is sent over such a link.
     """
 
     case: Burst
@@ -80,7 +81,7 @@ class BurstResult(Struct, frozen=True):
 
 
 class _Deliveries:
-    """When each publisher sent what, and when that arrived."""
+    """The publishers' schedules, and the deliveries of their notifications."""
 
     def __init__(self) -> None:
         self.schedule: dict[str, tuple[float, float]] = {}
@@ -99,7 +100,7 @@ class _Deliveries:
 
 
 class _Clients(Struct, frozen=True):
-    """Who is where, and wants what: the same for all contenders."""
+    """The clients' places and filters: the same for all contenders."""
 
     publishers: list[tuple[str, str, Broker]]  # name, symbol, where
     subscribers: list[tuple[str, tuple[str, ...], Broker]]  # name, symbols, where
@@ -173,7 +174,7 @@ def _publish(
     start_s: float,
     draw: random.Random,
 ) -> int:
-    """Have everybody publish; how many deliveries are due."""
+    """Publish everything; returns the number of deliveries due."""
     known, expected = quotes.shipped(), 0
     for name, symbol, place in clients.publishers:
         bursting = name == BURSTING
@@ -230,7 +231,7 @@ def _delays(delays: np.ndarray) -> Delays:
 
 
 def _thinned(times: np.ndarray, longest: np.ndarray) -> list[tuple[float, float]]:
-    """At most `MAX_POINTS`, each the longest of its neighbours in sequence."""
+    """At most `MAX_POINTS` points, each the maximum of its neighbours."""
     step = -(-len(times) // MAX_POINTS)
     return [
         (float(times[at : at + step][-1]), float(longest[at : at + step].max()))

@@ -1,4 +1,4 @@
-"""The bursts written down beside the paper's."""
+"""The page on the burst experiment, with the paper's results."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SHORT: Final[dict[Bottleneck, str]] = {
 
 
 def notifications(result: BurstResult) -> int:
-    """Messages that carry one."""
+    """Messages that carry a notification."""
     kinds = CONTENDERS[result.case.contender].notifications
     return sum(count for kind, count in result.messages.items() if kind in kinds)
 
 
 def custody(result: BurstResult) -> int:
-    """Messages that say that notifications are where they belong."""
+    """Messages of custody, which confirm notifications."""
     return result.messages.get(CUSTODY, 0)
 
 
@@ -54,12 +54,12 @@ def runs(
 
 
 def rates(results: Sequence[BurstResult]) -> list[int]:
-    """Those that were run, ascending."""
+    """The rates of the runs, ascending."""
     return sorted({each.case.rate_per_min for each in results})
 
 
 def bottlenecks(results: Sequence[BurstResult]) -> list[Bottleneck]:
-    """Those that were run."""
+    """The bottlenecks of the runs."""
     return list(dict.fromkeys(each.case.bottleneck for each in results))
 
 
@@ -70,7 +70,7 @@ def gain(
     of: Callable[[BurstResult], float],
     against: str = "snr",
 ) -> float:
-    """By how many percent IDR's mean over the seeds differs from another's."""
+    """Difference of IDR's mean over the seeds from another's, in percent."""
     ours, theirs = (
         mean(of(each) for each in runs(results, bottleneck, rate, name))
         for name in ("idr", against)
@@ -79,7 +79,7 @@ def gain(
 
 
 def summary(results: Sequence[BurstResult]) -> Table:
-    """What dynamic routing brings over static routing."""
+    """The benefit of dynamic over static routing."""
     rows = []
     for bottleneck in bottlenecks(results):
         for rate in rates(results):
@@ -112,7 +112,7 @@ def summary(results: Sequence[BurstResult]) -> Table:
 
 
 def table(results: Sequence[BurstResult], bottleneck: Bottleneck) -> Table:
-    """All contenders where that is short, means over the seeds."""
+    """All contenders for this bottleneck, means over the seeds."""
     rows = []
     for rate in rates(results):
         for contender in ORDER:
@@ -146,7 +146,7 @@ def _row(found: Sequence[BurstResult]) -> list[str]:
 
 
 def missing(results: Sequence[BurstResult]) -> int:
-    """Deliveries that were due and did not come, or came twice, over all runs."""
+    """Deliveries that were missing or duplicated, over all runs."""
     return sum(abs(each.expected - each.everything.deliveries) for each in results)
 
 
@@ -190,7 +190,7 @@ def _draws(seeds: int) -> str:
 
 
 def _moved(results: Sequence[BurstResult]) -> str:
-    """How long a notification waits for links of either kind where all are alike, at the highest
+    """Waiting time of a notification for links of either kind where all are alike, at the highest
     rate."""
     static, dynamic = (
         runs(results, "links", rates(results)[-1], contender) for contender in ("snr", "idr")

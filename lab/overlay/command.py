@@ -1,5 +1,5 @@
-"""`fleet lab overlay`: OctopiA's experiments in virtual time and with real masters, and what they
-came to."""
+"""`fleet lab overlay`: OctopiA's experiments in virtual time and with real masters, and their
+results."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from lab.overlay.scale_page import Findings
 from lab.overlay.sizes import Sizes
 
 Experiment = Literal["tables", "burst", "scale", "real"]
-# In virtual time: those that are run unless others are asked for.
+# Experiments in virtual time: run by default.
 EXPERIMENTS: Final[tuple[Experiment, ...]] = ("tables", "burst", "scale")
-# At full size, and for a look.
+# At full size, and reduced.
 ADVERTISEMENTS: Final = ((100, 200, 300, 400, 500), (100,))
 SUBSCRIPTIONS: Final = ((500, 1_000, 2_000, 3_000, 4_000, 5_000), (500,))
 QUICK_SIZE: Final = 0.002
@@ -47,8 +47,8 @@ Result = TypeVar("Result")
 
 
 class Options(Struct, frozen=True):
-    """What the command was asked: `size` is the share of the paper's notifications in a burst,
-    `draws` how often it is decided who is where."""
+    """The options of the command: `size` is the share of the paper's notifications in a burst,
+    `draws` the number of random placements of the clients."""
 
     results: Path
     experiments: tuple[Experiment, ...]
@@ -60,7 +60,7 @@ class Options(Struct, frozen=True):
 
 
 def run(options: Options) -> int:
-    """Run the experiments one after the other, and write each down as it is done."""
+    """Run the experiments one after the other, and write each result when it is done."""
     console = screen.console()
     for experiment in options.experiments:
         origin = provenance.now(words(options, experiment))
@@ -95,7 +95,7 @@ def _tables(options: Options, origin: provenance.Provenance, console: Console) -
 
 
 def size_cases(options: Options) -> list[Sizes]:
-    """The largest first, so that no process is left alone with it."""
+    """The largest first, so that no process is left alone with it at the end."""
     counts: tuple[tuple[sizes.Experiment, tuple[int, ...]], ...] = (
         ("subscriptions", SUBSCRIPTIONS[options.quick]),
         ("advertisements", ADVERTISEMENTS[options.quick]),
@@ -119,7 +119,7 @@ def _burst(options: Options, origin: provenance.Provenance, console: Console) ->
 
 
 def burst_cases(options: Options) -> list[Burst]:
-    """All ways of routing, at all rates, whatever is short."""
+    """All routing schemes, rates and bottlenecks."""
     return [
         Burst(
             contender,

@@ -1,4 +1,5 @@
-"""Ways of routing, side by side: OctopiA's static and dynamic one, and trees with identifiers."""
+"""The routing schemes under comparison: OctopiA's static and dynamic routing, and tree
+identification."""
 
 from __future__ import annotations
 
@@ -15,23 +16,23 @@ from agent.overlay.scot import Broker, Scot
 from lab.overlay.tid import TidBroker
 from lab.overlay.world import AnyBroker
 
-# Seconds of a broker's work on an event, and more for each message that it sends.
+# Seconds of a broker's work per event, and in addition per message that it sends.
 EVENT_S: Final = 100e-6
 COPY_S: Final = 10e-6
 
-# Whatever waits for a link is kept, and not sent again while it waits: the baseline has no limits,
-# and no link fails here. Word that notifications have arrived waits for more of the kind.
+# A message that waits for a link is kept, and not resent meanwhile: the baseline has no limits, and
+# no link fails here. Reports of settlement are batched.
 LIMITS: Final = Limits(
     most_held=1_000_000, most_remembered=1_000_000, resend_s=1e9, batch_s=WINDOW_S
 )
 
 
 class Contender(Struct, frozen=True):
-    """One of them: how to make its brokers, and the names of its messages.
+    """A routing scheme: how to make its brokers, and the names of its messages.
 
-    `advertisements` and `subscriptions` are those by whose arrival their delay counts;
-    `notifications` carry some; `measures` says whether it wants to know of congestion. `event_s`
-    and `copy_s` are the seconds of a broker's work on an event, and more for each message sent.
+    `advertisements` and `subscriptions` are the messages whose arrival determines their delay;
+    `notifications` carry some; `measures` says whether it needs congestion measurements. `event_s`
+    and `copy_s` are the seconds of a broker's work per event, and per message sent.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""What an overlay costs, by arithmetic, as a function of its two factors.
+"""Closed-form costs of an overlay as a function of its two factors.
 
-Everybody is anywhere: each client at a broker drawn from all, independently. |V_a| is the number of
-vertices of the tree, |V_c| that of clusters.
+Clients are placed uniformly at random: each client at a broker drawn from all, independently. |V_a|
+is the number of vertices of the tree, |V_c| that of clusters.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agent.overlay.scot import Scot
 
 
 class Load(Struct, frozen=True):
-    """Advertisements and subscriptions in the whole overlay; how many of the subscriptions match
-    one notification, and how many match one advertisement."""
+    """Advertisements and subscriptions in the whole overlay; the number of subscriptions that match
+    one notification, and that match one advertisement."""
 
     advertisements: int
     subscriptions: int
@@ -25,10 +25,10 @@ class Load(Struct, frozen=True):
 
 
 class Expected(Struct, frozen=True):
-    """Means: entries of a broker's tables; messages of one advertisement, of one subscription
-    (of which `cib_messages` tell hosts of advertisements) and of one notification; hops of the
-    longest way that a subscription goes, and a notification (statically); messages of a broker when
-    all start together, with nothing to tell."""
+    """Means: entries of a broker's tables; messages of one advertisement, of one subscription (of
+    which `cib_messages` notify hosts of advertisements) and of one notification; hops of the
+    longest path of a subscription, and of a notification (statically); messages of a broker when
+    all start together, without content."""
 
     brokers: int
     neighbours: float
@@ -63,26 +63,27 @@ def octopia(scot: Scot, load: Load) -> Expected:
 
 
 def start_messages(scot: Scot) -> float:
-    """Of a broker: two ends of each link compare versions; each broker's empty set of subscriptions
-    goes to all of its cluster, and that of advertisements to its region, which answers."""
+    """Per broker: the two ends of each link compare versions; each broker's empty set of
+    subscriptions goes to all of its cluster, and that of advertisements to its region, which
+    answers."""
     vertices, clusters = len(scot.vertices), scot.clusters
     return 2 * (vertices - 1) / vertices + vertices - 1 + 3 * (clusters - 1)
 
 
 def flood_messages(scot: Scot) -> int:
-    """Of an advertisement that is flooded over all links, each duplicate discarded on arrival: over
-    every link in both directions but for the |V| − 1 on which it came first."""
+    """For an advertisement that is flooded over all links, each duplicate discarded on arrival:
+    over every link in both directions, except for the |V| − 1 over which it came first."""
     return 2 * scot.size - scot.order + 1
 
 
 def notification_messages(scot: Scot, interested: float) -> float:
     """A copy into each target cluster, and in each cluster over the links of its tree that lead
-    from where it came in to somebody interested."""
+    from its entry to a subscriber."""
     vertices, clusters, order = len(scot.vertices), scot.clusters, scot.order
     in_trees = 0.0
     for below in _below(scot):
         for near, far in ((below, vertices - below), (vertices - below, below)):
-            # It comes in on this side of the link, and somebody is on the other.
+            # It enters on this side of the link, and a subscriber is on the other.
             in_trees += near / vertices * _some(far / order, interested)
     return clusters * in_trees + _other_targets(clusters, interested)
 
@@ -95,24 +96,25 @@ def best_clusters(brokers: int, advertisements_per_s: float, subscriptions_per_s
 
 
 def _some(share: float, count: float) -> float:
-    """The probability that of so many, anywhere, at least one is in that share of the overlay."""
+    """The probability that at least one of this many, placed at random, is in that share of the
+    overlay."""
     some: float = 1.0 - (1.0 - share) ** count
     return some
 
 
 def _other_targets(clusters: int, interested: float) -> float:
-    """Clusters other than the publisher's with somebody interested."""
+    """Clusters other than the publisher's with a subscriber."""
     return (clusters - 1) * _some(1 / clusters, interested)
 
 
 def _below(scot: Scot) -> Sequence[int]:
-    """For each link of the tree, how many vertices it cuts off from the first one."""
+    """For each link of the tree, the number of vertices that it separates from the first one."""
     tree = scot.tree
     if not tree.links:
         return []
     root = tree.vertices[0]
     order, parent = [root], {root: root}
-    for at in order:  # grows while it is read
+    for at in order:  # grows during iteration
         for each in tree.neighbours(at):
             if each not in parent:
                 parent[each] = at

@@ -1,4 +1,4 @@
-"""How much memory the tables of one broker take, measured at a process of their own."""
+"""Memory of one broker's tables, measured in a process of its own."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EPOCH: Final = 1
 
 
 class Tables(Struct, frozen=True):
-    """What one broker of |V_a| × |V_c| keeps, of so many advertisements and subscriptions in all,
-    which are spread evenly over the brokers."""
+    """The tables of one broker of |V_a| × |V_c|, with this many advertisements and subscriptions in
+    all, spread evenly over the brokers."""
 
     vertices: int
     clusters: int
@@ -35,7 +35,7 @@ class Tables(Struct, frozen=True):
 
 
 class Resident(Struct, frozen=True):
-    """Entries of both tables, and what they and the broker around them take in bytes."""
+    """Entries of both tables, and the bytes of the tables and the broker around them."""
 
     case: Tables
     srt: int
@@ -44,9 +44,9 @@ class Resident(Struct, frozen=True):
 
 
 def measure(case: Tables) -> Resident:
-    """Let one broker of production be told of all that concerns it, as from sockets.
+    """Give a production broker everything that concerns it, as from sockets.
 
-    By the resident memory of the process, so to be called in one that does nothing else.
+    Measures the resident memory of the process, so call it in one that does nothing else.
     """
     scot = spread(case.vertices, case.clusters)
     at = Broker(scot.vertices[0], 0)
@@ -58,7 +58,7 @@ def measure(case: Tables) -> Resident:
 
 
 def _events(case: Tables, scot: Scot, at: Broker) -> Iterator[Any]:
-    """Made one by one, through MessagePack, so that no part of a filter is shared."""
+    """Created one by one, through MessagePack, so that no part of a filter is shared."""
     symbols, draw = sorted(quotes.shipped()), random.Random(1)
     for neighbour in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
         yield LinkUp(neighbour)

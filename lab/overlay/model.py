@@ -1,4 +1,4 @@
-"""What takes time in the simulation, and how long."""
+"""Cost model of the simulation: the operations that take time, and how long."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lab.overlay.contenders import Contender
 from lab.overlay.world import AnyBroker, Costs
 
 # A link: 448 kbit/s and 1 ms. A notification takes about 5 ms on it; two hundred a second are an
-# eighth of the paper's fastest burst, and four times what passes a link of the others', at most.
+# eighth of the paper's fastest burst, and at most four times the other publishers' load on a link.
 BYTES_PER_S: Final = 56_000.0
 DELAY_S: Final = 0.001
-# Beside the message itself: IP, TCP, ZeroMQ, CURVE.
+# Overhead per message: IP, TCP, ZeroMQ, CURVE.
 FRAME_BYTES: Final = 90
-# What is short: the bandwidth of all links alike, that of iLinks only (clusters are sites, their
-# aLinks a local network of so much more bandwidth), or a broker's time, of which a message takes a
-# fifth of its time on a link: or the inner brokers would be overwhelmed without a burst.
+# The bottleneck: the bandwidth of all links alike, that of iLinks only (clusters are sites, their
+# aLinks a local network of much more bandwidth), or a broker's time. There a message takes a fifth
+# of its time on a link, because the inner brokers would otherwise be overloaded without a burst.
 Bottleneck = Literal["links", "iLinks", "brokers"]
 BOTTLENECKS: Final[tuple[Bottleneck, ...]] = get_args(Bottleneck)
 SITE_BANDWIDTH: Final = 10.0
@@ -29,12 +29,12 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def transmission_s(message: Any) -> float:
-    """Of a message, by its size in MessagePack."""
+    """Transmission time of a message, by its size in MessagePack."""
     return (len(encode(message)) + FRAME_BYTES) / BYTES_PER_S
 
 
 def costs_of(contender: Contender, bottleneck: Bottleneck = "links") -> Costs:
-    """The same for all, but for the times that their own code takes."""
+    """Equal for all, except for the times of their own code."""
     event_s, copy_s = contender.event_s, contender.copy_s
 
     def service(_broker: AnyBroker, _event: Any, instructions: Sequence[Instruction]) -> float:

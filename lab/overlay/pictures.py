@@ -1,4 +1,4 @@
-"""The experiments' pictures."""
+"""Figures of the overlay experiments."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def draw_sizes(costs: Sequence[Cost], path: Path) -> None:
 
 
 def draw_bursts(results: Sequence[BurstResult], path: Path) -> None:
-    """The longest delay of each thousand deliveries over time, in the first draw: what is short
-    from top to bottom, rates from left to right."""
+    """The longest delay of each thousand deliveries over time, in the first draw: bottlenecks from
+    top to bottom, rates from left to right."""
     from lab.overlay.burst_page import ORDER, SHORT, bottlenecks, rates, runs
 
     down, across = bottlenecks(results), rates(results)

@@ -1,4 +1,4 @@
-"""Real stock quotes, and who advertises and wants which of them."""
+"""Workload of real stock quotes: advertisements and subscriptions of publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.overlay.scot import Broker
 from agent.wire.predicates import Attributes, Filter, Predicate
 
 CLASS: Final = "STOCK"
-# Of 100 symbols: a subscription to two of them wants 2 % of all quotes.
+# Of 100 symbols: a subscription to two of them matches 2 % of all quotes.
 SYMBOLS_WANTED: Final = 2
 HISTORY: Final = "virtual"
 
@@ -36,7 +36,8 @@ def shipped() -> dict[str, list[Attributes]]:
 
 
 def of(*symbols: str) -> Filter:
-    """Quotes of one of these: what is advertised of one, or subscribed to of several."""
+    """A filter for quotes of these symbols: one for an advertisement, several for a
+    subscription."""
     stock = Predicate("class", "=", (CLASS,))
     if len(symbols) == 1:
         return ((stock, Predicate("symbol", "=", symbols)),)
@@ -44,16 +45,16 @@ def of(*symbols: str) -> Filter:
 
 
 def wanted(symbols: Sequence[str], count: int, draw: random.Random) -> list[Filter]:
-    """What `count` subscriptions want: each two symbols, drawn."""
+    """The filters of `count` subscriptions, each for two random symbols."""
     return [of(*draw.sample(symbols, SYMBOLS_WANTED)) for _ in range(count)]
 
 
 def offered(symbols: Sequence[str], count: int) -> list[str]:
-    """The symbol of each of `count` advertisements: all in turn, so some have several publishers
-    where there are more publishers than symbols."""
+    """The symbol of each of `count` advertisements: all in turn, so some have several publishers if
+    there are more publishers than symbols."""
     return list(itertools.islice(itertools.cycle(symbols), count))
 
 
 def placed(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Broker]:
-    """Where `count` clients are: each anywhere."""
+    """The places of `count` clients, uniformly at random."""
     return [draw.choice(brokers) for _ in range(count)]

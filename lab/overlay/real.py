@@ -1,4 +1,4 @@
-"""OctopiA's experiments with real masters on this machine: what is run, and in which order."""
+"""OctopiA's experiments with real masters on this machine: the runs and their order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from lab.overlay.real_rig import Rig
 from lab.overlay.real_tables import Row
 from lab.overlay.sizes import PUBLISHERS
 
-# Of an iLink, headers included: some 30 notifications a second, a third of the fastest burst.
+# Bandwidth of an iLink, headers included: some 30 notifications a second, a third of the fastest
+# burst.
 I_LINK_BYTES_S: Final = 8_000.0
 
 
@@ -36,9 +37,9 @@ class Setup(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What came of it; `memory_bytes` that a master has of its own, and the share of a processor
-    that all take while nothing happens, with all subscriptions of the burst;
-    `why_not_short` is empty if iLinks were."""
+    """The results; `memory_bytes` of a master's own, and the share of a processor that all use
+    while idle, with all subscriptions of the burst; `why_not_short` is empty if iLinks were
+    limited."""
 
     setup: Setup
     tables: list[Row]
@@ -50,7 +51,7 @@ class Found(Struct, frozen=True):
 
 def paper() -> Setup:
     """The paper's overlay and counts; the burst's rates divided by 1,000, as is the base load, and
-    a quarter of the subscribers: what two processors carry."""
+    a quarter of the subscribers: the capacity of two processors."""
     return Setup(
         scot=topology.paper(),
         advertisements=(100, 200, 300, 400, 500),
@@ -64,7 +65,7 @@ def paper() -> Setup:
 
 
 def quick() -> Setup:
-    """Two vertices times two clusters, in seconds."""
+    """Two vertices times two clusters, for some seconds."""
     return Setup(
         scot=topology.spread(2, 2),
         advertisements=(6,),
@@ -78,8 +79,8 @@ def quick() -> Setup:
 
 
 def measure(setup: Setup, seed: int, say: Callable[[str], None]) -> Found:
-    """Run all of it; files are in a folder of their own that goes. MastersError."""
-    # Of sockets below it, the paths have to be short.
+    """Measure everything; files are in a temporary folder. MastersError."""
+    # The paths of sockets below it have to be short.
     with tempfile.TemporaryDirectory(prefix="overlay-", dir=_disk()) as name:
         rig = Rig(setup.scot, Path(name), setup.i_link_bytes_s)
         if rig.why_not_short:
@@ -101,7 +102,7 @@ def measure(setup: Setup, seed: int, say: Callable[[str], None]) -> Found:
 
 
 def failures(found: Found) -> list[str]:
-    """What is not as it has to be, a line each."""
+    """Deviations from the required behaviour, a line each."""
     told = [
         f"{row.count} {row.experiment}: the tables of {row.differing} of {row.brokers} masters are "
         "not those in virtual time"
@@ -118,7 +119,7 @@ def failures(found: Found) -> list[str]:
 
 
 def of(results: Sequence[Result], rate: float, routing: str) -> list[Result]:
-    """Of that case, by round."""
+    """The results of that case, by round."""
     return [
         each for each in results if (each.case.burst_per_s, each.case.routing) == (rate, routing)
     ]

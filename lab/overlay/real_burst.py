@@ -1,5 +1,5 @@
-"""A publisher that bursts at real masters, with static and with dynamic routing in turn (OctopiA
-Fig. 11)."""
+"""A bursting publisher at real masters, with static and with dynamic routing in turn (OctopiA Fig.
+11)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from lab.overlay.real_twin import Twin
 
 ROUTINGS: Final[tuple[Routing, ...]] = ("idr", "snr")
 BURSTING: Final = "BURST"
-# A point of the curve is the longest delay of as many deliveries in sequence.
+# A point of the curve is the longest delay of this many consecutive deliveries.
 SEQUENCE: Final = 100
-# Without any news for so long what is missing does not come.
+# After this time without a delivery, missing ones count as lost.
 PATIENCE_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.25
 IDLE_S: Final = 3.0
 
 
 class Load(Struct, frozen=True):
-    """`publishers` together publish `base_per_s` alerts a second, each wanted by about 2 % of the
-    `subscribers`; from `before_s` on one more brings `in_burst`, wanted by 2 % in all clusters; the
-    others go on for `after_s` when it is done."""
+    """`publishers` together publish `base_per_s` alerts a second, each of which matches about 2 %
+    of the `subscribers`; from `before_s` on one more publishes `in_burst`, which match 2 % in all
+    clusters; the others go on for `after_s` when it is done."""
 
     publishers: int
     subscribers: int
@@ -49,7 +49,7 @@ class Load(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """One run: `burst_per_s`, and which of several with that."""
+    """One run: `burst_per_s`, and its number among those with that rate."""
 
     routing: Routing
     burst_per_s: float
@@ -57,12 +57,12 @@ class Case(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What came of it. Of deliveries: how many were due, did not come, came more than once, and
-    came unwanted; delays in seconds, of all and of the burst's. `curve` is (seconds since the burst
-    began, longest delay of a hundred deliveries in sequence); `messages` between masters by kind;
-    `virtual_s` the mean delay of the same alerts in virtual time, 0 if no link is short; `late_s`
-    at most the publishers were behind their own schedule; `cpu_s` of the masters in `seconds`; how
-    often a link went down."""
+    """The result. Of deliveries: how many were due, missing, duplicated and unwanted; delays in
+    seconds, of all and of the burst's. `curve` is (seconds since the burst began, longest delay of
+    a hundred consecutive deliveries); `messages` between masters by kind; `virtual_s` the mean
+    delay of the same alerts in virtual time, 0 if no link is limited; `late_s` the publishers'
+    maximum lag behind their own schedule; `cpu_s` of the masters in `seconds`; how often a link
+    went down."""
 
     case: Case
     due: int
@@ -81,14 +81,14 @@ class Result(Struct, frozen=True):
 
 
 class Idle(Struct):
-    """What masters take before anything is published: each of memory of its own, all of them of
-    processors."""
+    """The masters' resources before anything is published: memory of each, processor share of
+    all."""
 
     memory_bytes: float = 0.0
     cores: float = 0.0
 
     def look(self, masters: Masters) -> None:
-        """For a few seconds."""
+        """Measure for a few seconds."""
         cpu_s = masters.cpu_s()
         time.sleep(IDLE_S)
         self.cores = (masters.cpu_s() - cpu_s) / IDLE_S
@@ -96,22 +96,22 @@ class Idle(Struct):
 
 
 class Clients(NamedTuple):
-    """Who is where; the last publisher is the one that bursts."""
+    """The clients' places; the last publisher is the one that bursts."""
 
     offers: list[Offer]
     wishes: list[Wish]
 
 
 class Told(NamedTuple):
-    """A published alert: of which trigger, and when, in monotonic nanoseconds."""
+    """A published alert: its trigger, and its time in monotonic nanoseconds."""
 
     trigger: str
     time_ns: int
 
 
 def clients(brokers: Sequence[Broker], load: Load, want: float, seed: int) -> Clients:
-    """The same for both ways of routing. Nobody at the bursting publisher's broker wants what it
-    publishes, and somebody in each cluster does."""
+    """The same for both ways of routing. No subscriber at the bursting publisher's broker wants its
+    alerts, and some subscriber in each cluster does."""
     draw = random.Random(f"real burst {seed}")
     home = draw.choice(brokers)
     others = [each for each in brokers if each != home]
@@ -127,7 +127,7 @@ def clients(brokers: Sequence[Broker], load: Load, want: float, seed: int) -> Cl
 
 
 def schedule(offers: Sequence[Offer], load: Load, burst_per_s: float, seed: int) -> list[Alert]:
-    """Of the whole run, in order of time."""
+    """The schedule of the whole run, in order of time."""
     draw = random.Random(f"real schedule {seed}")
     *others, bursting = offers
     end_s = load.before_s + load.in_burst / burst_per_s + load.after_s
@@ -151,7 +151,7 @@ def measure(
     seed: int,
     idle: Idle,
 ) -> Iterator[Result]:
-    """Both overlays stand side by side, and the one that has no turn is idle."""
+    """Measure. Both overlays run side by side, and the one whose turn it is not is idle."""
     who = clients(rig.brokers, load, want, seed)
     announced = real_load.announced(who.offers)
     with ExitStack() as stack:
@@ -173,7 +173,7 @@ def measure(
 
 
 def virtual_s(rig: Rig, who: Clients, case: Case, alerts: Sequence[Alert]) -> float:
-    """The mean delay of these alerts in virtual time, where iLinks are short; 0 otherwise."""
+    """The mean delay of these alerts in virtual time, where iLinks are limited; 0 otherwise."""
     if rig.i_link_bytes_s is None:
         return 0.0
     contender = CONTENDERS[case.routing]
@@ -227,7 +227,7 @@ def _run(
 def _publish(
     masters: Masters, alerts: Sequence[Alert], start_s: float
 ) -> tuple[dict[tuple[str, int], Told], float]:
-    """By IAD and number; and how late the latest was."""
+    """Alerts by IAD and number; and the maximum lag."""
     told, late_s = {}, 0.0
     for alert in alerts:
         iad = masters.plan.iads[alert.offer.place]
@@ -251,7 +251,7 @@ def _await(subscribers: Subscribers, count: int) -> None:
 def check(
     came: Sequence[Delivery], told: Mapping[tuple[str, int], Told], wishes: Sequence[Wish]
 ) -> tuple[int, int, int]:
-    """Deliveries that did not come, came again, and came though nobody wanted them."""
+    """Numbers of missing, duplicated and unwanted deliveries."""
     wanting: dict[str, list[str]] = {}
     for wish in wishes:
         for trigger in wish.triggers:
@@ -271,8 +271,8 @@ def _key(delivery: Delivery) -> tuple[str, int]:
 def delays(
     came: Sequence[Delivery], told: Mapping[tuple[str, int], Told], burst_ns: int
 ) -> tuple[list[float], list[float], list[tuple[float, float]]]:
-    """Of all deliveries and of the burst's alone, in seconds and in order of arrival; and the
-    longest of each hundred over the seconds since `burst_ns`."""
+    """Delays of all deliveries and of the burst's alone, in seconds and in order of arrival; and
+    the longest of each hundred over the seconds since `burst_ns`."""
     found, bursting, curve = [], [], []
     for each in sorted(came, key=lambda each: each.time_ns):
         one = told.get(_key(each))

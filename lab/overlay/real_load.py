@@ -1,4 +1,4 @@
-"""Who announces what and who wants which, for real masters: quotes as alerts of triggers."""
+"""Workload of real masters: quotes as alerts of triggers, with advertisements and subscriptions."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from agent.wire.predicate_language import read_filter
 from agent.wire.predicates import Filter
 from lab.overlay import quotes
 
-# Of a master without a publisher. Every master announces this in any case.
+# For a master without a publisher. Every master advertises this in any case.
 NOTHING_ELSE: Final = 'kind = "lost"'
 
 
 class Offer(NamedTuple):
-    """A publisher: where it is, and its symbol, which is a trigger's name."""
+    """A publisher: its place and its symbol, which is a trigger's name."""
 
     place: Broker
     trigger: str
 
 
 class Alert(NamedTuple):
-    """When it is to be published, in seconds, and by whom."""
+    """An alert: its time, in seconds, and its publisher."""
 
     at_s: float
     offer: Offer
 
 
 class Wish(NamedTuple):
-    """A subscription: what its client calls it, where, and of which symbols it wants all."""
+    """A subscription: its client's name for it, its place, and the symbols of which it wants
+    all."""
 
     id: str
     place: Broker
@@ -40,13 +41,13 @@ class Wish(NamedTuple):
 
 
 def offers(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Offer]:
-    """A publisher for each symbol in turn, each anywhere."""
+    """A publisher for each symbol in turn, placed at random."""
     symbols = quotes.offered(sorted(quotes.shipped()), count)
     return list(map(Offer, quotes.placed(brokers, count, draw), symbols))
 
 
 def wishes(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Wish]:
-    """Each wants two symbols of a hundred, 2 % of all quotes, and is anywhere."""
+    """Each wants two symbols of a hundred, 2 % of all quotes, and is placed at random."""
     symbols = sorted(quotes.shipped())
     return [
         Wish(f"s{number}", place, tuple(draw.sample(symbols, quotes.SYMBOLS_WANTED)))
@@ -55,7 +56,7 @@ def wishes(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[W
 
 
 def announced(of: Iterable[Offer]) -> dict[Broker, list[str]]:
-    """What `[[overlay.advertise]]` of each master with a publisher says."""
+    """The `[[overlay.advertise]]` of each master with a publisher."""
     texts: dict[Broker, list[str]] = defaultdict(list)
     for place, trigger in of:
         texts[place].append(f'kind = "raised" and trigger = "{trigger}"')
@@ -63,11 +64,11 @@ def announced(of: Iterable[Offer]) -> dict[Broker, list[str]]:
 
 
 def wanted(wish: Wish) -> str:
-    """As text."""
+    """The filter as text."""
     names = ", ".join(f'"{each}"' for each in wish.triggers)
     return f'kind = "raised" and trigger in ({names})'
 
 
 def filters(iad: str, texts: Iterable[str]) -> list[Filter]:
-    """All that the master of that IAD announces, in the order in which it does."""
+    """All advertisements of that IAD's master, in its order."""
     return [*map(read_filter, texts), losses_of(iad)]

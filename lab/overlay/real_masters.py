@@ -1,4 +1,4 @@
-"""Real masters as the brokers of an overlay, pretended nodes that publish at them, and the process
+"""Real masters as the brokers of an overlay, simulated nodes that publish at them, and the process
 of their subscribers."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOOK_EVERY_S: Final = 0.25
 STATUS_MS: Final = 2_000.0
 CLIENT: Final = "lab"
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-# A pretended node sends no signs of life.
+# A simulated node sends no heartbeats.
 LIVENESS: Final = config.MasterLiveness(heartbeat_s=3_600.0)
 CLIENTS: Final = config.MasterClients(rate_per_s=1e6, most_subscriptions=10_000)
 
@@ -47,7 +47,7 @@ Counters = dict[str, dict[str, int]]
 
 
 class MastersError(RuntimeError):
-    """The masters do not do what was asked; the text says which and why."""
+    """The masters did not do what was requested; the text says which and why."""
 
 
 def make_keys(plan: OverlayPlan, folder: Path) -> None:
@@ -62,8 +62,8 @@ def make_keys(plan: OverlayPlan, folder: Path) -> None:
 
 
 class Masters:
-    """A master at each place of `plan`, which announces what `announced` says of it, with its files
-    below `folder` and the keys of `keys`. A context manager: leaving it stops all."""
+    """A master at each place of `plan` with the advertisements in `announced`, with its files below
+    `folder` and the keys of `keys`. A context manager: leaving it stops all."""
 
     def __init__(
         self,
@@ -139,10 +139,11 @@ class Masters:
     def _ipc(self, iad: str, name: str) -> str:
         return f"ipc://{self._folder}/{iad}/{name}"
 
-    # --- what they say ---------------------------------------------------------------------------
+    # --- observation -----------------------------------------------------------------------------
 
     def counters(self, iads: Iterable[str] = ()) -> Counters:
-        """Of all masters, or of these, by IAD. MastersError if one has ended or is silent."""
+        """Counters of all masters, or of these, by IAD. MastersError if one has ended or does not
+        answer."""
         return {iad: self._counters_of(iad) for iad in tuple(iads) or tuple(self.plan.places)}
 
     def _counters_of(self, iad: str) -> dict[str, int]:
@@ -155,7 +156,8 @@ class Masters:
         raise MastersError(f"{iad} is silent; see {self._folder / iad}")
 
     def wait(self, settled: Callable[[Counters], bool], what: str) -> Counters:
-        """Until their counters are so, and what they have said to each other is the same twice."""
+        """Wait until their counters satisfy this, and their message counts are equal twice in a
+        row."""
         give_up_s = time.monotonic() + PATIENCE_S
         before: dict[str, int] = {}
         while True:
@@ -169,7 +171,7 @@ class Masters:
             time.sleep(LOOK_EVERY_S)
 
     def wait_for_links(self) -> Counters:
-        """Until all links are up, and both ends know what the other has to tell."""
+        """Wait until all links are up, and both ends have each other's tables."""
         links = {iad: len(self.plan.neighbours(iad)) for iad in self.plan.places}
         return self.wait(
             lambda counters: all(
@@ -185,24 +187,25 @@ class Masters:
         return sum(time.clock_gettime(~each.pid << 3 | 2) for each in self._children.values())
 
     def memory_bytes(self) -> int:
-        """What they have of their own, and in use, in all."""
+        """Their private memory in use, in all."""
         return sum(_private_bytes(each.pid) for each in self._children.values())
 
-    # --- at them ---------------------------------------------------------------------------------
+    # --- publishing ------------------------------------------------------------------------------
 
     def publish(self, iad: str, trigger: str, value: float) -> int:
-        """As a trigger at a node of that IAD; the number of the alert, from 1 on in each IAD."""
+        """Publish as a trigger at a node of that IAD; returns the number of the alert, from 1 on in
+        each IAD."""
         if iad not in self._nodes:
             self._nodes[iad] = Node(self._context, self._ipc(iad, "nodes"))
         return self._nodes[iad].publish(trigger, value)
 
     def untaken(self) -> int:
-        """Alerts that no master has on disk (yet)."""
+        """Alerts that no master has on disk yet."""
         return sum(each.untaken() for each in self._nodes.values())
 
 
 class Node:
-    """A pretended one."""
+    """A simulated node."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
         self._socket = context.socket(zmq.DEALER)
@@ -216,7 +219,7 @@ class Node:
         self._socket.send(encode(hello))
 
     def publish(self, trigger: str, value: float) -> int:
-        """Its number."""
+        """Publish; returns its number."""
         self._sequence += 1
         event = NodeEvent(
             self._sequence,
@@ -233,7 +236,7 @@ class Node:
         return self._sequence
 
     def untaken(self) -> int:
-        """How many no word came of."""
+        """Number of alerts without acknowledgement."""
         with suppress(zmq.Again):
             while True:
                 message, _ = self._decode(self._socket.recv(zmq.NOBLOCK))
@@ -280,15 +283,15 @@ class Subscribers:
             process.terminate()
 
     def subscribe(self, until: int) -> None:
-        """Have all below that number open."""
+        """Open all subscriptions below that number."""
         self._ask(f"subscribe {until}")
 
     def count(self) -> int:
-        """How many notifications they got."""
+        """Number of notifications they got."""
         return int(self._ask("count"))
 
     def take(self) -> list[Delivery]:
-        """Those since the last call."""
+        """The deliveries since the last call."""
         return msgspec.json.decode(self._ask("take"), type=list[Delivery])
 
     def _ask(self, question: str) -> str:
@@ -303,7 +306,7 @@ class Subscribers:
 
 
 def sent(counters: Counters) -> dict[str, int]:
-    """Messages between masters by kind, signs of life apart, of all masters together."""
+    """Messages between masters by kind, without heartbeats, of all masters together."""
     prefix = "overlay_sent_"
     total: dict[str, int] = {}
     for each in counters.values():
@@ -315,7 +318,7 @@ def sent(counters: Counters) -> dict[str, int]:
 
 
 def total(counters: Counters, name: str) -> int:
-    """Over all masters."""
+    """Sum over all masters."""
     return sum(each[name] for each in counters.values())
 
 

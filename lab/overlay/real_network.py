@@ -1,5 +1,5 @@
-"""Where real masters listen: all on loopback, or each in a network namespace of its own, with a
-bridge between them and iLinks that are short of bandwidth."""
+"""Networks for real masters: all on loopback, or each in a network namespace of its own, with a
+bridge between them and iLinks of limited bandwidth."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ NETWORK: Final = "10.213"
 HUB: Final = f"{NETWORK}.255.1"
 BRIDGE: Final = "bridge"
 INSIDE: Final = "e0"
-# A whole packet: less would send none.
+# A whole packet, because a smaller bucket would never send one.
 BURST_BYTES: Final = 3_000
 QUANTUM_BYTES: Final = 1_514
 FREE: Final = "10gbit"
-# A process in a namespace of its own is there by then.
+# Time by which a process in a namespace of its own has started.
 PATIENCE_S: Final = 10.0
 
 
 class NetworkError(RuntimeError):
-    """Links cannot be made short here; one line says why."""
+    """Links cannot be limited here; one line says why."""
 
 
 class Network(Protocol):
-    """Addresses of masters, and what stands in front of a process's own command."""
+    """Addresses of masters, and the command prefix that runs a process in a master's network."""
 
     @property
     def clients(self) -> Sequence[str]:
-        """Starts a process where clients are."""
+        """Prefix that starts a process in the clients' network."""
 
     def address(self, iad: str) -> str:
-        """Of a master's public socket."""
+        """Address of a master's public socket."""
 
     def enter(self, iad: str, /) -> Sequence[str]:
-        """Starts a process where that master is."""
+        """Prefix that starts a process in that master's network."""
 
 
 class Loopback:
-    """Every master at a port of 127.0.0.1: no link is short."""
+    """Every master at a port of 127.0.0.1: no link is limited."""
 
     clients: Sequence[str] = ()
 
@@ -61,16 +61,16 @@ class Loopback:
         return self._addresses[iad]
 
     def enter(self, _iad: str, /) -> Sequence[str]:
-        """Nothing: it is here."""
+        """No prefix: it is this network."""
         return ()
 
 
 class Namespaces:
     """Each master in a network namespace, all on one bridge; each sends to a secondary neighbour
-    with `i_link_bytes_s`, headers included, and to everybody else as fast as it goes.
+    with `i_link_bytes_s`, headers included, and to all others at full speed.
 
-    A namespace lives as long as a process in it, and that one as long as the leash: nothing is left
-    on this host, however this process ends. NetworkError where that is not permitted.
+    A namespace lives as long as a process in it, and that process as long as the leash: nothing is
+    left on this host, however this process ends. NetworkError if namespaces are not permitted.
     """
 
     def __init__(
@@ -100,15 +100,15 @@ class Namespaces:
             raise
 
     def close(self) -> None:
-        """End the processes that keep the namespaces."""
+        """End the processes that hold the namespaces."""
         stop(self._held, PATIENCE_S)
 
     def address(self, iad: str) -> str:
-        """In its namespace."""
+        """The address within its namespace."""
         return f"tcp://{self._ips[iad]}:{PORT}"
 
     def enter(self, iad: str, /) -> Sequence[str]:
-        """Into its namespace."""
+        """Prefix that enters its namespace."""
         return self._entering(self._holders[iad])
 
     def _entering(self, holder: Child) -> list[str]:
@@ -158,7 +158,7 @@ class Namespaces:
 
 
 def shaping(short: Sequence[str], bytes_s: float) -> list[str]:
-    """Lines for tc(8): what goes to each of these addresses has that bandwidth, each its own."""
+    """Lines for tc(8): traffic to each of these addresses has that bandwidth, each its own."""
     lines = [
         f"qdisc add dev {INSIDE} root handle 1: htb default 1",
         f"class add dev {INSIDE} parent 1: classid 1:1 htb rate {FREE} quantum 60000",
@@ -180,7 +180,7 @@ def _mac(ip: str) -> str:
 
 
 def _neighbours(ips: Iterable[str], device: str) -> list[str]:
-    # The kernel's table of those that are asked for has 1,024 places for all namespaces together.
+    # The kernel's table of resolved neighbours has 1,024 places for all namespaces together.
     return [f"neigh add {ip} lladdr {_mac(ip)} dev {device} nud permanent" for ip in ips]
 
 

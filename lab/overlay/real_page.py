@@ -1,4 +1,4 @@
-"""The experiments with real masters written down, beside virtual time and the paper."""
+"""The page on the experiments with real masters, beside virtual time and the paper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME: Final = "overlay-real"
 PAPER_ENTRIES: Final = {"advertisements": -93.0, "subscriptions": 33.0}
 PAPER_MESSAGES: Final = {"advertisements": -98.9, "subscriptions": 48.6}
 TABLE: Final = {"advertisements": "SRT", "subscriptions": "PRT"}
-# The paper's rate a minute of each rate a second here.
+# The paper's rate per minute for each rate per second here.
 PAPER_RATE: Final = 1_000
 
 
@@ -45,7 +45,7 @@ def everything(result: Result) -> list[float]:
 
 
 def bursting(result: Result) -> list[float]:
-    """Delays of what the bursting publisher brought."""
+    """Delays of the bursting publisher's notifications."""
     return result.burst_delays_s
 
 
@@ -90,7 +90,7 @@ def messages(found: Found) -> Table:
 
 
 def summary(found: Found) -> Table:
-    """What dynamic routing brings over static routing."""
+    """The benefit of dynamic over static routing."""
     rows = []
     for rate in found.setup.rates_per_s:
         idr, snr = (real.of(found.bursts, rate, routing) for routing in ROUTINGS)
@@ -141,7 +141,7 @@ def bursts(found: Found) -> Table:
 
 
 def delivered(found: Found) -> str:
-    """How many deliveries were due, and what became of them."""
+    """The number of deliveries due, and their outcomes."""
     due, missing, repeated, unwanted = (
         sum(getattr(each, name) for each in found.bursts)
         for name in ("due", "missing", "repeated", "unwanted")
@@ -206,7 +206,7 @@ def _kinds(counted: dict[str, int]) -> str:
 
 
 def _whole_sets(found: Found) -> str:
-    """What was said while links came up, in the largest case."""
+    """Messages sent while links came up, in the largest case."""
     row = max(
         (each for each in found.tables if each.experiment == "advertisements"),
         key=lambda each: each.count,

@@ -1,4 +1,5 @@
-"""Overlays of real masters, one after the other or side by side: their folders, keys, networks."""
+"""Rig for overlays of real masters, one after the other or side by side: folders, keys,
+networks."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from lab.overlay.real_network import Loopback, Namespaces, Network, NetworkError
 
 class Rig:
     """Makes overlays of `scot` below `folder`, which is empty. With `i_link_bytes_s` iLinks have
-    that bandwidth where this host permits it; where not, `why_not_short` says why, and they are as
-    they are (`i_link_bytes_s` is None)."""
+    that bandwidth if this host permits it; if not, `why_not_short` says why, and they are unlimited
+    (`i_link_bytes_s` is None)."""
 
     def __init__(self, scot: Scot, folder: Path, i_link_bytes_s: float | None) -> None:
         self.brokers = list(scot.brokers())
@@ -46,7 +47,7 @@ class Rig:
         *,
         routing: Routing = "idr",
     ) -> Iterator[tuple[Masters, Subscribers]]:
-        """Masters with all their links, and a process for their subscribers, of whom none has
+        """Masters with all their links, and a process for their subscribers, none of which has
         subscribed yet."""
         folder = self._folder / str(next(self._number))
         folder.mkdir()
@@ -77,6 +78,6 @@ class Rig:
 
 
 def plan_of(scot: Scot) -> OverlayPlan:
-    """An IAD for each broker, called by its place."""
+    """An IAD for each broker, named after its place."""
     places = {f"{each.vertex}{each.cluster}": each for each in scot.brokers()}
     return OverlayPlan(scot.tree.links, scot.clusters, places)

@@ -1,8 +1,8 @@
 """A process of subscribers at many masters: ``python -m lab.overlay.real_subscribers FILE``.
 
 A connection to each master carries the subscriptions there. A line on stdin is a command:
-`subscribe N` opens those with a number below N and answers `open`; `count` is answered with how
-many notifications have come; `take` with those that came since the last, as JSON.
+`subscribe N` opens those with a number below N and answers `open`; `count` is answered with the
+number of notifications so far; `take` with those since the last, as JSON.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from agent.wire.push import (
 )
 from agent.wire.unions import PublicReply
 
-# Asked for and not open yet.
+# Requested and not open yet.
 AT_ONCE = 32
 PATIENCE_S = 60.0
-# A third of the lease; at most so many at a time.
+# A third of the lease; at most this many at a time.
 RENEW_S = 20.0
 RENEWED_AT_ONCE = 20
 
@@ -54,7 +54,7 @@ class Specification(Struct):
 
 
 class Delivery(Struct, array_like=True):
-    """That a subscription got number `sequence` of a publisher, at monotonic nanoseconds."""
+    """A subscription got number `sequence` of a publisher, at monotonic nanoseconds."""
 
     id: str
     publisher: str
@@ -84,12 +84,12 @@ class Subscribers:
             self._sockets.append(socket)
             self._by_file[int(socket.FD)] = socket
             self._poll.register(int(socket.FD), select.EPOLLIN)
-        # When each was heard of last, and up to which position; the one to say again first stands
+        # The time and position of each subscription's last activity; the next one to be renewed is
         # first.
         self._said: dict[str, tuple[float, int, zmq.Socket[bytes]]] = {}
 
     def subscribe(self, until: int) -> None:
-        """Open all below that number, in their order; the process ends if that takes too long."""
+        """Open all below that number, in their order; the process exits if that takes too long."""
         give_up = time.monotonic() + PATIENCE_S
         while self._open < until:
             while self._asked < min(until, self._open + AT_ONCE):
@@ -104,7 +104,7 @@ class Subscribers:
                 sys.exit(f"error: {self._open} of {until} subscriptions are open")
 
     def turn(self, timeout_s: float, stop: int | None = None) -> bool:
-        """Take what comes within that time; whether the file `stop` can be read."""
+        """Handle messages within that time; returns whether the file `stop` is readable."""
         stopped = False
         for file, _ in self._poll.poll(timeout_s):
             if file == stop:
@@ -115,11 +115,11 @@ class Subscribers:
         return stopped
 
     def watch(self, file: int) -> None:
-        """Let `turn` wake for this file, too."""
+        """Wake `turn` for this file, too."""
         self._poll.register(file, select.EPOLLIN)
 
     def _readable(self, socket: zmq.Socket[bytes]) -> None:
-        # A socket's file tells of changes, not of what is there: also after what is sent.
+        # A socket's file is edge-triggered: it must be checked after sending, too.
         while int(socket.EVENTS) & zmq.POLLIN:
             had: dict[str, int] = {}
             with contextlib.suppress(zmq.Again):

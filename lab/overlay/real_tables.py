@@ -1,5 +1,5 @@
-"""What advertisements and subscriptions cost real masters, by their own counters, beside the same
-population in virtual time (OctopiA Fig. 9)."""
+"""Costs of advertisements and subscriptions at real masters, by their own counters, against the
+same population in virtual time (OctopiA Fig. 9)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Experiment = Literal["advertisements", "subscriptions"]
 
 
 class Row(Struct, frozen=True):
-    """So many advertisements or subscriptions: entries in the tables of all brokers together, of
-    real masters, in virtual time, and with TID there; at how many brokers the first two differ;
-    messages between brokers that they cost, by kind; how often a link went down meanwhile."""
+    """For this many advertisements or subscriptions: entries in the tables of all brokers together,
+    of real masters, in virtual time, and with TID there; at how many brokers the first two differ;
+    the messages between brokers that they cost, by kind; how often a link went down meanwhile."""
 
     experiment: Experiment
     count: int
@@ -39,7 +39,7 @@ class Row(Struct, frozen=True):
 
 
 def advertisements(rig: Rig, count: int, seed: int) -> Row:
-    """Masters that are started with so many of publishers, and those of losses."""
+    """Masters started with this many advertisements of publishers, and those of losses."""
     draw = random.Random(f"real advertisements {count} {seed}")
     announced = real_load.announced(real_load.offers(rig.brokers, count, draw))
     with rig.start(announced) as (masters, _):
@@ -61,7 +61,7 @@ def advertisements(rig: Rig, count: int, seed: int) -> Row:
 
 
 def subscriptions(rig: Rig, publishers: int, counts: Sequence[int], seed: int) -> Iterator[Row]:
-    """At the same masters one after the other, with as many in all as each of the counts says."""
+    """At the same masters one after the other, with each of the counts in all."""
     draw = random.Random(f"real subscriptions {seed}")
     announced = real_load.announced(real_load.offers(rig.brokers, publishers, draw))
     wishes = real_load.wishes(rig.brokers, max(counts), draw)
@@ -89,7 +89,7 @@ def subscriptions(rig: Rig, publishers: int, counts: Sequence[int], seed: int) -
 
 
 def subscribed(masters: Masters, clients: Subscribers, count: int) -> Counters:
-    """Have so many in all, and wait until each is known in the whole of its cluster."""
+    """Open this many in all, and wait until each is known in the whole of its cluster."""
     clients.subscribe(count)
     entries = count * len(masters.plan.scot.vertices)
     return masters.wait(
@@ -99,7 +99,7 @@ def subscribed(masters: Masters, clients: Subscribers, count: int) -> Counters:
 
 
 def by_tag(counted: dict[str, int]) -> dict[str, int]:
-    """Messages by their name on the wire, of those by the name of their class."""
+    """Messages by their name on the wire, from those by the name of their class."""
     return {
         str(getattr(messages, name).__struct_config__.tag): number
         for name, number in counted.items()

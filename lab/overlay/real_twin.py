@@ -1,4 +1,4 @@
-"""The population of real masters once more, in virtual time."""
+"""The population of real masters repeated in virtual time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lab.overlay.model import BYTES_PER_S, costs_of
 from lab.overlay.real_load import Alert, Wish
 from lab.overlay.world import Costs, World
 
-# An aLink that is never short, against an iLink.
+# Bandwidth of an aLink, which is never a bottleneck, relative to an iLink.
 FREE: Final = 1e6
 
 
 class Twin:
-    """Brokers that announce what the masters announce, each one after the other."""
+    """Brokers with the masters' advertisements, made one after the other."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Twin:
         self._world.messages.clear()
 
     def subscribe(self, wishes: Sequence[Wish]) -> None:
-        """Those of them that have not yet."""
+        """Open those that are not open yet."""
         for wish in wishes[self._subscribed :]:
             event = Subscribe(wish.id, read_filter(real_load.wanted(wish)))
             self._world.happen(self._world.now, wish.place, event)
@@ -84,7 +84,7 @@ class Twin:
         self._delays_s += [now - self._published_s[one.origin]] * len(names)
 
     def messages(self) -> dict[str, int]:
-        """Those of subscriptions by the name of their class, or of advertisements before."""
+        """Messages of subscriptions by the name of their class, or of advertisements before."""
         return dict(self._world.messages)
 
     @property
@@ -99,7 +99,7 @@ class Twin:
 
 
 def short(contender: Contender, i_link_bytes_s: float) -> Costs:
-    """Of iLinks with that bandwidth, and of aLinks that nothing waits for."""
+    """Costs with iLinks of that bandwidth, and aLinks without queues."""
     usual = costs_of(contender)
     return replace(
         usual,

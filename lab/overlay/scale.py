@@ -1,4 +1,4 @@
-"""Overlays of many shapes: tables and messages, measured beside the arithmetic."""
+"""Overlays of many shapes: tables and messages, measured and by formula."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.overlay.model import costs_of
 from lab.overlay.topology import spread
 from lab.overlay.world import AnyBroker, World
 
-# What is measured with: a subscription wants two of the hundred symbols.
+# In the measurements a subscription wants two of the hundred symbols.
 ADVERTISEMENTS: Final = 200
 NOTIFICATIONS: Final = 500
 # (|V_a|, |V_c|)
@@ -31,15 +31,15 @@ ON_PAPER: Final = (
     *((1_000, 10), (2_500, 4), (10_000, 1)),
 )
 SUBSCRIPTIONS: Final = 2_000
-# In large overlays: of a broker's table, one population and the next.
+# For large overlays: subscriptions of a broker's table, one population and the next.
 ENTRIES: Final = (50, 100)
 MILLION: Final = Load(10_000, 1_000_000, 100.0, 100.0)
 
 
 class Shape(Struct, frozen=True):
-    """One run: an overlay of |V_a| × |V_c| brokers, with so many subscriptions, and then as many as
-    the next number says. `told`: the brokers do not begin with telling their clusters that they
-    have none."""
+    """One run: an overlay of |V_a| × |V_c| brokers, with this many subscriptions, and then as many
+    as the next number says. `told`: the brokers skip announcing to their clusters that they have no
+    subscriptions."""
 
     vertices: int
     clusters: int
@@ -49,9 +49,9 @@ class Shape(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """Means over brokers, advertisements, subscriptions and notifications, as in `Expected`; how
-    many subscriptions a notification reached, and how many it was due at. `start_messages` is None
-    where the brokers were told."""
+    """Means over brokers, advertisements, subscriptions and notifications, as in `Expected`; the
+    number of subscriptions that a notification reached, and that it was due at. `start_messages` is
+    None if the announcements were skipped."""
 
     shape: Shape
     subscriptions: int
@@ -73,7 +73,7 @@ def few(seed: int) -> list[Shape]:
 
 
 def ten_thousand(seed: int) -> list[Shape]:
-    """Overlays of ten thousand, that with most links first."""
+    """Overlays of ten thousand, the one with most links first."""
     return [
         Shape(vertices, clusters, tuple(clusters * each for each in ENTRIES), True, seed)
         for vertices, clusters in TEN_THOUSAND
@@ -124,7 +124,7 @@ class _Run:
             yield self._measured(advertising, subscribing, notifying, self.delivered - before, due)
 
     def _sent(self) -> int:
-        """Run until it is quiet; the messages that it took."""
+        """Run until no events are left; returns the messages sent."""
         self.world.messages.clear()
         self.world.run()
         count = self.world.messages.total()
@@ -139,7 +139,8 @@ class _Run:
             self.world.happen(self.world.now, self.draw.choice(self.brokers), event)
 
     def _publish(self, first: int) -> int:
-        """One notification a second, of publishers in turn; how many deliveries are due."""
+        """One notification a second, of publishers in turn; returns the number of deliveries
+        due."""
         due = 0
         for number in range(NOTIFICATIONS):
             publisher = self.draw.randrange(len(self.offers))
@@ -174,12 +175,12 @@ class _Run:
 
 
 def _told(scot: Scot) -> Callable[[Broker], AnyBroker]:
-    """Brokers that do not wait to hear of the others of their cluster."""
+    """Brokers that do not wait for the first message of the others in their cluster."""
     limits = msgspec.structs.replace(LIMITS, unknown_s=0.0)
 
     def make(at: Broker) -> AnyBroker:
         made = broker.Broker(at, scot, epoch=1, routing="snr", limits=limits)
-        made.handle(Tick(), 0.0)  # it gives the others up, and their names take memory
+        made.handle(Tick(), 0.0)  # it gives the others up, because their names take memory
         return made
 
     return make

@@ -1,4 +1,4 @@
-"""Overlays of many shapes written down: the arithmetic beside the measurements."""
+"""The page on overlays of many shapes: formulas against measurements."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ START: Final = ("a broker's start", "start_messages", 2)
 
 
 class Findings(Struct, frozen=True):
-    """All that was measured: overlays, and tables of single brokers."""
+    """All measurements: overlays, and tables of single brokers."""
 
     worlds: Sequence[Done[list[Measured]]]
     tables: Sequence[Done[Resident]]
 
     @property
     def few(self) -> list[Measured]:
-        """From their start on."""
+        """Those measured from their start on."""
         return [each for each in self.all if not each.shape.told]
 
     @property
@@ -53,12 +53,13 @@ class Findings(Struct, frozen=True):
 
     @property
     def entry_bytes(self) -> float:
-        """Of the broker with most entries."""
+        """Bytes per entry of the broker with most entries."""
         most = max((done.result for done in self.tables), key=lambda each: each.srt + each.prt)
         return most.size / (most.srt + most.prt)
 
     def resident_mib(self, vertices: int, clusters: int) -> float | None:
-        """Of a broker in that shape with a million subscriptions; None if it was not measured."""
+        """Memory of a broker in that shape with a million subscriptions; None if it was not
+        measured."""
         for done in self.tables:
             case = done.result.case
             if (case.vertices, case.clusters) == (vertices, clusters):
@@ -97,7 +98,7 @@ def _beside(
 
 
 def on_paper() -> list[tuple[int, int, Expected]]:
-    """Ten thousand brokers and a million subscriptions, in several shapes."""
+    """By formula: ten thousand brokers and a million subscriptions, in several shapes."""
     return [
         (vertices, clusters, formulas.octopia(spread(vertices, clusters), MILLION))
         for vertices, clusters in ON_PAPER
@@ -105,7 +106,7 @@ def on_paper() -> list[tuple[int, int, Expected]]:
 
 
 def paper_table(found: Findings) -> Table:
-    """Of `on_paper`, with the memory that one real broker of it took."""
+    """Rows of `on_paper`, with the measured memory of one real broker of each."""
     rows = []
     for vertices, clusters, expected in on_paper():
         memory = (expected.srt + expected.prt) * found.entry_bytes / 2**20
@@ -167,7 +168,7 @@ def _undelivered(results: Sequence[Measured]) -> str:
 
 
 def _large(found: Findings) -> str:
-    """The section on them; nothing without."""
+    """The section on large overlays; empty without any."""
     results = found.ten_thousand
     if not results:
         return ""

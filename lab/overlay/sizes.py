@@ -1,4 +1,4 @@
-"""What advertisements and subscriptions cost: tables, messages and delays (OctopiA Fig. 9, 11)."""
+"""Costs of advertisements and subscriptions: tables, messages and delays (OctopiA Fig. 9, 11)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.overlay.model import costs_of
 from lab.overlay.topology import paper
 from lab.overlay.world import Reach, World
 
-# Between two of them: so that none waits for another.
+# Time between two of them, so that none waits for another.
 SPACING_S: Final = 0.25
 PUBLISHERS: Final = 100
 
@@ -25,7 +25,7 @@ EXPERIMENTS: Final[tuple[Experiment, ...]] = get_args(Experiment)
 
 
 class Sizes(Struct, frozen=True):
-    """One run: `count` advertisements, or `count` subscriptions where 100 advertisements are."""
+    """One run: `count` advertisements, or `count` subscriptions with 100 advertisements."""
 
     experiment: Experiment
     contender: str
@@ -34,8 +34,8 @@ class Sizes(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """What came of it: entries of a broker's tables, mean and most over all brokers; messages
-    between brokers in all, and by the name of their class; delays in milliseconds."""
+    """The result: entries of a broker's tables, mean and maximum over all brokers; messages between
+    brokers in all, and by the name of their class; delays in milliseconds."""
 
     case: Sizes
     srt_mean: float
@@ -68,7 +68,7 @@ def measure(case: Sizes) -> Cost:
 def advertise(
     world: World, contender: Contender, scot: Scot, offers: Sequence[str], draw: random.Random
 ) -> list[Reach]:
-    """A publisher for each symbol, anywhere, one after the other."""
+    """Add a publisher for each symbol, at random places, one after the other."""
     places = quotes.placed(list(scot.brokers()), len(offers), draw)
     reached = []
     for number, (symbol, place) in enumerate(zip(offers, places, strict=True)):
@@ -86,7 +86,7 @@ def subscribe(
     count: int,
     draw: random.Random,
 ) -> list[Reach]:
-    """So many subscribers, anywhere, one after the other."""
+    """Add this many subscribers, at random places, one after the other."""
     places = quotes.placed(list(scot.brokers()), count, draw)
     reached = []
     for number, (wanted, place) in enumerate(

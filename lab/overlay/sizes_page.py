@@ -1,4 +1,4 @@
-"""The costs of advertisements and subscriptions, written down beside the paper's."""
+"""The page on the costs of advertisements and subscriptions, beside the paper's results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASELINE: Final = "tid"
 
 
 class Measure(Struct, frozen=True):
-    """A column of the comparison: what, and how much less (percent) the paper has it."""
+    """A column of the comparison: the quantity, and the paper's reduction of it (percent)."""
 
     title: str
     of: Callable[[Cost], float]
@@ -61,18 +61,18 @@ MEASURES: Final = (
 
 
 def measures_of(experiment: Experiment) -> list[Measure]:
-    """The columns that it has."""
+    """The columns that apply."""
     return [measure for measure in MEASURES if experiment in measure.paper]
 
 
 def change(ours: float, theirs: float) -> float:
-    """In percent; NaN against nothing."""
+    """Change in percent; NaN against zero."""
     return 100.0 * (ours / theirs - 1.0) if theirs else math.nan
 
 
 def percent(number: float) -> str:
     """With its sign."""
-    # Zero is added for its sign: there is no -0.0 %.
+    # Zero is added to avoid -0.0 %.
     return "–" if math.isnan(number) else f"{round(number, 1) + 0.0:+.1f} %"
 
 
@@ -96,7 +96,7 @@ def pairs(costs: Sequence[Cost], experiment: Experiment) -> list[Pair]:
 
 
 def table(costs: Sequence[Cost], experiment: Experiment) -> Table:
-    """OctopiA and the baseline, and how much less or more it is."""
+    """OctopiA and the baseline, and the difference."""
     columns = measures_of(experiment)
     rows = []
     for pair in pairs(costs, experiment):

@@ -1,16 +1,16 @@
 """The baseline: routing by tree identification (TID) over the whole cyclic overlay.
 
 As in PADRES (Li, Muthusamy and Jacobsen, Middleware 2008; OctopiA sections II and VII): an
-advertisement is flooded to all brokers under the identification of its tree, the first copy that
-comes to a broker is its place in the tree and later ones are thrown away. A subscription is matched
-with the advertisements at its subscriber's broker and goes in reverse along their trees, to which
-it is bound. A notification carries the tree of an advertisement and goes where something is bound
-to it.
+advertisement is flooded to all brokers under the identification of its tree; the first copy that
+reaches a broker determines its place in the tree, and later ones are discarded. A subscription is
+matched with the advertisements at its subscriber's broker and travels in reverse along their trees,
+to which it is bound. A notification carries the tree of an advertisement and goes to wherever a
+subscription is bound to it.
 
-What is simple on purpose, for a peer to be measured against: links do not fail, so that nothing is
-kept until it is settled, and a notification that is published twice is delivered twice. A change of
-an advertisement or a subscription is a withdrawal and a new one. A notification that satisfies
-several advertisements of its publisher's broker takes the tree of the oldest: whoever wants it is
+It is deliberately simple, as a peer for measurements: links do not fail, so that nothing is kept
+until it is settled, and a notification that is published twice is delivered twice. A change of an
+advertisement or a subscription is a withdrawal and a new one. A notification that satisfies several
+advertisements of its publisher's broker takes the tree of the oldest: a matching subscription is
 bound to each of these trees, and gets it once.
 """
 
@@ -46,8 +46,8 @@ from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 from lab.overlay.tid_tables import AdvertisementTable, SubscriptionId, SubscriptionTable, Tid
 
-# Trees of withdrawn advertisements that are remembered, some 15 MB at most. A copy of an
-# advertisement older than these that is still under way would be taken for a new one.
+# Trees of withdrawn advertisements that are remembered, some 15 MB at most. A copy of an older
+# advertisement that is still in flight would be taken for a new one.
 MAX_WITHDRAWN: Final = 65_536
 
 Matching = Literal["ends", "everywhere"]
@@ -82,7 +82,7 @@ class TidSubscription(_Struct, frozen=True):
 
 
 class TidUnsubscription(_Struct, frozen=True):
-    """One hop on the ways that the subscription went from the sender."""
+    """One hop along the paths that the subscription took from the sender."""
 
     subscription: SubscriptionId
 
@@ -107,11 +107,11 @@ class TidBroker:
     """
 
     def __init__(self, at: Broker, scot: Scot, *, matching: Matching = "ends") -> None:
-        """At a broker of that overlay, whose links of both kinds are all alike to it. ScotError."""
+        """A broker of that overlay, which treats links of both kinds alike. ScotError."""
         scot.check(at)
         self.broker: Final = at
         self.next_tick: Final[float | None] = None
-        # Copies of floods that were thrown away, and notifications whose content was matched here.
+        # Discarded copies of floods, and notifications whose content was matched here.
         self.counters: Final = {"duplicates": 0, "matchings": 0}
         self._matching: Final = matching
         self._neighbours: Final = (*scot.cluster_neighbours(at), *scot.region_neighbours(at))
@@ -145,27 +145,27 @@ class TidBroker:
 
     @property
     def srt_entries(self) -> int:
-        """(advertisement, last hop)."""
+        """(advertisement, last hop) pairs."""
         return len(self._srt)
 
     @property
     def prt_entries(self) -> int:
-        """(subscription, last hop), those of the subscribers here among them."""
+        """(subscription, last hop) pairs, including those of the subscribers here."""
         return len(self._prt)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:  # noqa: ARG002 - the interface of all brokers
-        """What is to be done about it; the time does not matter. ValueError for a dead link, for
-        which the baseline has no way round, and for filters that make no sense."""
+        """Handle one event; the time does not matter. ValueError for a dead link, for which the
+        baseline has no detour, and for invalid filters."""
         return self._handlers[type(event)](event)
 
-    # --- of clients ------------------------------------------------------------------------------
+    # --- events of clients -----------------------------------------------------------------------
 
     def _advertise(self, event: Advertise) -> list[Instruction]:
         known = self._advertised.get(event.name)
         if known is not None and known.filter == event.filter:
             return []
         tid = Tid(self.broker, self._next_number())
-        # First: the filter may make no sense.
+        # First, because the filter may be invalid.
         self._announced.put(tid, event.filter)
         instructions = self._unadvertise(Unadvertise(event.name))
         self._advertised[event.name] = _Own(tid.number, event.filter)
@@ -214,7 +214,7 @@ class TidBroker:
             Settled(notification.origin),
         ]
 
-    # --- of neighbours ---------------------------------------------------------------------------
+    # --- events of neighbours --------------------------------------------------------------------
 
     def _received(self, event: Received) -> list[Instruction]:
         return self._messages[type(event.message)](event.sender, event.message)
@@ -235,10 +235,10 @@ class TidBroker:
     def _on_unadvertisement(self, sender: Broker, message: TidUnadvertisement) -> list[Instruction]:
         tid = message.tid
         if tid not in self._srt:
-            # Links keep the order of messages, so that the advertisement came before: it has gone.
+            # Links preserve the order of messages, so the advertisement came before and is gone.
             self.counters["duplicates"] += 1
             return []
-        # A copy of the advertisement may still be under way, over a slower link.
+        # A copy of the advertisement may still be in flight, over a slower link.
         self._withdrawn[tid] = None
         if len(self._withdrawn) > MAX_WITHDRAWN:
             del self._withdrawn[next(iter(self._withdrawn))]
@@ -247,7 +247,7 @@ class TidBroker:
         return self._flood(message, sender)
 
     def _on_subscription(self, sender: Broker, message: TidSubscription) -> list[Instruction]:
-        # A tree may have been withdrawn while this was under way.
+        # The tree may have been withdrawn while this was in flight.
         tids = [tid for tid in message.tids if tid in self._srt]
         return self._bind(message.subscription, message.filter, sender, tids) if tids else []
 
@@ -267,7 +267,7 @@ class TidBroker:
     def _link_down(self, event: LinkDown) -> list[Instruction]:
         raise ValueError(f"the link to {event.neighbour} is down, and the baseline cannot go round")
 
-    # --- what they have in common ----------------------------------------------------------------
+    # --- shared ----------------------------------------------------------------------------------
 
     def _next_number(self) -> int:
         self._numbers += 1

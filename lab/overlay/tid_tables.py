@@ -1,5 +1,5 @@
-"""The two tables of a broker that routes by tree identification: advertisements and subscriptions,
-each with its last hop, which is the broker itself for what its own clients told."""
+"""Routing tables of a tree-identification broker: advertisements and subscriptions, each with its
+last hop, which is the broker itself for its own clients."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agent.wire.predicates import Attributes, Filter
 
 
 class Tid(NamedTuple):
-    """The tree of one advertisement: the broker at its root, and a number that is never used there
-    again."""
+    """The tree of one advertisement: the broker at its root, and a number that is never reused
+    there."""
 
     root: Broker
     number: int
 
 
 class SubscriptionId(NamedTuple):
-    """One subscription: its subscriber's broker, and a number that is never used there again."""
+    """One subscription: its subscriber's broker, and a number that is never reused there."""
 
     home: Broker
     number: int
@@ -40,7 +40,7 @@ class AdvertisementTable:
         return tid in self._last_hops
 
     def insert(self, tid: Tid, advertised: Filter, last_hop: Broker) -> None:
-        """A new one. ValueError if it is there or its filter makes no sense."""
+        """Add an entry. ValueError if it exists or its filter is invalid."""
         self._filters.put(tid, advertised)
         self._last_hops[tid] = last_hop
 
@@ -50,7 +50,7 @@ class AdvertisementTable:
         self._filters.remove(tid)
 
     def intersecting(self, wanted: Filter) -> list[Tid]:
-        """Those that may announce what is wanted, in the order in which they came."""
+        """The advertisements that may match, in the order of insertion."""
         return self._filters.intersecting(wanted)
 
     def by_last_hop(self, tids: Iterable[Tid]) -> dict[Broker, list[Tid]]:
@@ -78,8 +78,8 @@ class SubscriptionTable:
     def bind(
         self, subscription: SubscriptionId, wanted: Filter, last_hop: Broker, tids: Iterable[Tid]
     ) -> None:
-        """It wants what these trees bring too, and came that way. ValueError if its filter makes no
-        sense. O(trees)."""
+        """Bind the subscription, which came from this hop, to these trees, too. ValueError for an
+        invalid filter. O(trees)."""
         if subscription not in self._entries:
             self._filters.put(subscription, wanted)
             self._entries[subscription] = {}
@@ -92,7 +92,8 @@ class SubscriptionTable:
             self._hops.setdefault(tid, {}).setdefault(last_hop, set()).add(subscription)
 
     def remove(self, subscription: SubscriptionId, last_hop: Broker) -> list[Tid] | None:
-        """The entry goes; the trees that it was bound to, None if there was none. O(trees)."""
+        """Remove the entry; returns the trees that it was bound to, None if there was none.
+        O(trees)."""
         bound = self._entries.get(subscription, {}).get(last_hop)
         if bound is None:
             return None
@@ -102,8 +103,8 @@ class SubscriptionTable:
         return sorted(bound)
 
     def remove_tree(self, tid: Tid, own: Broker) -> None:
-        """Nothing comes over that tree any more. Entries that are bound to no other go, except
-        those of `own` clients. O(subscriptions bound to it)."""
+        """Remove the tree. Entries that are bound to no other are removed, except those of `own`
+        clients. O(subscriptions bound to it)."""
         for last_hop, subscriptions in self._hops.pop(tid, {}).items():
             for subscription in subscriptions:
                 bound = self._entries[subscription][last_hop]
@@ -112,11 +113,11 @@ class SubscriptionTable:
                     self._remove_entry(subscription, last_hop)
 
     def last_hops(self, tid: Tid) -> list[Broker]:
-        """Where something is bound to the tree, whatever it wants. O(hops)."""
+        """The hops with a subscription bound to the tree, whatever its filter. O(hops)."""
         return sorted(self._hops.get(tid, ()))
 
     def matching_last_hops(self, tid: Tid, attributes: Attributes) -> list[Broker]:
-        """Where something is bound to the tree that wants this. O(a match and its results)."""
+        """The hops with a matching subscription bound to the tree. O(a match and its results)."""
         matching = self._filters.match(attributes)
         hops = self._hops.get(tid, {})
         return [hop for hop in sorted(hops) if not hops[hop].isdisjoint(matching)]

@@ -1,4 +1,4 @@
-"""The overlays of the experiments."""
+"""Topologies of the overlay experiments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from agent.overlay.scot import Scot
 
 CLUSTERS: Final = 5
-# OctopiA Fig. 10: 4 inner vertices and 10 at the edge. The text does not say which hangs on which:
-# a path of the inner ones, the others spread over it.
+# OctopiA Fig. 10: 4 inner vertices and 10 at the edge. The text does not say how they are
+# connected: here the inner ones form a path, with the others spread over it.
 INNER: Final = "FGHI"
 EDGES: Final = {"F": "ABC", "G": "DE", "H": "JK", "I": "LMN"}
 

@@ -1,8 +1,8 @@
-"""Brokers in virtual time: the code of production, with an event heap for the world around it.
+"""Discrete-event simulation of brokers: production code in virtual time, around an event heap.
 
-A broker is a server that takes one event at a time, in the order of arrival: it decides at once,
-and what it wants sent leaves it when its time of service is over. Each direction of a link is a
-queue with a time of transmission for each message, and a delay on the way. Nothing else takes time.
+A broker is a server that handles one event at a time, in the order of arrival: it decides at once,
+and its messages leave when its service time is over. Each direction of a link is a queue with a
+transmission time for each message, and a propagation delay. Nothing else takes time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SAMPLE: Final = object()
 
 
 class AnyBroker(Protocol):
-    """What every way of routing has."""
+    """The interface that every routing scheme has."""
 
     def handle(self, event: Any, now: float) -> list[Instruction]:
-        """Take an event in, give instructions out."""
+        """Handle one event; returns the instructions."""
 
     @property
     def next_tick(self) -> float | None:
-        """When it wants a tick, in seconds."""
+        """When it needs a tick, in seconds."""
 
     @property
     def srt_entries(self) -> int:
@@ -52,22 +52,22 @@ class AnyBroker(Protocol):
         """Subscriptions in its table."""
 
 
-# (broker, the event, what it wants done) → seconds that the broker is at work.
+# (broker, event, its instructions) → seconds of the broker's work.
 Service = Callable[[AnyBroker, Any, Sequence[Instruction]], float]
 # message → seconds.
 Transmission = Callable[[Any], float]
-# (subscriptions, the notification, when in seconds): a notification has come to its subscribers.
+# (subscriptions, notification, time in seconds): a notification has reached its subscribers.
 Delivered = Callable[[tuple[str, ...], Notification, float], None]
-# (when, where, what): comes in order of time.
+# (time, place, event), in order of time.
 Happening = tuple[float, Broker, Any]
 
 
 class Costs(Struct, frozen=True):
-    """What takes time: `service` of a broker, `transmission` of a message by a link, and `delay_s`
-    on the way from one end of it to the other. An aLink has `a_link_bandwidth` times the bandwidth.
+    """What takes time: `service` of a broker, `transmission` of a message by a link, and the
+    propagation delay `delay_s`. An aLink has `a_link_bandwidth` times the bandwidth.
 
     With `one_sender` all links of a broker share one transmission at a time, in the order of the
-    messages: what is short then is the broker's time, not the bandwidth.
+    messages: the bottleneck is then the broker's time, not the bandwidth.
     """
 
     service: Service
@@ -78,8 +78,8 @@ class Costs(Struct, frozen=True):
 
 
 class Reach:
-    """What one event of a client has caused: how many messages by the name of their class, and when
-    (in seconds) the last broker that got one of `kinds` had handled its first."""
+    """The effects of one event of a client: the number of messages by the name of their class, and
+    when (in seconds) the last broker that got one of `kinds` had handled its first."""
 
     __slots__ = ("began_s", "brokers", "kinds", "last_s", "messages")
 
@@ -96,7 +96,7 @@ class Reach:
 
 
 class _Link:
-    """One direction of a link: from when on it is free, and when notifications leave its queue; how
+    """One direction of a link: when it is free again, and when notifications leave its queue; how
     many there were, and how long they waited."""
 
     __slots__ = (
@@ -117,7 +117,7 @@ class _Link:
         self.leave_s = leave_s
 
     def left(self, now: float) -> int:
-        """How many notifications left the queue since the last call."""
+        """Number of notifications that left the queue since the last call."""
         count, waiting = 0, self.leave_s
         while waiting and waiting[0] <= now:
             waiting.popleft()
@@ -125,12 +125,12 @@ class _Link:
         return count
 
 
-# Of all links that nobody measures: an empty queue has room for 64 already, and there are many.
+# Shared by all unmeasured links, because an empty queue allocates 64 entries and there are many.
 _UNMEASURED: Final[deque[float]] = deque(maxlen=0)
 
 
 class _Node:
-    """A broker, its inbox, the links that it has sent over, and the monitor of these."""
+    """A broker, its inbox, the links that it has used, and their monitor."""
 
     __slots__ = (
         *("at", "broker", "free_s", "handle", "inbox", "links", "monitor"),
@@ -144,17 +144,17 @@ class _Node:
         self.inbox: deque[tuple[Reach | None, Any]] = deque()
         self.links: dict[Broker, _Link] = {}
         self.monitor = LinkMonitor(window_s) if window_s is not None else None
-        self.sampled = False  # whether the end of a window is on the heap
+        self.sampled = False  # whether the end of a window is in the heap
         self.free_s = 0.0
         self.sender_s = 0.0
         self.tick_s = math.inf
 
 
 class World:
-    """An overlay in virtual time. Deterministic: the same events in the same order give the same.
+    """An overlay in virtual time. Deterministic: equal events in equal order give equal results.
 
     A link's queue is measured by its messages of the classes named `measured`, in windows of
-    `window_s` seconds; without that, not at all. `messages` counts what was sent, by class.
+    `window_s` seconds; without that, not at all. `messages` counts the messages sent, by class.
     """
 
     def __init__(
@@ -189,13 +189,14 @@ class World:
         return [node.broker for node in self._nodes.values()]
 
     def mean_wait_s(self, kind: LinkKind) -> float:
-        """Of a measured message before it is sent over such a link, in seconds; 0 without any."""
+        """Mean wait of a measured message before it is sent over such a link, in seconds; 0 without
+        any."""
         links = [e for node in self._nodes.values() for e in node.links.values() if e.kind == kind]
         return sum(each.waited_s for each in links) / max(1, sum(each.copies for each in links))
 
     def connect(self) -> int:
-        """Tell all brokers that their links are up, and run until it is quiet; how many messages
-        that took, which are not counted elsewhere."""
+        """Bring all links up, and run until no events are left; returns the number of messages,
+        which are not counted elsewhere."""
         for node in self._nodes.values():
             for neighbour in self._neighbours(node):
                 self._push(self.now, node, None, LinkUp(neighbour))
@@ -205,8 +206,9 @@ class World:
         return count
 
     def connect_told(self) -> None:
-        """As `connect`, but nobody tells his cluster that he has no subscriptions: n brokers would
-        each tell n. It takes brokers that do not wait for those whom they never heard of."""
+        """As `connect`, but brokers skip announcing to their clusters that they have no
+        subscriptions: n brokers would each send n messages. Requires brokers that do not wait for
+        those not heard of."""
         for vertex in self._scot.vertices:
             for at in self._scot.region(vertex):
                 node = self._nodes[at]
@@ -225,21 +227,21 @@ class World:
     def happen(
         self, at_s: float, broker: Broker, event: Any, kinds: frozenset[str] | None = None
     ) -> Reach:
-        """A client's event there and then; what comes of it is known with the messages of `kinds`,
-        after a run. Without them, nothing is watched."""
+        """A client's event at that place and time; its effects on messages of `kinds` are known
+        after a run. Without kinds, no effects are recorded."""
         reach = Reach(kinds or frozenset())
         reach.began_s = reach.last_s = at_s
         self._push(at_s, self._nodes[broker], None if kinds is None else reach, event)
         return reach
 
     def feed(self, events: Iterator[Happening]) -> None:
-        """Events of clients, made when their time has come."""
+        """A stream of clients' events, generated when they are due."""
         first = next(events, None)
         if first is not None:
             self._push(first[0], None, None, (first, events))
 
     def run(self, until_s: float = math.inf) -> None:
-        """Go on until nothing is left to happen, or until then."""
+        """Run until no events are left, or until that time."""
         heap = self._heap
         while heap and heap[0][0] <= until_s:
             now, _, node, reach, event = heapq.heappop(heap)
@@ -289,7 +291,7 @@ class World:
 
     def _tick(self, node: _Node, now: float) -> None:
         if node.tick_s > now:
-            return  # one for an earlier wish
+            return  # superseded by a later request
         node.tick_s = math.inf
         self._carry_out(node, None, node.handle(TICK, now), max(now, node.free_s))
         self._schedule_tick(node, now)
@@ -335,7 +337,7 @@ class World:
                 self.undeliverable[instruction.reason] += 1
 
     def _link(self, node: _Node, neighbour: Broker) -> _Link:
-        """The first time that something is sent over it. KeyError if there is none."""
+        """The link, created on first use. KeyError if the overlay has none."""
         kind = self._scot.link_kind(node.at, neighbour)
         if kind is None:
             raise KeyError(neighbour)

@@ -1,1 +1,1 @@
-"""How well the quality checks find faults: on labelled real ones, and on injected ones."""
+"""Evaluation of the quality checks: on labelled real faults, and on injected ones."""

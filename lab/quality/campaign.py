@@ -23,7 +23,7 @@ from lab.quality.recordings import (
 from sensors.quality.flags import BAD, CHECKSUM, DRIFT, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import limits_for
 
-# The flags that say what a label says.
+# The flags that correspond to each label.
 SAYING: Final = {
     "gap": NO_RESPONSE | CHECKSUM,
     "spike": SPIKE | OUT_OF_RANGE,
@@ -42,7 +42,7 @@ QUANTUM: Final = 0.1
 
 
 class Trial(Struct, frozen=True):
-    """One fault that was looked for; `delay_s` from its start until it was told, None if never."""
+    """One fault to be found; `delay_s` from its start until it was reported, None if never."""
 
     channel: str
     kind: str
@@ -51,22 +51,22 @@ class Trial(Struct, frozen=True):
 
 
 class Alarms(Struct, frozen=True):
-    """Faults told of where there are none, in `weeks` weeks: of rooms, with all their channels, in
-    the recording; of single channels where faults are injected."""
+    """False alarms, in `weeks` weeks: of rooms, with all their channels, in the recording; of
+    single channels where faults are injected."""
 
     weeks: float
     told: tuple[str, ...]
 
 
 class Result(Struct, frozen=True):
-    """What one part of the campaign found."""
+    """The results of one part of the campaign."""
 
     trials: list[Trial]
     alarms: Alarms
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Result:
-        """All in one."""
+        """The sum of the results."""
         trials: list[Trial] = []
         told: list[str] = []
         weeks = 0.0
@@ -78,8 +78,8 @@ class Result(Struct, frozen=True):
 
 
 class Real(Struct, frozen=True):
-    """The recording as it is: all that was told, by channel; which labels were missed; what was
-    told without a label, in all rooms and in the healthy ones."""
+    """The unmodified recording: all reported faults, by channel; the labels that were missed; the
+    faults without a label, in all rooms and in the healthy ones."""
 
     found: dict[str, list[Found]]
     trials: list[Trial]
@@ -89,12 +89,12 @@ class Real(Struct, frozen=True):
 
 
 def on_minutes(channel: str, rooms: dict[str, Series], first_s: float) -> list[Found]:
-    """What the checks with default limits tell of the rooms of one floor."""
+    """The faults that the checks with default limits report in the rooms of one floor."""
     return judge(rooms, limits_for(channel, UNITS[channel], {}), first_s, STEP_S)
 
 
 def real(recording: Recording, labels: Sequence[Label]) -> Real:
-    """Judge the whole recording, and hold it against the labels."""
+    """Judge the whole recording, and compare with the labels."""
     found = {
         channel: [
             one
@@ -108,7 +108,7 @@ def real(recording: Recording, labels: Sequence[Label]) -> Real:
         channels = [name for name in recording.series if label.covers(label.room, name)]
         if label.room not in recording.rooms or not channels:
             continue
-        # A label of all channels is found when it is found in each.
+        # A label of all channels counts as found when it is found in each.
         delays = [_delay(label, found[channel]) for channel in channels]
         told = [delay for delay in delays if delay is not None]
         whole = len(told) == len(delays)
@@ -126,7 +126,7 @@ def real(recording: Recording, labels: Sequence[Label]) -> Real:
 
 
 def healthy(recording: Recording, labels: Sequence[Label]) -> list[str]:
-    """The rooms whose only label is the hole that all rooms share."""
+    """The rooms whose only label is the gap that all rooms share."""
     shared = max(
         (label.start_s for label in labels if label.kind == "gap"),
         key=[label.start_s for label in labels if label.kind == "gap"].count,
@@ -146,7 +146,7 @@ def healthy(recording: Recording, labels: Sequence[Label]) -> list[str]:
 
 
 def _delay(label: Label, found: Iterable[Found]) -> float | None:
-    """How long after a label's start the first fault that says the same was told."""
+    """Delay from a label's start to the first corresponding fault reported."""
     said = [
         max(one.told_s - label.start_s, 0.0)
         for one in found
@@ -183,7 +183,7 @@ def weeks_of(series: Series, step_s: float = STEP_S) -> float:
 
 
 class Piece(Struct, frozen=True):
-    """Faults of one mode put into one channel of one room; `rooms` are those of its floor."""
+    """Faults of one mode in one channel of one room; `rooms` are those of its floor."""
 
     channel: str
     room: str
@@ -205,7 +205,7 @@ def pieces(recording: Recording, sound: Sequence[str], rounds: int, seed: int) -
 
 
 def inject(piece: Piece) -> Result:
-    """Put the faults in, and look what is told of that room."""
+    """Inject the faults, and collect the faults reported for that room."""
     faults = Faults(piece.channel, STEP_S, random.Random(piece.seed))
     before = piece.rooms[piece.room]
     put: dict[Mode, Callable[[Series], tuple[Series, list[Fault]]]] = {
@@ -225,7 +225,7 @@ def inject(piece: Piece) -> Result:
 
 
 class Second(Struct, frozen=True):
-    """A room to be made into three sensors at 1 Hz; `noise` is a key of NOISE."""
+    """A room to be turned into three sensors at 1 Hz; `noise` is a key of NOISE."""
 
     channel: str
     room: str
@@ -235,7 +235,7 @@ class Second(Struct, frozen=True):
 
 
 def seconds(recording: Recording, sound: Sequence[str], rooms: int, seed: int) -> Iterator[Second]:
-    """Both channels and both noises of `rooms` healthy rooms, drawn."""
+    """Both channels and both noises of `rooms` randomly chosen healthy rooms."""
     chosen = sorted(random.Random(seed).sample(list(sound), min(rooms, len(sound))))
     for room in chosen:
         for noise in NOISE:
@@ -245,8 +245,8 @@ def seconds(recording: Recording, sound: Sequence[str], rooms: int, seed: int) -
 
 
 def every_second(second: Second) -> Result:
-    """Three sensors that a room's means are made into: values in between by a straight line, each
-    sensor with its own offset and noise, in steps of QUANTUM; the first has faults."""
+    """Three sensors at 1 Hz from a room's means: linear interpolation, each sensor with its own
+    offset and noise, in steps of QUANTUM; the first has faults."""
     import numpy as np
 
     step_s = 1.0
@@ -290,7 +290,7 @@ def _result(
     spans = [(first_s + f.start * step_s, first_s + f.end * step_s) for f in injected]
 
     def is_hole(one: Found) -> bool:
-        # What the recording itself lacks.
+        # Gaps of the recording itself.
         start = round((one.began_s - first_s) / step_s)
         return one.flags == NO_RESPONSE and before[start] != before[start]
 
@@ -307,7 +307,7 @@ def _result(
 
 
 def run_all(work: Callable[[Any], Result], given: Iterable[Any], jobs: int) -> Result:
-    """Do every piece of work, in `jobs` processes; the order of the results is that of the work."""
+    """Do all work in `jobs` processes; the results are in the order of the work."""
     context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         return Result.of(pool.map(work, given, chunksize=4))

@@ -1,4 +1,4 @@
-"""`fleet lab quality`: measure the quality checks, and write down what came out."""
+"""`fleet lab quality`: measures the quality checks, and writes the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.quality.recordings import LABELS, RecordingError, labels, read, shipped
 
 
 class Options(Struct, frozen=True):
-    """What the command was asked; `data` None stands for the rooms in the repository."""
+    """The options of the command; `data` None stands for the rooms in the repository."""
 
     data: Path | None
     labels: Path | None
@@ -27,7 +27,7 @@ class Options(Struct, frozen=True):
 
 
 def run(options: Options) -> int:
-    """Measure and write; the exit status says whether the checks do what they are meant to."""
+    """Measure and write; the exit status says whether the checks meet their goals."""
     terminal = screen.console()
     origin = provenance.now(" ".join(_words(options)))
     try:

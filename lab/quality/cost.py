@@ -1,4 +1,4 @@
-"""What the checks cost on this machine: time a reading, memory a channel."""
+"""Cost of the checks on this machine: time per reading, memory per channel."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CHANNELS: Final = (
 
 
 class Cost(Struct, frozen=True):
-    """Microseconds a value: of the checks of a sensor with two channels; of those, drift among four
-    co-located sensors and the episodes together. Bytes a channel of the latter."""
+    """Microseconds per value: of the checks of a sensor with two channels; of those, drift among
+    four co-located sensors and the episodes together. Bytes per channel of the latter."""
 
     alone_us: float
     all_us: float
@@ -42,7 +42,7 @@ class Cost(Struct, frozen=True):
 
 
 def measure() -> Cost:
-    """The best of five rounds each; memory as Python's allocator counts it."""
+    """Take the best of five rounds each; memory as counted by Python's allocator."""
     draw = random.Random(1)
     readings = [(20.0 + draw.gauss(0.0, 0.1), 50.0 + draw.gauss(0.0, 0.5)) for _ in range(READINGS)]
     values = READINGS * len(CHANNELS)
@@ -79,7 +79,7 @@ def _alone(readings: list[tuple[float, float]]) -> float:
 
 
 def _everything(readings: list[tuple[float, float]]) -> float:
-    """One round of all sensors for each reading of one of them: so a reading is a sensor's turn."""
+    """One round of all sensors per reading of one of them, so a reading is a sensor's turn."""
     sensors, groups, episodes = _node()
     start = time.perf_counter()
     for turn, values in enumerate(readings):

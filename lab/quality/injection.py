@@ -1,4 +1,4 @@
-"""Faults put into healthy series with a seed, and the labels that come of it."""
+"""Fault injection into healthy series, with a seed, and the resulting labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec import Struct
 
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 86_400.0
-APART_S: Final = 3 * HOUR_S  # between faults in one series, so that each is told for itself
+APART_S: Final = 3 * HOUR_S  # between faults in one series, so that each is reported separately
 BURST_S: Final = 600.0
 
-# Sizes by channel, in its unit; of a drift, a day.
+# Sizes by channel, in its unit; for a drift, per day.
 SPIKES: Final = {
     "temperature": (1.0, 2.0, 3.0, 5.0, 10.0, 20.0),
     "humidity": (5.0, 10.0, 15.0, 20.0, 30.0),
@@ -33,7 +33,7 @@ DRIFTS: Final = {
     "co2": (25.0, 50.0, 100.0, 200.0),
     "light": (50.0, 100.0, 200.0),
 }
-# What broken sensors and drivers are known to say: all bits set, the DS18B20's 85 and -127, 0.
+# Known values of broken sensors and drivers: all bits set, the DS18B20's 85 and -127, 0.
 SENTINELS: Final = {
     "temperature": (-127.0, 85.0, 3276.7),
     "humidity": (0.0, 3276.7),
@@ -47,7 +47,7 @@ STUCK_H: Final = (1.0, 3.0, 12.0, 48.0)
 
 
 class Fault(Struct, frozen=True):
-    """What was put in: the indices of its first value, and of the first one after it."""
+    """An injected fault: the indices of its first value, and of the first one after it."""
 
     kind: str
     size: str
@@ -56,7 +56,7 @@ class Fault(Struct, frozen=True):
 
 
 class Faults:
-    """Puts faults into the series of one channel with a value each `step_s`."""
+    """Injects faults into the series of one channel with a value each `step_s`."""
 
     def __init__(self, channel: str, step_s: float, random_: random.Random) -> None:
         self._channel = channel
@@ -72,8 +72,8 @@ class Faults:
         )
 
     def short(self, series: Sequence[float]) -> tuple[list[float], list[Fault]]:
-        """A copy with a short fault every APART_S or so, kind and size drawn; none where it would
-        touch values that are missing."""
+        """A copy with a short fault every APART_S or so, of random kind and size; none where it
+        would touch missing values."""
         values, faults = list(series), []
         apart, free = self._values(APART_S), self._values(HOUR_S)
         start = apart + self._random.randrange(apart)
@@ -84,8 +84,8 @@ class Faults:
         return values, faults
 
     def stuck(self, series: Sequence[float]) -> tuple[list[float], list[Fault]]:
-        """A copy that stays at one value for one of STUCK_H hours, beginning in the first two
-        days; missing values stay so."""
+        """A copy that is stuck at one value for one of STUCK_H hours, beginning in the first two
+        days; missing values stay missing."""
         hours = self._random.choice(STUCK_H)
         start = self._present(series, 0.0, 2 * DAY_S)
         end = min(start + self._values(hours * HOUR_S), len(series))
@@ -94,7 +94,7 @@ class Faults:
         return values, [Fault("stuck", f"{hours:g} h", start, end)]
 
     def drift(self, series: Sequence[float]) -> tuple[list[float], list[Fault]]:
-        """A copy that drifts from some time of the second or third day on, up or down."""
+        """A copy that drifts up or down from some time of the second or third day on."""
         slope = self._random.choice(DRIFTS[self._channel])
         start = self._present(series, DAY_S, 3 * DAY_S)
         each = slope * self._step_s / DAY_S * self._random.choice((-1, 1))

@@ -1,4 +1,5 @@
-"""The checks over a group of series, as a node or the pipeline runs them, and what they tell."""
+"""Runs the checks over a group of series, as a node or the pipeline does, and collects the
+faults."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from sensors.quality.limits import Limits
 
 
 class Found(Struct, frozen=True):
-    """One fault that the checks told of: `name` of the series, when it began, when it was told and
-    when it was over (the last reading, if it was not), in seconds; and its flags."""
+    """One reported fault: `name` of the series, when it began, when it was reported and when it was
+    over (the last reading, if it was not), in seconds; and its flags."""
 
     name: str
     began_s: float
@@ -29,7 +30,7 @@ class Found(Struct, frozen=True):
         return " ".join(flags.names(self.flags))
 
     def overlaps(self, start_s: float, end_s: float) -> bool:
-        """Whether it is about that time, `end_s` not included."""
+        """Whether it overlaps that time, `end_s` not included."""
         return self.began_s < end_s and self.ended_s > start_s
 
 
@@ -40,8 +41,8 @@ def judge(
     step_s: float,
     wanted: Iterable[str] | None = None,
 ) -> list[Found]:
-    """Every fault told of the co-located series of `group`, of those named in `wanted` alone if
-    that is given. All have a value each `step_s`; NaN is none."""
+    """All faults reported for the co-located series of `group`, or for those named in `wanted` if
+    that is given. All have a value each `step_s`; NaN is missing."""
     names = list(group)
     colocated = Colocated(names, [limits] * len(names), fresh_s=max(300.0, 3 * step_s))
     episodes = {name: Episodes() for name in (names if wanted is None else wanted)}

@@ -1,4 +1,4 @@
-"""The campaign's picture: what was told when, and how large a fault must be to be found."""
+"""The campaign's figure: reported faults over time, and the share found by size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw(
     rows: Sequence[Row],
     path: Path,
 ) -> None:
-    """Faults told of all rooms over time on the left; shares found by size on the right."""
+    """Faults reported for all rooms over time on the left; shares found by size on the right."""
     figure = pyplot("quality").figure(figsize=(11, 8.2))
     grid = figure.add_gridspec(2, 2, width_ratios=(1.7, 1))
     _rooms(figure.add_subplot(grid[:, 0]), recording, labels, found)
@@ -79,7 +79,7 @@ def _rooms(
 
 
 def _shown(seen: int) -> int:
-    """The flag that stands for several: the most telling one that is no missing value."""
+    """The flag that represents several: the most specific one that is no missing value."""
     order = (flags.SPIKE, flags.OUT_OF_RANGE, flags.DRIFT, flags.FLATLINE)
     return next((flag for flag in order if seen & flag), flags.NO_RESPONSE)
 

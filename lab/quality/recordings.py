@@ -1,4 +1,4 @@
-"""Recordings of rooms on a grid of minutes, as the checks get them."""
+"""Recordings of rooms on a grid of minutes, in the form that the checks take."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def shipped() -> Recording:
 
 
 def labels(path: Path) -> list[Label]:
-    """The faults that a file lists (tools/label_building_faults.py makes it)."""
+    """The faults that a file lists (written by tools/label_building_faults.py)."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return [

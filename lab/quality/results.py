@@ -1,4 +1,4 @@
-"""The campaign written down: every measured kind of fault as CSV, and a page around a picture."""
+"""Output of the campaign: every measured kind of fault as CSV, and a page around a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SENSORS_OF_A_ROOM: Final = 6  # series of a room at 1 Hz: three sensors, two cha
 
 
 class Report(Struct, frozen=True):
-    """What was measured, on what."""
+    """The measurements, and their data."""
 
     origin: Provenance
     seed: int
@@ -46,7 +46,7 @@ class Report(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """One kind and size of fault: how many, how many found, and the median delay of those."""
+    """One kind and size of fault: the number injected, the number found, and their median delay."""
 
     part: str
     channel: str

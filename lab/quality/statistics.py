@@ -1,4 +1,4 @@
-"""Intervals of 95 % for rates and shares; pure."""
+"""Confidence intervals of 95 % for rates and shares; pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TAIL: Final = 0.025  # on either side
 
 
 class Interval(Struct, frozen=True):
-    """What was found, and between what the truth is, with 95 % confidence."""
+    """An estimate and its interval of 95 % confidence."""
 
     found: float
     low: float
@@ -34,7 +34,7 @@ def share(hits: int, n: int) -> Interval:
     z, p = 1.959964, hits / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    # Rounding must not put a share of 0 or 1 outside.
+    # Rounding must not exclude a share of 0 or 1.
     return Interval(p, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))
 
 
@@ -48,7 +48,7 @@ def _at_most(events: int, mean: float) -> float:
 
 
 def _solve(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function crosses zero."""
+    """The zero of a decreasing function."""
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)

@@ -27,17 +27,17 @@ from lab.simulation.training import training_of
 from lab.simulation.units import Begun, Campaign, Unit, work
 from lab.simulation.workers import Done, WorkerError, Workers
 
-# Queries of a run by nodes: fewer where each has more subtasks.
+# Queries per run by nodes: fewer where each has more subtasks.
 QUERIES: Final = {100: 100_000, 1_000: 100_000, 4_000: 50_000, 12_000: 30_000, 18_000: 30_000}
 # Loads of Fig. 10, queries/s, at the largest fleet, for some of the seeds.
 CURVE_LOADS_PER_S: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 5.5, 6.0, 6.5)
 CURVE_SEEDS: Final = 2
-# Seeds of sanderling's parts by nodes: of those that the fast simulator can do, and of the others.
+# Seeds of sanderling's parts by nodes: with the fast simulator, and with the other one.
 PART_SEEDS: Final = {100: (10, 10), 1_000: (10, 5), 4_000: (10, 3)}
 
 
 class Options(Struct, frozen=True):
-    """What the command was asked; `command` asks it again."""
+    """The options of the command; `command` repeats it."""
 
     command: str
     directory: Path
@@ -69,9 +69,9 @@ def options(
     kept: bool,
     spark: str | None = None,
 ) -> Options:
-    """What a command line means: `seeds` traces from `seed` on, all policies if it names none, with
-    sanderling's `parts` or without; `queries` None is `QUERIES`; `kept` makes no new results;
-    `spark` is a master that computes instead of `jobs` processes here."""
+    """Options from a command line: `seeds` traces from `seed` on, all policies if it names none,
+    with sanderling's `parts` or without; `queries` None is `QUERIES`; `kept` makes no new results;
+    `spark` is a Spark master that computes instead of `jobs` processes here."""
     words = ["fleet lab simulate"]
     if set(nodes) != {size.nodes for size in SIZES}:
         words += [f"--nodes {count}" for count in sorted(set(nodes))]
@@ -101,7 +101,7 @@ def options(
 
 
 def run(options: Options) -> int:
-    """Make what is missing of the results, then write them all down; the exit status."""
+    """Compute the missing results, then write all of them; returns the exit status."""
     try:
         with KeptResults(options.directory) as kept:
             _run(options, kept)
@@ -128,7 +128,7 @@ def _run(options: Options, kept: KeptResults) -> None:
 
 
 def _make(campaign: Campaign, options: Options, console: Console) -> int:
-    """All results that are not there yet; by how many processes."""
+    """Compute the missing results; returns the number of processes."""
     missing = campaign.missing()
     if not missing:
         return options.jobs
@@ -149,7 +149,7 @@ def _make(campaign: Campaign, options: Options, console: Console) -> int:
 
 @contextmanager
 def _workers(options: Options, missing: int) -> Iterator[Workers[Unit] | SparkWorkers[Unit]]:
-    """Who makes results: processes of this machine, or what a Spark master has."""
+    """The workers: processes of this machine, or executors of a Spark master."""
     if options.spark is None:
         with Workers[Unit](min(options.jobs, missing), work) as workers:
             yield workers
@@ -161,7 +161,7 @@ def _workers(options: Options, missing: int) -> Iterator[Workers[Unit] | SparkWo
 
 
 def keys_of(options: Options) -> list[Key]:
-    """All results that are asked for: training runs, searches, and at the largest fleet curves.
+    """All requested results: training runs, searches, and at the largest fleet curves.
 
     Curves and sanderling's parts are for the first reading only.
     """
@@ -181,11 +181,11 @@ def keys_of(options: Options) -> list[Key]:
             keys += [Key(setting, name, None) for name in names]
             if first and size == options.sizes[-1] and place < CURVE_SEEDS:
                 keys += [Key(setting, name, CURVE_LOADS_PER_S) for name in names if name in MAIN]
-    # All readings have the training runs in common.
+    # All readings share the training runs.
     return list(dict.fromkeys(keys))
 
 
 def _part_seeds(name: str, size: Size) -> int:
-    """For how many seeds a part of sanderling is measured."""
+    """Number of seeds for which a part of sanderling is measured."""
     fast, slow = PART_SEEDS.get(size.nodes, (0, 0))
     return slow if CONTENDERS[name].one_clock else fast

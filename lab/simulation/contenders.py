@@ -1,4 +1,5 @@
-"""What `fleet lab simulate` compares: the policies, and sanderling with more or less to go on."""
+"""Contenders of `fleet lab simulate`: the policies, and sanderling with more or less
+information."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ Demotion = Literal["never", "node", "task", "query"]
 
 
 class Contender(Struct, frozen=True):
-    """A policy and what it has to go on.
+    """A policy and the information that it has.
 
-    `known`: the share of the execution time that a request's size tells. `trained_as`: the
-    contender whose training run says by how much classes are advanced; None: by nothing. `online`:
-    learnt while the queries that count are served instead.
+    `known`: the share of the execution time that a request's size determines. `trained_as`: the
+    contender whose training run gives the advances of classes; None: no advances. `online`: learnt
+    during the measured queries instead.
     """
 
     policy: Policy
@@ -33,7 +34,7 @@ class Contender(Struct, frozen=True):
 
     @property
     def one_clock(self) -> bool:
-        """Whether nodes have to do with each other, which takes the slower simulator."""
+        """Whether nodes interact, which requires the slower simulator."""
         return self.online or self.demotion in ("task", "query")
 
 
@@ -47,7 +48,7 @@ CONTENDERS: Final[dict[str, Contender]] = {
     "sanderling-sizes": Contender(
         _SANDERLING, "Sanderling, sizes known", known=1.0, trained_as="sanderling-sizes"
     ),
-    # Its parts.
+    # Sanderling's parts.
     "demotion": Contender(_SANDERLING, "demotion alone"),
     "balance": Contender(_SANDERLING, "balance alone", demotion="never", trained_as="balance"),
     "online": Contender(_SANDERLING, "both, learning all the time", demotion="task", online=True),
@@ -74,11 +75,11 @@ def title(name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """Of a main contender, the same in every picture."""
+    """Colour of a main contender, the same in every picture."""
     return COLOURS[MAIN.index(name) % len(COLOURS)]
 
 
 def trainings(names: Iterable[str]) -> tuple[str, ...]:
-    """Whose training runs these contenders need."""
+    """The contenders whose training runs these need."""
     needed = {CONTENDERS[name].trained_as for name in names}
     return tuple(name for name in CONTENDERS if name in needed)

@@ -1,4 +1,5 @@
-"""What each part of sanderling brings, and what its training runs learnt, as tables."""
+"""Tables of the contribution of each part of sanderling, and of the advances that training
+learnt."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from lab.simulation.report import Report
 from lab.simulation.table_v import Size
 from lab.simulation.text import gain_text, load_text
 
-# The rows, from the key alone to everything.
+# The rows, from the key alone to all parts.
 BASE: Final = "tedfq"
 ROWS: Final = (
     "edfq",
@@ -56,7 +57,7 @@ def _what(name: str) -> tuple[str, str, str, str]:
 
 
 def advances(report: Report) -> Table:
-    """What was learnt for each class by the main contenders."""
+    """The advances learnt for each class by the main contenders."""
 
     def rows() -> Iterable[Sequence[str]]:
         for size in report.sizes:

@@ -1,4 +1,4 @@
-"""The pictures of `fleet lab simulate`: DSSP's Fig. 10, and gains by the size of the fleet."""
+"""Figures of `fleet lab simulate`: DSSP's Fig. 10, and gains by the size of the fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.simulation.table_v import CLASSES
 
 # Panels of gains in a row.
 COLUMNS: Final = 3
-# Of the SLO, what a panel of Fig. 10 shows: beyond, it no longer matters by how much.
+# Upper limit of a panel of Fig. 10, in SLOs: beyond it the exact value no longer matters.
 TOP: Final = 1.6
 SALT: Final = "simulation"
 
@@ -67,7 +67,7 @@ def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) 
 
 
 def draw_gains(report: Report, path: Path) -> None:
-    """How much more EDFQ sustains than FIFO and SPR, and the others than EDFQ, by fleet."""
+    """Gains in sustained load of EDFQ over FIFO and SPR, and of the others over EDFQ, by fleet."""
     plt = pyplot(SALT)
     base = "edfq"
     others = [name for name in report.names if name not in (*PAPER_GAINS, base)]

@@ -1,4 +1,4 @@
-"""Results of `fleet lab simulate`, kept on disk: a run that was cut off goes on from them."""
+"""Stored results of `fleet lab simulate`, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fleet.testbed.run_folder import RunFolderError
 from lab.simulation.run import VERSION, Point, Setting
 
 NAME: Final = "points.jsonl"
-# So that a line which a crash cut off is told from anything else.
+# Distinguishes a line truncated by a crash from anything else.
 LINE_BEGINS: Final = b'{"key":{'
 
 
 class Key(Struct, frozen=True):
-    """What a result depends on. `loads_per_s` are those of a curve; None for a search. With the
-    training's seed it is a training run."""
+    """The inputs that determine a result. `loads_per_s` are those of a curve; None for a search.
+    With the training's seed it is a training run."""
 
     setting: Setting
     contender: str = msgspec.field(name="policy")
@@ -31,8 +31,8 @@ class Key(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The points of a search with the load that it found, or those of a curve. Of a training run
-    also what it learnt: the advance of each class in s."""
+    """The points of a search with the load that it found, or those of a curve. For a training run
+    also the learnt advance of each class in s."""
 
     key: Key
     load_per_s: float | None
@@ -41,7 +41,7 @@ class Result(Struct, frozen=True):
 
     @property
     def nearest(self) -> Point:
-        """Of a search, the point at the load nearest to the answer."""
+        """For a search, the point at the load nearest to the answer."""
         answer_per_s = self.load_per_s or 0.0
         return min(self.points, key=lambda point: abs(point.load_per_s - answer_per_s))
 
@@ -49,7 +49,7 @@ class Result(Struct, frozen=True):
 class KeptResults:
     """One line of JSON per result in a file of the run's folder, which one run at a time may use.
 
-    Entering raises `RunFolderError` if the folder cannot be used or another run is at work there.
+    Entering raises `RunFolderError` if the folder cannot be used or another run is using it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -89,7 +89,7 @@ class KeptResults:
         return iter(self._results.values())
 
     def add(self, result: Result) -> None:
-        """Keep a result; on disk when this returns."""
+        """Store a result; it is on disk when this returns."""
         self._results[result.key] = result
         self._file.write(msgspec.json.encode(result) + b"\n")
         self._file.flush()

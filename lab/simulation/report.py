@@ -1,4 +1,5 @@
-"""What the results of `fleet lab simulate` come to: loads, gains and binding classes over seeds."""
+"""Evaluation of the results of `fleet lab simulate`: loads, gains and binding classes over
+seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ PAPER_GAINS: Final[dict[str, dict[int, float]]] = {
 
 
 class Variant(Struct, frozen=True):
-    """A reading of what the paper leaves open about fanouts."""
+    """One interpretation of the paper's unspecified fanout draw."""
 
     reading: Reading
     out_of_range: OutOfRange
@@ -49,7 +50,7 @@ VARIANTS: Final = tuple(
 
 
 def variant_of(setting: Setting) -> Variant:
-    """How the setting's fanouts are drawn."""
+    """The setting's variant of the fanout draw."""
     return Variant(setting.reading, setting.out_of_range)
 
 
@@ -80,7 +81,7 @@ class Report:
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """The readings of the fanout draw."""
+        """The variants of the fanout draw."""
         return [variant for variant in VARIANTS if any(at[1] == variant for at in self._searches)]
 
     @cached_property
@@ -126,7 +127,7 @@ class Report:
         return interval(loads) if loads else None
 
     def gain(self, size: Size, variant: Variant, ours: str, theirs: str) -> Interval | None:
-        """By how many percent `ours` sustains more, from pairs of the same seed; None if one of
+        """Gain in sustained load of `ours`, in percent, from pairs of the same seed; None if one of
         them is missing or sustains nothing."""
         our_loads = self.loads(size, variant, ours)
         their_loads = self.loads(size, variant, theirs)
@@ -137,7 +138,7 @@ class Report:
         )
 
     def advances(self, size: Size, name: str) -> tuple[float, ...] | None:
-        """What the training run of a contender learnt, in s by class."""
+        """The advances learnt in a contender's training run, in s by class."""
         found = self._trainings.get((size, name))
         return None if found is None else found.advance_s
 
@@ -157,13 +158,14 @@ class Report:
         return [fmean(of_class) for of_class in zip(*nearest, strict=True)]
 
     def utilisation(self, size: Size, variant: Variant, name: str) -> float | None:
-        """Of the busiest node at the point nearest to the sustained load, mean over seeds."""
+        """Utilisation of the busiest node at the point nearest to the sustained load, mean over
+        seeds."""
         found = self._searches.get((size, variant, name), {}).values()
         busiest = [result.nearest.busiest_utilisation for result in found]
         return fmean(busiest) if busiest else None
 
     def curve_seeds(self, variant: Variant) -> int:
-        """How many seeds the curves have."""
+        """Number of seeds of the curves."""
         return max((len(of) for at, of in self._curves.items() if at[0] == variant), default=0)
 
     def curve(self, variant: Variant, name: str) -> dict[float, list[Spread]]:

@@ -1,4 +1,4 @@
-"""The simulation written down: every point as CSV, two pictures, and a page."""
+"""Output of the simulation: every point as CSV, two pictures, and a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lab.simulation.training import is_training
 NAME: Final = "simulation"
 # For the realised fanouts, which need no precision.
 FANOUT_QUERIES: Final = 20_000
-# What sanderling is compared with.
+# The policies that sanderling is compared with.
 BASES: Final = ("edfq", "tedfq")
 COLUMNS: Final = (
     "nodes",
@@ -216,7 +216,7 @@ def sustained_loads(report: Report) -> Table:
 
 
 def own_gains(report: Report) -> Table:
-    """What this project's policy gains over EDFQ, T-EDFQ and the better of the two."""
+    """The gain of this project's policy over EDFQ, T-EDFQ and the better of the two."""
 
     def rows() -> Iterable[Sequence[str]]:
         for variant in report.variants:

@@ -29,15 +29,16 @@ from lab.simulation.table_v import (
     draw,
 )
 
-# Raise with every change of what a point or a sustained load means: kept results are then not used.
+# Increment with every change in the meaning of a point or a sustained load: stored results are then
+# ignored.
 VERSION: Final = 1
-# Unloaded response times in the window of every node, as many as the masters keep.
+# Unloaded response times in the window of every node, as many as masters keep.
 WARM_SAMPLES: Final = 10_000
 FIRST_GUESS_PER_S: Final = 0.6 * CAPACITY_PER_S
 
 
 class Setting(Struct, frozen=True):
-    """All that makes a trace, but its load."""
+    """All parameters of a trace except its load."""
 
     size: Size
     reading: Reading
@@ -63,7 +64,7 @@ class Point(Struct, frozen=True):
 
     @property
     def worst(self) -> float:
-        """The largest of the ratios; infinite if the busiest node has more than it can serve."""
+        """The largest of the ratios; infinite if the busiest node is overloaded."""
         return max(self.ratios) if self.busiest_utilisation < 1.0 else math.inf
 
 
@@ -86,7 +87,8 @@ class World:
         self.counted = np.arange(setting.queries) >= WARM_UP_SHARE * setting.queries
 
     def run(self, contender: Contender, load_per_s: float, advance_s: Sequence[float] = ()) -> Run:
-        """Run the trace at a load. `advance_s` is by class; none are advanced where it is empty."""
+        """Run the trace at a load. `advance_s` is by class; if it is empty, no class is
+        advanced."""
         draw = self.draw
         self.services = services(contender.known)
         advances = np.array(advance_s)[draw.query_class[draw.task_query]] if advance_s else None
@@ -108,7 +110,8 @@ class World:
         )
 
     def point(self, name: str, load_per_s: float, advance_s: Sequence[float] = ()) -> Point:
-        """How contender `name` does at a load. ValueError if a class has no query that counts."""
+        """The result of contender `name` at a load. ValueError if a class has no query that
+        counts."""
         started_s = time.process_time()
         run = self.run(CONTENDERS[name], load_per_s, advance_s)
         latency_s = np.asarray(run.query_latency_s)
@@ -140,13 +143,13 @@ class World:
             points.append(self.point(name, load_per_s, advance_s))
             return points[-1].worst
 
-        # No trace is so lucky that it serves more than this.
+        # No trace, however lucky, sustains more than this.
         limit_per_s = 1.02 * CAPACITY_PER_S
         return highest_load(ratio, start=start_per_s, limit=limit_per_s), points
 
 
 def services(known: float) -> list[ServiceTimes]:
-    """Table III's; a request's size tells `known` of the execution, as a share."""
+    """Table III's service times; a request's size determines the share `known` of the execution."""
     return [ServiceTimes.exponential_sum([COMMUNICATION_S, EXECUTION_S], known=known)]
 
 
@@ -166,7 +169,7 @@ def unloaded_s(draw: Draw, seed: int) -> Floats:
         for sample_s in (communication_s + execution_s).tolist():
             model.observe(column, sample_s, 0.0)
     everybody = model.node_set(range(width))
-    later_s = 10.0  # by then every column may be looked at again, a few with each question
+    later_s = 10.0  # by then every column may be re-evaluated, a few with each request
     for _ in range(width):
         model.quantile(everybody, SLO_PERCENTILE, later_s)
     pairs = draw.iad_fanout[draw.task_query].astype(np.int64) * (width + 1) + draw.node_fanout

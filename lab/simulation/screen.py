@@ -1,4 +1,5 @@
-"""What `fleet lab simulate` shows while it runs: how much is done, and what every process is at."""
+"""Progress display of `fleet lab simulate`: overall progress, and the current work of every
+process."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from lab.simulation.points import Key, Result
 from lab.simulation.report import variant_of
 from lab.simulation.training import is_training
 
-# Points that a search takes, about.
+# Approximate number of points in a search.
 SEARCH_POINTS: Final = 4.5
-# How much longer a subtask takes where nodes have to do with each other, about.
+# Approximate slowdown per subtask where nodes interact.
 ONE_CLOCK: Final = 8.0
 
 
 class SimulationScreen:
-    """A bar for everything and a line for each process; without a terminal, a line per result."""
+    """A bar for the total and a line for each process; without a terminal, a line per result."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -54,12 +55,12 @@ class SimulationScreen:
             yield
 
     def begun(self, process: int, key: Key) -> None:
-        """A process begins with a result."""
+        """A process has begun a result."""
         self._lines[process] = describe(key)
         self._show(0.0)
 
     def finished(self, result: Result) -> None:
-        """A result is there."""
+        """A result is complete."""
         if self._bar is None:
             what = describe(result.key)
             load = "" if result.load_per_s is None else f": {result.load_per_s:.3f}/s"
@@ -69,7 +70,7 @@ class SimulationScreen:
         self._show(weight(result.key))
 
     def idle(self, process: int) -> None:
-        """A process has nothing to do."""
+        """A process is idle."""
         self._lines.pop(process, None)
 
     def _show(self, advance: float) -> None:
@@ -79,7 +80,7 @@ class SimulationScreen:
 
 
 def weight(key: Key) -> float:
-    """Work in a result, about: its runs times their subtasks."""
+    """Approximate work in a result: its runs times their subtasks."""
     runs = SEARCH_POINTS if key.loads_per_s is None else len(key.loads_per_s)
     cost = ONE_CLOCK if CONTENDERS[key.contender].one_clock else 1.0
     return cost * runs * key.setting.queries * key.setting.size.nodes

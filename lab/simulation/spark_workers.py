@@ -1,4 +1,4 @@
-"""Work handed out to the executors of a Spark session, one piece at a time each."""
+"""Work distribution to the executors of a Spark session, one piece at a time each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ W = TypeVar("W")
 
 
 class SparkWorkers(Generic[W]):
-    """What `Workers` is, on Spark: as many pieces at once as the session has processors, each a job
-    of one task, which Spark does again if an executor is lost. What a piece says comes when it is
-    done. The executors must have this package, in the same version."""
+    """Counterpart of `Workers` on Spark: as many pieces at once as the session has processors, each
+    a job of one task, which Spark repeats if an executor is lost. Messages of a piece arrive when
+    it is done. The executors must have this package, in the same version."""
 
     def __init__(self, session: SparkSession, work: Callable[[W, Say], None]) -> None:
         self._context = session.sparkContext
@@ -27,14 +27,14 @@ class SparkWorkers(Generic[W]):
         self.count = self._context.defaultParallelism
 
     def run(self, next_piece: Callable[[], W | None]) -> Iterator[tuple[int, W, Any]]:
-        """As `Workers.run`; the numbers are those of the pieces at work, from 0 on."""
+        """As `Workers.run`; the numbers are those of the running pieces, from 0 on."""
         heard: SimpleQueue[tuple[int, list[Any] | Exception]] = SimpleQueue()
         at_work: dict[int, W] = {}
         while True:
             for number in range(self.count):
                 if number not in at_work and (piece := next_piece()) is not None:
                     at_work[number] = piece
-                    # Threads, for Spark's own way to wait for a job is to stand still.
+                    # Threads, because Spark blocks while it waits for a job.
                     perform = threading.Thread(
                         target=self._perform, args=(number, piece, heard), daemon=True
                     )

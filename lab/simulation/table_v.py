@@ -69,8 +69,8 @@ ARRIVALS, KINDS, IAD_FANOUT, NODE_FANOUT, QUERY_EVALUATION, TASK_EVALUATION, AGG
 
 
 class Draw(Struct, frozen=True):
-    """All that a seed decides, whatever the load: a trace at another load is the same trace with
-    scaled interarrival times."""
+    """Everything that a seed determines, whatever the load: a trace at another load is the same
+    trace with scaled interarrival times."""
 
     size: Size
     unit_arrival: Floats  # [queries] ascending, for one query a second
@@ -124,7 +124,7 @@ class Draw(Struct, frozen=True):
 def draw(
     size: Size, *, reading: Reading, out_of_range: OutOfRange, queries: int, seed: int
 ) -> Draw:
-    """Draw a trace. Every seed is a trace of its own; O(tasks)."""
+    """Draw a trace. Each seed gives a different trace; O(tasks)."""
     streams = [np.random.default_rng((seed, stream)) for stream in range(AGGREGATION + 1)]
     shares = [kind.share for kind in CLASSES]
     kinds = streams[KINDS].choice(len(CLASSES), queries, p=shares).astype(np.int32)
@@ -140,7 +140,7 @@ def draw(
     iad_fanout = fanouts(IAD_FANOUT, "iad", kinds, size.iads)
     task_query = np.repeat(np.arange(queries, dtype=np.int32), iad_fanout)
     tasks = len(task_query)
-    # The place of a task among its query's: the place of its IAD from the middle outwards.
+    # A task's rank within its query: the position of its IAD from the middle outwards.
     place = np.arange(tasks) - np.repeat(np.cumsum(iad_fanout) - iad_fanout, iad_fanout)
     if reading == "query":
         node_fanout = fanouts(NODE_FANOUT, "node", kinds, size.nodes_per_iad)[task_query]

@@ -1,4 +1,4 @@
-"""The words of the page of `fleet lab simulate`; what they say of numbers is made from them."""
+"""Text of the page of `fleet lab simulate`; statements about numbers are generated from them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ queries of a run nor seeds nor intervals, and no rule for the load that a policy
 one load at which all classes keep their SLO."""
 
 
-# What this project's policy is to gain over EDFQ, in percent.
+# Target gain of this project's policy over EDFQ, in percent.
 GOAL: Final = 10.0
 
 
@@ -129,12 +129,12 @@ def gain_text(gain: Interval | None) -> str:
 
 
 def filled(text: str) -> str:
-    """A paragraph in lines of a page."""
+    """A paragraph wrapped to the page's width."""
     return textwrap.fill(" ".join(text.split()), 100, break_long_words=False)
 
 
 def goals(report: Report) -> str:
-    """What was asked of this project's policy, and what came of it."""
+    """The goals of this project's policy, and the results."""
     cells = [(size, variant) for variant in report.variants for size in report.sizes]
     sentences = []
     for ours in report.own:
@@ -198,7 +198,7 @@ def _gaps(report: Report) -> Iterator[Gap]:
 
 
 def _nearest(report: Report, gaps: Sequence[Gap]) -> str:
-    """Which variant comes closest to the paper."""
+    """The variant closest to the paper."""
     if len(report.variants) < 2:
         return ""
     off = {
@@ -215,7 +215,7 @@ def _nearest(report: Report, gaps: Sequence[Gap]) -> str:
 
 
 def _margin(report: Report) -> str:
-    """How much FIFO's load depends on small differences in latency, at the largest fleet."""
+    """Sensitivity of FIFO's load to small differences in latency, at the largest fleet."""
     size, variant = report.sizes[-1], report.variants[0]
     curve = report.curve(variant, "fifo")
     load = report.load(size, variant, "fifo")

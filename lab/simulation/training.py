@@ -1,7 +1,7 @@
-"""By how much sanderling advances each class: learnt in one run, then left as it is for all others.
+"""Training of sanderling's class advances: learnt in one run, then frozen for all others.
 
-Advances are learnt from queries that have ended, which couples all nodes; frozen ones leave the
-nodes independent, and ten times as fast to simulate.
+Advances are learnt from finished queries, which couples all nodes; frozen ones leave the nodes
+independent, and ten times as fast to simulate.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lab.simulation.points import Key, Result
 from lab.simulation.run import FIRST_GUESS_PER_S, Setting, World
 from lab.simulation.table_v import CLASSES
 
-# Not one of those that are measured.
+# Not one of the measured seeds.
 SEED: Final = 1_000_003
-# A class of which one query in a hundred may miss, and every tenth query is, teaches little: runs
-# longer than the measured ones where that costs little, by nodes.
+# A class of which one query in a hundred may miss, and to which every tenth query belongs, provides
+# little evidence: runs are longer than the measured ones where that is cheap, by nodes.
 TIMES_AS_LONG: Final = {100: 10, 1_000: 2}
 
 
@@ -30,13 +30,13 @@ def training_of(setting: Setting) -> Setting:
 
 
 def is_training(setting: Setting) -> bool:
-    """Whether it is one."""
+    """Whether the setting is a training run."""
     return setting.seed == SEED
 
 
 def train(world: World, key: Key) -> Result:
-    """Search for the load that is sustained without advances, learn there: an advance is the mean
-    over the second half of the queries."""
+    """Search for the load that is sustained without advances, and learn there: an advance is the
+    mean over the second half of the queries."""
     contender = replace(CONTENDERS[key.contender], trained_as=None)
     load_per_s, points = world.search(key.contender, FIRST_GUESS_PER_S)
     demotion = "never" if contender.demotion == "never" else "task"

@@ -1,5 +1,5 @@
-"""The pieces of work of `fleet lab simulate`: what one process does with one drawn trace, and in
-which order the pieces are handed out."""
+"""Units of work of `fleet lab simulate`: the work of one process on one drawn trace, and the order
+of units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.simulation.workers import Say
 
 
 class Unit(Struct, frozen=True):
-    """What is left to do with one trace. `starts_per_s`: first guesses of searches, by contender;
+    """The remaining work on one trace. `starts_per_s`: initial guesses of searches, by contender;
     `advances_s`: those of each class, by training run."""
 
     setting: Setting
@@ -26,13 +26,13 @@ class Unit(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """Said by a process when it begins with a result."""
+    """Message of a process that begins a result."""
 
     key: Key
 
 
 def work(unit: Unit, say: Say) -> None:
-    """Draw the unit's trace, then do its searches and curves; says each `Result`."""
+    """Draw the unit's trace, then do its searches and curves; emits each `Result`."""
     say(Begun(unit.keys[0]))
     world = World(unit.setting)
     for key in unit.keys:
@@ -52,10 +52,10 @@ def _measure(world: World, key: Key, unit: Unit) -> Result:
 
 
 class Campaign:
-    """All results that are asked for, and those among them that are still to be made.
+    """All requested results, and those that are still to be computed.
 
-    The training run of a fleet goes before its seeds, and `first_seed` before the others: their
-    searches start from its answers.
+    The training run of a fleet precedes its seeds, and `first_seed` the others: their searches
+    start from its answers.
     """
 
     def __init__(self, keys: Sequence[Key], kept: KeptResults, first_seed: int) -> None:
@@ -68,15 +68,15 @@ class Campaign:
         self._under_way: set[Setting] = set()
 
     def missing(self) -> list[Key]:
-        """What is asked for and not there yet."""
+        """Requested results that are missing."""
         return [key for key in self.keys if self._kept.get(key) is None]
 
     def results(self) -> list[Result]:
-        """What is asked for and there."""
+        """Requested results that are available."""
         return [result for key in self.keys if (result := self._kept.get(key)) is not None]
 
     def next_unit(self) -> Unit | None:
-        """A unit that can be begun now; None if there is none."""
+        """A unit whose prerequisites are complete; None if there is none."""
         for setting, keys in self._waiting.items():
             first = replace(setting, seed=self._first_seed)
             training = training_of(setting)
@@ -90,11 +90,11 @@ class Campaign:
         return None
 
     def done(self, unit: Unit) -> None:
-        """A unit is finished: others may wait for it."""
+        """A unit is complete: others may depend on it."""
         self._under_way.discard(unit.setting)
 
     def take(self, result: Result) -> None:
-        """Keep a result."""
+        """Store a result."""
         self._kept.add(result)
 
     def _answers(self, setting: Setting) -> dict[str, float]:

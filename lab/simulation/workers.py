@@ -1,4 +1,4 @@
-"""Work handed out to processes, one piece at a time each, and what they say about it."""
+"""Work distribution to processes, one piece at a time each, and their messages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class WorkerError(RuntimeError):
 
 
 class Done:
-    """Said by a process when a piece of work is finished."""
+    """Message of a process that has finished a piece of work."""
 
 
 class Workers(Generic[W]):
-    """`count` processes that call `work(piece, say)`, a function of a module. Leaving ends them,
-    whatever they do."""
+    """`count` processes that call `work(piece, say)`, a module-level function. Leaving terminates
+    them, whatever they are doing."""
 
     def __init__(self, count: int, work: Callable[[W, Say], None]) -> None:
         self.count = count
@@ -57,10 +57,10 @@ class Workers(Generic[W]):
             link.close()
 
     def run(self, next_piece: Callable[[], W | None]) -> Iterator[tuple[int, W, Any]]:
-        """Hand out pieces until there are none; yields what the processes say: the number of the
-        process, its piece, and what it said, a `Done` last.
+        """Distribute pieces until there are none; yields the messages of the processes: the number
+        of the process, its piece, and the message, a `Done` last.
 
-        `next_piece` is asked again after every `Done`: None means none now.
+        `next_piece` is called again after every `Done`: None means none now.
         """
         at_work: dict[int, W] = {}
         while True:
@@ -88,7 +88,7 @@ class Workers(Generic[W]):
 
 
 def _serve(link: Connection[Any, Any], work: Callable[[W, Say], None]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent terminates this process
     while True:
         try:
             piece = link.recv()

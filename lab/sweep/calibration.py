@@ -1,6 +1,7 @@
-"""The one free parameter of the testbed: the service times' shape, set by FIFO's highest rate.
+"""Calibration of the testbed's one free parameter: the service times' shape, fitted to FIFO's
+highest rate.
 
-What the other policies reach under that shape is a result, not a choice; see
+The results of the other policies under that shape are findings, not choices; see
 docs/decisions/0008-service-time-shape.md.
 """
 
@@ -21,20 +22,20 @@ from lab.sweep.virtual import Effort, Job, Sweep, Workers, worst_ratio
 
 # The paper's estimate over all classes, FIFO; its class 1 alone ends at 12.2.
 FIFO_RATE_PER_S: Final = 13.23
-# What is looked at, from light tails to heavy ones; a gamma's tail is the lighter the larger k is.
+# The search range, from light tails to heavy ones; a gamma's tail is lighter for larger k.
 RANGES: Final[dict[str, tuple[float, float]]] = {"lognormal": (0.5, 0.8), "gamma": (3.0, 1.0)}
 TOLERANCE: Final = 0.002
-# Of log(p99 / SLO): infinite where an SLO cannot be met even unloaded.
+# Limit of log(p99 / SLO): infinite where an SLO cannot be met even unloaded.
 WORST: Final = 1.0
 
 
 class CalibrationError(ValueError):
-    """No shape of the range does it."""
+    """No shape in the range fits."""
 
 
 class Trial(Struct, frozen=True):
-    """A shape, and the highest rate of every policy under it, in virtual time. `fitted`: FIFO was
-    put to the paper's rate."""
+    """A shape, and the highest rate of every policy under it, in virtual time. `fitted`: it was
+    fitted to the paper's rate of FIFO."""
 
     shape: Shape
     fitted: bool
@@ -97,7 +98,7 @@ def trial(
     *,
     fitted: bool,
 ) -> Trial:
-    """What every policy reaches under a shape."""
+    """The result of every policy under a shape."""
     curves = {}
     for policy in policies:
 

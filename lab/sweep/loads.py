@@ -1,4 +1,4 @@
-"""The sweep's runs on the real fleet, and the same queries again in virtual time."""
+"""The sweep's runs on the real fleet, and the same queries repeated in virtual time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from fleet.simulation.virtual import WARM_SAMPLES, VirtualFleet
 from fleet.simulation.workload import Arrival
 from lab.sweep.measures import Run, run_of
 
-# Asked and not counted, of a run that is long enough: queues are empty before the first query.
+# Warm-up that is not counted, for a run that is long enough: queues are empty before the first
+# query.
 LEAD_S: Final = 3.0
 LEAD_OF_RUN: Final = 0.25
-# Between two runs in virtual time, after the last arrival of the first: its queues are empty then.
+# Pause between two runs in virtual time, after the last arrival of the first: its queues are empty
+# then.
 PAUSE_S: Final = 20.0
 
 
 class Load(Struct, frozen=True):
-    """One run to be made: a policy at a rate with the trace of `seed`, for `seconds` after a
-    lead."""
+    """One planned run: a policy at a rate with the trace of `seed`, for `seconds` after a lead."""
 
     policy: Policy
     rate_per_s: float
@@ -34,17 +35,17 @@ class Load(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """In labels of records and file names."""
+        """Label in records and file names."""
         return f"{self.policy}@{self.rate_per_s:g}"
 
     @property
     def lead_s(self) -> float:
-        """Seconds before those that count."""
+        """Seconds before the counted ones."""
         return min(LEAD_S, LEAD_OF_RUN * self.seconds)
 
     @property
     def takes_s(self) -> float:
-        """From the first query to the last."""
+        """Duration from the first query to the last."""
         return self.lead_s + self.seconds
 
     def trace(self, plan: FleetPlan) -> list[Arrival]:
@@ -58,8 +59,8 @@ class Load(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """All runs of one policy, one after the other. Before them comes `learning`, which is not
-    counted: what is learnt from misses takes a while."""
+    """All runs of one policy, one after the other. They are preceded by `learning`, which is not
+    counted: learning from misses takes a while."""
 
     policy: Policy
     learning: Load
@@ -69,8 +70,8 @@ class Turn(Struct, frozen=True):
 def turns_of(
     rates: dict[Policy, tuple[float, ...]], seed: int, seconds: float, learning_s: float
 ) -> list[Turn]:
-    """A turn for each policy, the last of them first: masters learn from misses under every policy,
-    and so those that make use of it begin with nothing, as in virtual time.
+    """A turn for each policy, the last one first: masters learn from misses under every policy, so
+    the policies that use it start with nothing learnt, as in virtual time.
 
     The n-th rates of all policies have the same trace, faster or slower.
     """
@@ -96,8 +97,8 @@ class Again(Struct, frozen=True):
 
 
 def perform_again(again: Again) -> list[Run]:
-    """A run for each load of the turn: the same queries and service times as on the real fleet, and
-    as much learnt before."""
+    """A run for each load of the turn: the same queries and service times as on the real fleet,
+    after as much learning."""
     turn = again.turn
     trace: list[Arrival] = []
     bounds = []

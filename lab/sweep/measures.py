@@ -1,8 +1,9 @@
-"""From latencies to the highest rate that keeps every SLO, with intervals; pure.
+"""Statistics of a sweep: from latencies to the highest rate that keeps every SLO, with intervals;
+pure.
 
 A run is one trace at one rate under one policy. Its interval comes from a bootstrap over blocks of
-consecutive queries: neighbours share a queue, so queries alone would look more independent than
-they are. All runs of a sweep resample the same blocks, so what policies have in common cancels in
+consecutive queries: neighbours share a queue, so single queries would look more independent than
+they are. All runs of a sweep resample the same blocks, so effects common to all policies cancel in
 their ratio.
 """
 
@@ -26,15 +27,15 @@ Source = Literal["real", "virtual"]
 SLO_MS: Final = {kind.name.partition(".")[0]: kind.slo_ms for kind in TABLE_II}
 CLASSES: Final = tuple(SLO_MS)
 # About four seconds of the load: many times as long as a node's busy period. Long runs have longer
-# blocks, and no more of them than tell their spread well.
+# blocks, and only as many as are needed to estimate their spread.
 BLOCK_QUERIES: Final = 64
 MAX_BLOCKS: Final = 1_000
 RESAMPLES: Final = 1_000
-# Of log p99 per query/s: less than any load that queues.
+# Minimum slope of log p99 per query/s: less than any load that queues.
 LEAST_SLOPE: Final = 0.005
 # The slowest 5 %: the queries around the p99.
 TAIL: Final = 0.05
-# How far beyond the outermost rates a crossing may be extrapolated, in parts of their span.
+# How far beyond the outermost rates a crossing may be extrapolated, as a fraction of their span.
 BEYOND: Final = 0.5
 
 
@@ -62,8 +63,8 @@ def run_of(
     *,
     first: int = 0,
 ) -> Run:
-    """A run from its outcomes, in any order; those of arrivals before number `first` are left
-    out."""
+    """A run from its outcomes, in any order; those of arrivals before number `first` are
+    excluded."""
     ordered = sorted((o for o in outcomes if o.number >= first), key=lambda o: o.number)
     kinds = [CLASSES.index(outcome.kind.partition(".")[0]) for outcome in ordered]
     latencies = [
@@ -88,7 +89,7 @@ def joined(runs: Sequence[Run]) -> Run:
 
 
 def p99_ms(latencies_ms: Floats) -> float:
-    """The nearest-rank 99th percentile; NaN of nothing."""
+    """The nearest-rank 99th percentile; NaN if there is no latency."""
     if not len(latencies_ms):
         return float("nan")
     rank = int(np.ceil(round(PERCENTILE / 100 * len(latencies_ms), 9)))
@@ -189,7 +190,7 @@ def crossing(rates: Sequence[float], logs: Sequence[float], weights: Sequence[fl
     their span: then it is infinite, or minus infinite where even the least rate is too high.
     `rates` ascend.
     """
-    # An infinite p99 is far too high; that it is infinitely so must not spoil a mean.
+    # An infinite p99 is far too high; that it is infinite must not distort a mean.
     fit = monotone([min(value, 3.0) for value in logs], weights)
     if fit[0] <= 0 < fit[-1]:
         right = next(i for i, value in enumerate(fit) if value > 0)
@@ -223,7 +224,7 @@ def interval(resampled: Floats) -> Interval:
     known = resampled[~np.isnan(resampled)]
     if not len(known):
         return Interval(np.nan, np.nan, np.nan)
-    # An observed value, not one between two: some may be infinite.
+    # An observed value, not an interpolated one, because some may be infinite.
     low, high = np.quantile(known, (0.025, 0.975), method="nearest")
     return Interval(float(resampled[0]), float(low), float(high))
 
@@ -309,8 +310,8 @@ def slower(pair: Pair, kind: str, blocks: Blocks) -> Floats:
 
 
 def gain(over: Floats, base: Floats) -> Floats:
-    """How much more, in percent, in each resample: infinite where one of them is beyond the rates,
-    NaN where both are."""
+    """Relative gain, in percent, in each resample: infinite if one of them is beyond the rates, NaN
+    if both are."""
     with np.errstate(invalid="ignore"):
         more = 100 * (over / base - 1)
     more = np.where(np.isinf(over), over, np.where(np.isinf(base), -base, more))

@@ -1,4 +1,4 @@
-"""What `fleet lab testbed` was asked, with its defaults filled in."""
+"""Options of `fleet lab testbed`, with defaults filled in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lab.sweep.trace import Shape
 from lab.sweep.virtual import Effort
 
 AROUND_PERCENT: Final = (-8.0, 8.0)
-# Beside what is fitted: the first guess, and what the profiles have.
+# Besides the fitted shapes: the initial guess, and those of the profiles.
 SHAPES: Final = (Shape("lognormal", 0.6), Shape("lognormal", SIGMA))
 
 
 class Asked(Struct, frozen=True):
-    """The options as they were given; None and () stand for defaults."""
+    """The options as given; None and () stand for defaults."""
 
     policies: tuple[str, ...] = ()
     real: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def run(asked: Asked, *, calibrate: bool) -> int:
 
 
 def options_of(asked: Asked) -> sweep.Options:
-    """Defaults, and what --quick makes of them."""
+    """Fill in the defaults, and apply --quick."""
     seconds = asked.seconds or (20 if asked.quick else 140)
     queries = asked.virtual_queries or (60_000 if asked.quick else 240_000)
     seeds, more_seeds = (1, 1) if asked.quick else (2, 6)
@@ -78,7 +78,7 @@ def options_of(asked: Asked) -> sweep.Options:
 
 
 def sized(plan: FleetPlan) -> FleetPlan:
-    """The same fleet, of nodes whose service times grow with the request."""
+    """The same fleet, with nodes whose service times grow with the request."""
     return FleetPlan(
         tuple(
             replace(

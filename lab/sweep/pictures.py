@@ -13,7 +13,7 @@ from lab.sweep.results import SOURCES, Analysis, Experiment, Found, PolicyRuns
 
 PANELS_A_ROW = 3
 HIGHEST_MS = 1_700.0
-# The classes' points of one run, so that none hides another's bar.
+# Horizontal offsets of the classes' points of one run, so that none hides another's bar.
 BESIDE_PER_S = 0.15
 
 
@@ -95,5 +95,5 @@ def _panel(axis: Any, each: PolicyRuns, found: Found, analysis: Analysis) -> Non
 
 
 def _drawable(milliseconds: float) -> float:
-    """Off the panel, but finite, where queries were not answered."""
+    """Off the panel, but finite, if queries were not answered."""
     return min(milliseconds, 10 * HIGHEST_MS)

@@ -39,13 +39,13 @@ class RealFleet:
         self._replay(trace, workload.WARM_UP, lambda _now, _answered: None)
 
     def learn(self, load: Load, told: Tick) -> None:
-        """Run `load` for what the masters learn from it; its outcomes are not kept."""
+        """Run `load` so that the masters learn from it; its outcomes are discarded."""
         self._perform(load, f"learning {load.name}", load.trace(self._bed.plan), told)
 
     def measure(self, load: Load, told: Tick) -> Run:
-        """Run `load` until all is answered and no queue is left.
+        """Run `load` until all queries are answered and all queues are empty.
 
-        `TestbedError` if a process ends or a queue does not.
+        `TestbedError` if a process ends or a queue does not drain.
         """
         trace = load.trace(self._bed.plan)
         outcomes = self._perform(load, load.name, trace, told)

@@ -1,4 +1,4 @@
-"""The testbed experiment written down: tables beside the paper's, a page, every run as CSV."""
+"""Output of the testbed experiment: tables beside the paper's, a page, every run as CSV."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PAPER_IV: Final[dict[Policy, tuple[float, float, float, float]]] = {
     "spr": (20.0, 22.2, 15.6, 15.73),
     "edfq": (18.9, 20.0, 17.8, 17.98),
 }
-# Who shall sustain how many percent more than whom.
+# Goals: which policy shall sustain how many percent more than which.
 GOALS: Final[tuple[tuple[Policy, Policy, float], ...]] = (
     ("edfq", "fifo", 36.0),
     ("sanderling", "edfq", 10.0),
@@ -61,7 +61,7 @@ class PolicyRuns(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """What was run; `steps` are None if Table III's run was not asked for."""
+    """The runs of the experiment; `steps` are None if Table III's run was not requested."""
 
     origin: Provenance
     name: str
@@ -74,14 +74,14 @@ class Experiment(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The highest rates of one policy by where they come from."""
+    """The highest rates of one policy, by their source."""
 
     policy: Policy
     sources: dict[str, Highest]
 
 
 class Analysis:
-    """Resamples of an experiment, once for all tables."""
+    """The resamples of an experiment, computed once for all tables."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
@@ -101,12 +101,11 @@ class Analysis:
         return Found(each.policy, sources)
 
     def blocks_for(self, run: Run) -> Blocks:
-        """The blocks of its kind of run."""
+        """The blocks for its kind of run."""
         return self.blocks if run.source == "real" else self.curve_blocks
 
     def gain(self, over: Policy, base: Policy, source: str) -> Interval | None:
-        """How much more `over` sustains, in percent; None if one of them was not run
-        so."""
+        """Gain in sustained rate of `over`, in percent; None if one of them was not run so."""
         rates: dict[Policy, Floats] = {
             each.policy: each.sources[source].overall
             for each in self.found
@@ -156,7 +155,7 @@ def table_iv(analysis: Analysis) -> Table:
 
 
 def table_gains(analysis: Analysis) -> Table:
-    """Who sustains how much more than whom."""
+    """Gains in sustained rate between policies."""
     rows = []
     policies = [each.policy for each in analysis.found]
     for base, over in itertools.combinations(policies, 2):
@@ -167,7 +166,8 @@ def table_gains(analysis: Analysis) -> Table:
 
 
 def table_runs(experiment: Experiment) -> Table:
-    """Every real run: the p99 and how many missed; beside it virtual time for the same queries."""
+    """Every real run: the p99 and the number of misses; beside it virtual time for the same
+    queries."""
     rows = []
     for each in experiment.policies:
         for pair in sorted(each.pairs, key=lambda pair: pair.real.rate_per_s):
@@ -185,7 +185,7 @@ def table_runs(experiment: Experiment) -> Table:
 
 
 def verdicts(analysis: Analysis) -> Iterator[str]:
-    """Each goal beside what came out, in a sentence."""
+    """Each goal beside the result, in a sentence."""
     for over, base, goal in GOALS:
         gains = [analysis.gain(over, base, source) for source in SOURCES[:-1]]
         if all(found is None for found in gains):
@@ -341,7 +341,7 @@ def _titled(table: Table) -> str:
 
 
 def uncertainty(experiment: Experiment) -> str:
-    """What a real run's 99th percentiles rest on, in a sentence or two."""
+    """The basis of a real run's 99th percentiles, in a sentence or two."""
     runs = [pair.real for each in experiment.policies for pair in each.pairs]
     typical = {
         kind: sorted(len(run.of_class(kind)) for run in runs)[len(runs) // 2] for kind in CLASSES

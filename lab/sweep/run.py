@@ -46,13 +46,13 @@ from lab.sweep.trace import Shape
 from lab.sweep.virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
 
 LONGEST_WARM_UP_S: Final = 30.0
-# Start and warm-up, and between two runs: the last answers, the queues.
+# Overheads: start and warm-up; and between two runs, the last answers and the queues.
 START_S: Final = 40.0
 BETWEEN_S: Final = 2.0
 
 
 class Options(Struct, frozen=True):
-    """What the command was asked. Without `rates_per_s` each policy is run at `around_percent` of
+    """The options of the command. Without `rates_per_s` each policy is run at `around_percent` of
     its own highest rate in virtual time. Only those in `real` are run on real processes."""
 
     plan: FleetPlan
@@ -134,7 +134,7 @@ def _curve(
 
 @contextmanager
 def _status(show: DemoScreen, text: str) -> Iterator[Callable[[str], None]]:
-    """What is being done, where there is a terminal to say it on."""
+    """The current activity, if there is a terminal to show it on."""
     if not show.console.is_terminal:
         yield lambda _more: None
         return
@@ -197,7 +197,7 @@ def _measure(
         made = [_take_turn(fleet, turn, left, show) for turn in turns]
         iads = [iad.name for iad in plan.iads]
         folders = {iad: bed.records(iad) for iad in iads}
-    # Masters that have ended have written all of their records.
+    # After masters have ended, all of their records are written.
     steps = None
     if TABLE_III_POLICY in options.real:
         records = {iad: read_records(folder) for iad, folder in folders.items()}
@@ -207,13 +207,13 @@ def _measure(
 
 
 class _Left:
-    """How long the real runs still take."""
+    """Remaining time of the real runs."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
     def text(self, load: Load) -> str:
-        """What is run now and what comes after it."""
+        """The current run and the ones after it."""
         minutes = math.ceil(self.seconds / 60)
         self.seconds -= load.takes_s + BETWEEN_S
         return f"{policy_name(load.policy)} at {load.rate_per_s:g}/s, {minutes} min left"
@@ -229,7 +229,7 @@ def _take_turn(fleet: RealFleet, turn: Turn, left: _Left, show: DemoScreen) -> l
     return runs
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _show(experiment: Experiment, options: Options, show: DemoScreen) -> None:

@@ -1,4 +1,4 @@
-"""Where a query's time goes (Table III), from the masters' records; pure."""
+"""Time breakdown of a query (Table III), from the masters' records; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent.wire.records import (
 
 class Steps(Struct, frozen=True):
     """Mean times at one IAD in milliseconds, NaN where nothing was recorded; numbers as in DSSP's
-    Fig. 7. `subtasks` is how many they rest on."""
+    Fig. 7. `subtasks` is the sample size."""
 
     unloaded_ms: float
     query_evaluation_ms: float
@@ -32,11 +32,11 @@ class Steps(Struct, frozen=True):
 
 
 def steps_of(records: Mapping[str, Iterable[AnyRecord]], iad: str, run: str) -> Steps:
-    """Means at `iad` over what is labelled with `run`; `records` are those of every master, whose
-    monotonic clocks must be one: all masters on one host.
+    """Means at `iad` over the records labelled with `run`; `records` are those of every master,
+    whose monotonic clocks must be one: all masters on one host.
 
     Query aggregation counts from the end of a query's last task, wherever that was served, and so
-    holds the way of its result.
+    includes the transfer of its result.
     """
     queries: list[QueryRecord] = []
     tasks: dict[str, TaskRecord] = {}

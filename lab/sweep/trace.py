@@ -1,6 +1,6 @@
 """The testbed's load for the simulator: Table II as arrays, and the service times of its subtasks.
 
-What `fleet.simulation.workload` draws one query after the other is drawn here at once, from other
+The load that `fleet.simulation.workload` draws query by query is drawn here at once, from other
 random numbers. One seed has the same queries and service times at every rate, only closer together,
 and for every policy.
 """
@@ -26,23 +26,23 @@ from lab.sweep.measures import CLASSES
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-# As `agent.scheduling.tasks.deadlines.DeadlineEstimator` has them.
+# Same values as in `agent.scheduling.tasks.deadlines.DeadlineEstimator`.
 WINDOW_SAMPLES: Final = 10_000
 WINDOW_S: Final = 3_600.0
 COLD_START_S: Final = 0.1
 
-# Streams of a seed.
+# Random streams of a seed.
 _QUERIES, _SERVICES, _WARM = range(3)
 
 
 class Shape(Struct, frozen=True):
-    """How service times scatter: σ of a lognormal, k of a gamma, around what is expected."""
+    """Distribution of service times: σ of a lognormal, k of a gamma, around the expected value."""
 
     family: Literal["lognormal", "gamma"]
     value: float
 
     def noise(self, draw: np.random.Generator, count: int) -> Floats:
-        """So many draws of mean 1."""
+        """This many draws of mean 1."""
         if self.family == "lognormal":
             return np.exp(self.value * draw.standard_normal(count) - self.value**2 / 2)
         return draw.standard_gamma(self.value, count) / self.value
@@ -115,7 +115,7 @@ def drawn(
 
 
 def _iads_of(kind: QueryClass, plan: FleetPlan) -> int:
-    """A fleet smaller than a class asks for is asked whole."""
+    """If the fleet is smaller than a class asks for, all of it is asked."""
     return min(kind.iads, len(plan.iads))
 
 
@@ -216,8 +216,8 @@ def services_of(load: Drawn) -> ServiceTimes:
 def known(
     plan: FleetPlan, samples: int, seed: int, shape: Shape | None = None
 ) -> tuple[Sequence[UnloadedModel], Sequence[SizeModel]]:
-    """What the masters of `plan` know before the first query: of each node so many unloaded
-    response times."""
+    """The knowledge of the masters of `plan` before the first query: for each node this many
+    unloaded response times."""
     draw = np.random.default_rng([seed, _WARM])
     models = []
     all_sizes = []

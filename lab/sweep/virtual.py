@@ -1,8 +1,8 @@
-"""The sweep in virtual time: the simulator's runs in worker processes, and the rates that are worth
-a run.
+"""The sweep in virtual time: the simulator's runs in worker processes, and the choice of rates to
+run.
 
-`_core.simulator` decides as `agent.scheduling` does, event by event (tests compare them), and
-takes a second where the schedulers themselves take half a minute.
+`_core.simulator` decides as `agent.scheduling` does, event by event (tests compare them), and takes
+a second where the schedulers themselves take half a minute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ LEAST_RATE: Final = 2.0
 MAX_RATE: Final = 60.0
 # Unloaded response times of each node that its master holds before the first query.
 WARM_SAMPLES: Final = 1_000
-# Of a run's queries, not counted: queues fill, histograms too, and classes get their advances.
+# Share of a run's queries that is not counted: queues and histograms fill, and classes get their
+# advances.
 LEARNING: Final = 1 / 3
 NICENESS: Final = 19
 
@@ -90,7 +91,7 @@ Workers = Callable[[Sequence[Job]], Iterator[Run]]
 def workers(
     processes: int, perform: Callable[[J], R]
 ) -> Iterator[Callable[[Sequence[J]], Iterator[R]]]:
-    """Processes of the least priority that `perform`; leaving the block ends them, done or not."""
+    """Low-priority processes that `perform`; leaving the block terminates them, finished or not."""
     # Spawned, not forked: a progress bar has a thread.
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, _begin) as pool:
@@ -98,12 +99,12 @@ def workers(
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the starter ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
     os.nice(NICENESS)
 
 
 def worst_ratio(run: Run, kinds: Sequence[str] = CLASSES) -> float:
-    """p99 / SLO of the class that is worst off; NaN if there are none."""
+    """p99 / SLO of the worst class; NaN if there are none."""
     ratios = [p99_ms(run.of_class(kind)) / SLO_MS[kind] for kind in kinds]
     return max((ratio for ratio in ratios if not math.isnan(ratio)), default=math.nan)
 
@@ -147,7 +148,7 @@ class Sweep:
         self._runs: dict[float, list[Run]] = {}
 
     def runs(self) -> list[Run]:
-        """What was run so far: one for each rate, ascending."""
+        """The runs so far: one for each rate, ascending."""
         return [joined(self._runs[rate]) for rate in sorted(self._runs)]
 
     def search(self, *, every_class: bool = True) -> None:
@@ -162,7 +163,7 @@ class Sweep:
         self.add(around, self._effort.seeds + self._effort.more_seeds)
 
     def add(self, rates: Sequence[float], seeds: int) -> None:
-        """Run what is missing up to this number of seeds at each rate."""
+        """Run the missing seeds at each rate, up to this number."""
         jobs = [
             Job(
                 self._plan,
@@ -199,7 +200,7 @@ class Sweep:
         return sorted(set(wanted))
 
     def _wide(self, every_class: bool) -> list[float]:
-        """Middles of the cells that hold a crossing and are wider than the grid."""
+        """Midpoints of the cells that contain a crossing and are wider than the grid."""
         rates = sorted(self._runs)
         wanted = set()
         for kinds in self._groups(every_class):

@@ -1,8 +1,8 @@
-"""Keeps the cluster at what is wanted, in a thread of its own: the client waits for its answers.
+"""Reconciliation loop for Deployments, in a thread of its own because the client blocks.
 
-Each pass looks at all Deployments of the IAD and does what is missing, whatever happened before:
-that serves a change, a restart of either side, a lost answer and what somebody else changed. What
-is wanted is one table, so of several changes during a pass the last one counts.
+Each pass lists all Deployments of the IAD and does what is missing, whatever happened before. This
+handles changes, restarts of either side, lost answers and changes by others. The desired state is
+one table, so of several changes during a pass the last one counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agent.master.kubernetes.deployments import (
 
 FIRST_PAUSE_S: Final = 0.5  # after a failure; doubles
 LONGEST_PAUSE_S: Final = 60.0
-SETTLING_S: Final = 2.0  # between looks while pods start or end
+SETTLING_S: Final = 2.0  # between passes while pods start or end
 RESYNC_S: Final = 30.0  # between looks while nothing happens
 STOPPING_S: Final = 0.5  # for a request under way, when the master stops; pods stay as they are
 
@@ -36,19 +36,19 @@ DOING: Final = {Create: "create", Replace: "replace", Scale: "scale", Delete: "d
 
 
 class ClusterView(Protocol):
-    """What the caretaker needs of `cluster.Cluster`."""
+    """The part of `cluster.Cluster` that the reconciler uses."""
 
     def deployments(self) -> list[Observed]:
         """All Deployments of this IAD."""
 
     def perform(self, operation: Operation) -> None:
-        """Carry one operation out."""
+        """Carry out one operation."""
 
 
 class Look(NamedTuple):
-    """What a pass found. `ready` is pods by node; None: the cluster did not tell.
+    """The result of a pass. `ready` is pods by node; None: the cluster did not answer.
 
-    `refused` and `failed` have one line each for the operator; `settled`: all pods are as wanted.
+    `refused` and `failed` have one line each for the operator; `settled`: all pods are as desired.
     """
 
     ready: dict[str, int] | None
@@ -58,7 +58,7 @@ class Look(NamedTuple):
 
 
 def look_after(wanted: Mapping[str, int], cluster: ClusterView, blueprint: Blueprint) -> Look:
-    """One pass: look, then do what is missing."""
+    """One pass: list, then do what is missing."""
     refused: list[str] = []
     failed: list[str] = []
     try:
@@ -87,19 +87,19 @@ def look_after(wanted: Mapping[str, int], cluster: ClusterView, blueprint: Bluep
 
 
 class Pace:
-    """How long to pause after each look: doubling while looks fail."""
+    """The pause after each pass: doubling while passes fail."""
 
     def __init__(self) -> None:
         self._failures = 0
 
     def after(self, look: Look) -> float:
-        """Seconds until the next look, unless something else is wanted before."""
+        """Seconds until the next pass, unless the desired state changes before."""
         if look.failed:
             pause_s = FIRST_PAUSE_S * 2.0 ** min(self._failures, 16)
             self._failures += 1
             return min(LONGEST_PAUSE_S, pause_s)
         self._failures = 0
-        # What was refused will be again: that is worth no hurry.
+        # A refused operation will be refused again, so there is no hurry.
         return RESYNC_S if look.settled or look.refused else SETTLING_S
 
 
@@ -113,28 +113,30 @@ class Caretaker:
         self.fileno, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._changed = threading.Condition()
         self._wanted: dict[str, int] = {}
-        self._seen = self._wanted  # of the last look
+        self._seen = self._wanted  # of the last pass
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
     def start(self) -> None:
-        """Begin to look; `want` before, or what an earlier master left is deleted."""
+        """Start the passes; call `want` before, or the Deployments of an earlier master are
+        deleted."""
         self._thread.start()
 
     def want(self, wanted: Mapping[str, int]) -> None:
-        """These pods by node from now on, and no others."""
+        """Set the desired pods by node; all others are deleted."""
         with self._changed:
             self._wanted = dict(wanted)
             self._changed.notify()
 
     def looks(self) -> list[Look]:
-        """What the passes since the last call found, oldest first."""
+        """Results of the passes since the last call, oldest first."""
         with suppress(BlockingIOError):
             os.read(self.fileno, 4096)
         return [self._looks.get_nowait() for _ in range(self._looks.qsize())]
 
     def stop(self) -> None:
-        """End. A request under way may take longer than this waits: the process ends without it."""
+        """Stop. A request in progress may outlast this call's time-out: the process ends without
+        it."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -158,7 +160,7 @@ class Caretaker:
                 line = one_line(f"{type(error).__name__}: {error}")
                 look = Look(None, (), (line,), settled=False)
             self._looks.put(look)
-            with suppress(BlockingIOError):  # full of bytes that wake just as well
+            with suppress(BlockingIOError):  # already full of wake-up bytes
                 os.write(self._waker, b"\0")
             pause_s = pace.after(look)
             with self._changed:

@@ -1,7 +1,7 @@
-"""The cluster through the official client: lists Deployments, carries operations out.
+"""Kubernetes API access through the official client: lists Deployments, carries out operations.
 
-The client is synchronous and large (with what it imports, tens of megabytes): it is imported when a
-cluster is opened, and called from the caretaker's thread only.
+The client is synchronous and large (tens of megabytes with its imports): it is imported when a
+cluster is opened, and called from the reconciler's thread only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClusterError(Exception):
 
 
 class Refused(ClusterError):
-    """It will fail again until somebody changes a configuration, rights or names."""
+    """It will fail again until a configuration, permissions or names change."""
 
 
 class TryAgain(ClusterError):
@@ -44,7 +44,7 @@ class TryAgain(ClusterError):
 
 
 class Unreachable(ClusterError):
-    """No answer at all: no use in asking more."""
+    """No answer at all: further requests are pointless."""
 
 
 def open_client(kubeconfig: str) -> Any:
@@ -75,12 +75,12 @@ def open_client(kubeconfig: str) -> Any:
         raise ConfigError(
             f"pods.kubeconfig: no usable configuration in {where}: {one_line(str(error))}"
         ) from None
-    settings.retries = False  # the caretaker tries again, and sees the state anew before it does
+    settings.retries = False  # the reconciler retries, and lists the state anew before it does
     return client.ApiClient(settings)
 
 
 class Cluster:
-    """The Deployments of one IAD; every method asks the server and raises ClusterError."""
+    """The Deployments of one IAD; every method calls the server and raises ClusterError."""
 
     def __init__(self, blueprint: Blueprint, api_client: Any) -> None:
         from kubernetes import client
@@ -92,7 +92,7 @@ class Cluster:
         self._http_error: type[Exception] = HTTPError
 
     def deployments(self) -> list[Observed]:
-        """All of this IAD, wanted or not."""
+        """All of this IAD, desired or not."""
         found = self._ask(
             self._apps.list_namespaced_deployment,
             self._blueprint.namespace,
@@ -101,7 +101,7 @@ class Cluster:
         return [_observed(deployment) for deployment in found.items]
 
     def perform(self, operation: Operation) -> None:
-        """Carry one operation out; what is gone already need not be deleted."""
+        """Carry out one operation; deleting an object that is gone succeeds."""
         apps, namespace = self._apps, self._blueprint.namespace
         match operation:
             case Create(manifest=manifest):
@@ -152,7 +152,7 @@ def _observed(deployment: Any) -> Observed:
 
 
 def _message(error: Any) -> str:
-    """What the server says in a Status object, else the HTTP reason."""
+    """The message of the server's Status object, else the HTTP reason."""
     try:
         return one_line(str(msgspec.json.decode(error.body or b"")["message"]))
     except (msgspec.DecodeError, KeyError, TypeError):

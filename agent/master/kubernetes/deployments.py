@@ -1,4 +1,4 @@
-"""What the cluster should have, what it has, and what to do about the difference. Decides only.
+"""Desired and observed Deployments, and the operations that reconcile them. Pure.
 
 Each edge node that needs pods has one Deployment, bound to the node's host: its pods serve the
 subtasks of all services, as a node's pods do everywhere.
@@ -16,15 +16,17 @@ import msgspec
 from agent.wire.master_config import MasterPods
 
 APP: Final = "sanderling-pod"
-# Of the whole description but the number: a Deployment with another one is brought up to date.
+# Fingerprint of the description without the number of pods: a Deployment with another one is
+# updated.
 FINGERPRINT: Final = "sanderling/description"
-LONGEST_NAME_PART: Final = 20  # with what a cluster adds for each container, a host name of 63
+# With the suffix that a cluster adds for each container, a host name may have 63 characters.
+LONGEST_NAME_PART: Final = 20
 
 Manifest = dict[str, Any]
 
 
 class Observed(NamedTuple):
-    """A Deployment as the cluster has it; `ready` of its `replicas` serve."""
+    """A Deployment as observed in the cluster; `ready` of its `replicas` serve."""
 
     name: str
     node: str
@@ -34,14 +36,14 @@ class Observed(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Nobody needs pods of that node any more, or it never was one of ours."""
+    """That node needs no pods any more, or was never one of ours."""
 
     name: str
     node: str
 
 
 class Scale(NamedTuple):
-    """Another number of pods."""
+    """Change the number of pods."""
 
     name: str
     node: str
@@ -49,7 +51,7 @@ class Scale(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """The configuration changed: another description, under the same name."""
+    """The configuration changed: another description under the same name."""
 
     name: str
     node: str
@@ -68,7 +70,7 @@ Operation = Delete | Scale | Replace | Create
 
 
 class Blueprint:
-    """How the Deployments of one IAD look."""
+    """The template of one IAD's Deployments."""
 
     def __init__(self, iad: str, config: MasterPods) -> None:
         self.iad = iad
@@ -81,7 +83,7 @@ class Blueprint:
         return f"app={APP},iad={self.iad}"
 
     def name(self, node: str) -> str:
-        """The Deployment's name: readable, and another one for each (IAD, node).
+        """The Deployment's name: readable, and different for each (IAD, node).
 
         Names of IADs and nodes may have capitals and underscores, Kubernetes' may not.
         """
@@ -126,7 +128,7 @@ class Blueprint:
                             "image": self._config.image,
                             "command": ["sanderling-pod"],
                             "env": [{"name": "SANDERLING_DIRECTORY", "value": "/node"}],
-                            # Ready while the node's agent takes containers.
+                            # Ready while the node's agent accepts containers.
                             "readinessProbe": {
                                 "exec": {"command": ["test", "-S", "/node/pods.sock"]},
                                 "periodSeconds": 5,
@@ -155,9 +157,9 @@ class Blueprint:
 def operations(
     wanted: Mapping[str, int], observed: Iterable[Observed], blueprint: Blueprint
 ) -> list[Operation]:
-    """What leads from `observed` to `wanted` (pods by node), what frees room first.
+    """The operations from `observed` to `wanted` (pods by node), those that free resources first.
 
-    Nothing if they agree: then applying it once more changes nothing. O(n log n).
+    None if they agree: applying the result twice changes nothing. O(n log n).
     """
     there = {deployment.name: deployment for deployment in observed}
     needed: list[Operation] = []

@@ -1,4 +1,4 @@
-"""The provisioner of IADs whose nodes are in a Kubernetes cluster."""
+"""Provisioner of IADs whose nodes are in a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agent.wire.master_config import MasterPods
 
 
 class KubernetesProvisioner:
-    """Pods are containers: a Deployment per node. The task scheduler is told how many serve.
+    """Pods are containers: a Deployment per node. The task scheduler is told how many are ready.
 
-    What is wanted takes effect when the containers are ready; until then, and while the cluster
-    cannot be asked, a node keeps the pods that it was last known to have, at least one and no more
-    than it shall have. `counters` are for the operator's status.
+    A change takes effect when the containers are ready; until then, and while the cluster cannot be
+    reached, a node keeps the pods that it was last known to have, at least one and no more than
+    desired. `counters` are for the operator's status.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class KubernetesProvisioner:
         open_cluster: Callable[[Blueprint], ClusterView] | None = None,
         report: Callable[[str], object] = sys.stderr.write,
     ) -> None:
-        """ConfigError if there is no client or no configuration for it."""
+        """ConfigError if the client or its configuration is missing."""
         blueprint = Blueprint(iad, config)
         if open_cluster is None:
             api_client = open_client(config.kubeconfig)
@@ -46,7 +46,7 @@ class KubernetesProvisioner:
         self._tasks = tasks
         self._table = table
         self._report = report
-        self._ready: dict[str, int] | None = None  # by node; None: not looked yet
+        self._ready: dict[str, int] | None = None  # by node; None: not listed yet
         self._told: dict[str, int] = {}
         self._lines: frozenset[str] = frozenset()
         self.counters = {"pod_requests_refused": 0, "pod_requests_failed": 0}
@@ -73,7 +73,7 @@ class KubernetesProvisioner:
         return self._table.total(node)
 
     def close(self) -> None:
-        """Let go of the cluster; the pods stay as they are."""
+        """Disconnect from the cluster; the pods stay as they are."""
         self._reactor.ignore(self._caretaker.fileno)
         self._caretaker.stop()
 
@@ -93,7 +93,7 @@ class KubernetesProvisioner:
         self.counters["pod_requests_refused"] += len(look.refused)
         self.counters["pod_requests_failed"] += len(look.failed)
         lines = frozenset(look.refused + look.failed)
-        for line in sorted(lines - self._lines):  # what goes on is told once
+        for line in sorted(lines - self._lines):  # a persistent condition is reported once
             self._report(f"kubernetes: {line}\n")
         self._lines = lines
         if look.ready is not None:

@@ -1,1 +1,1 @@
-"""Queries at the master that a client asks: budgets, fan-out to IADs, answers."""
+"""Queries at the master of a client: budgets, fan-out to IADs, answers."""

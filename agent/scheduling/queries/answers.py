@@ -1,4 +1,4 @@
-"""What a client is told: the answer made of the shares of a query, or its refusal."""
+"""Replies to clients: the answer assembled from a query's shares, or its refusal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent.wire.messages import (
 
 
 def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
-    """The answer with what is there at `now`; `read(now)` is when it is made. O(results)."""
+    """The answer from the results at `now`; `read(now)` is its completion time. O(results)."""
     waited_ms = (now - entry.received_s) * 1e3
     results: list[AreaResult] = []
     missing: list[Missing] = []
@@ -64,7 +64,8 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
 
 
 def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
-    """A result without what is more than an answer may hold: that is missing instead."""
+    """A result without the areas that exceed the size of an answer; those are reported as
+    missing."""
     room, firsts = entry.room, entry.firsts
     beyond = {
         each.area
@@ -86,7 +87,7 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
 
 
 def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
-    """The answer to a query that is not served."""
+    """The answer to a refused query."""
     return Answer(
         id=entry.query.id,
         status="refused",
@@ -99,7 +100,7 @@ def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
 
 
 def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
-    """A result without what nobody asked that IAD: it speaks for no other."""
+    """A result restricted to the areas that were asked of that IAD: it speaks for no other."""
     areas = AreaSet(asked)
     return replace(
         result,
@@ -109,14 +110,14 @@ def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
 
 
 def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:
-    """What one IAD left missing, its coverage, and its total time in milliseconds."""
+    """One IAD's missing areas, its coverage, and its total time in milliseconds."""
     result = share.result
     if result is None:
         gaps = [Missing(area, share.gap) for area in share.areas]
         return gaps, Coverage(0, len(gaps)), waited_ms
     answered = [r.area for r in result.results]
     known = answered + [gap.area for gap in result.missing]
-    # The IAD declares areas for which no node ever said hello.
+    # The IAD declares areas for which no node has said hello.
     gaps = [*result.missing, *(Missing(a, "no_node") for a in unaccounted(share.areas, known))]
     asked = len(answered) + len(merge_missing(gaps, result.results))
     return gaps, Coverage(len(answered), asked), result.total_ms

@@ -1,4 +1,4 @@
-"""Classes of queries at their scheduler: by how much each is advanced
+"""Query classes at the query scheduler: learns by how much to advance each
 (docs/understand/policy.md)."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Final
 from _core.deadlines.class_advance import ClassBalance
 from agent.wire.messages import Query
 
-# The least latency that a query may ask for, in seconds, is rounded to 0, which is no SLO.
+# A query's least permitted latency, in seconds, rounds to 0, which is no SLO.
 LEAST_SLO_S: Final = 1e-9
 
 QueryClass = tuple[str, float, float]
@@ -16,19 +16,19 @@ QueryClass = tuple[str, float, float]
 
 
 class QueryClasses:
-    """Learns from each query that ends whether its class gets too little or too much.
+    """Learns from each finished query whether its class gets too little or too much.
 
-    As many classes as `ClassBalance` has are known; a new one takes the place of the one that has
-    been silent for longest.
+    It knows as many classes as `ClassBalance` has; a new class replaces the least recently used
+    one.
     """
 
     def __init__(self) -> None:
         self._balance = ClassBalance()
-        # The one that was asked for last is the last.
+        # The most recently used class is last.
         self._numbers: dict[QueryClass, int] = {}
 
     def advance_ms(self, query: Query) -> float:
-        """By how much a query that arrives now is advanced, in milliseconds."""
+        """The advance of a query that arrives now, in milliseconds."""
         known = _class_of(query)
         number = self._numbers.pop(known, None)
         if number is None:

@@ -1,4 +1,4 @@
-"""A query and the shares of it that IADs serve, while it is open."""
+"""State of an open query and of its shares, one per IAD asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Share:
-    """One IAD's task of an open query. `areas` is what is missing as long as it is silent."""
+    """One IAD's task of an open query. `areas` are missing until it replies."""
 
     __slots__ = (
         "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task",
@@ -26,20 +26,20 @@ class Share:
         self.iad = iad
         self.task_id = task.id
         self.asked = task.areas
-        # Sent again while its IAD's master may be starting.
+        # Sent again while the IAD's master may be starting.
         self.task = task
         self.areas = areas
         self.result: TaskResult | None = None
-        # Why its areas are missing as long as there is no result.
+        # The reason why its areas are missing until there is a result.
         self.gap: Gap = "timeout"
-        # Where another IAD may still answer for its areas, a refusal is not the end of the query.
+        # If another IAD may still answer for its areas, a refusal does not end the query.
         self.refusal: TaskResult | None = None
         # The query did not wait for it.
         self.cancelled = False
 
 
 class QueryEntry:
-    """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
+    """A query from arrival to answer. `firsts` is set if its areas went to two IADs each."""
 
     __slots__ = (
         "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "room",
@@ -54,12 +54,12 @@ class QueryEntry:
         self.evaluated_s: float | None = None
         self.state = "new"
         self.shares: list[Share] = []
-        # Of bytes that its answer may hold.
+        # Size limit of its answer, in bytes.
         self.room = ResultBudget()
         self.firsts: FirstAnswers | None = None
         self.refused: list[Share] = []
         self.pending = 0
-        # The areas that nobody offers.
+        # The areas that no IAD offers.
         self.unmatched: list[Missing] = []
         self.task_percentile = query.slo.percentile
         self.timer = -1

@@ -1,4 +1,4 @@
-"""Redundant tasks: the first answer for each area counts, and what it saves waiting for."""
+"""Redundant tasks: the first answer for each area counts and ends the wait for the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agent.wire.messages import AreaResult, Missing, TaskResult
 
 
 class FirstAnswers:
-    """What has been answered of a query whose areas went to two IADs each.
+    """The answers so far to a query whose areas went to two IADs each.
 
-    `open` are the expected areas without a whole answer: one IAD's results for it without a gap.
+    `open` are the expected areas without a complete answer: one IAD's results without a gap.
     """
 
     __slots__ = ("_by_area", "open")
@@ -31,7 +31,7 @@ class FirstAnswers:
         return area in self._by_area
 
     def take(self, share: Share, result: TaskResult) -> None:
-        """An IAD's result has come. O(results + areas)."""
+        """Record an IAD's result. O(results + areas)."""
         for area_result in result.results:
             self._by_area.setdefault(area_result.area, area_result)
         answered = AreaSet(r.area for r in result.results)
@@ -44,6 +44,6 @@ class FirstAnswers:
         return [gap for gap in gaps if still_open.overlaps(gap.area)]
 
     def beyond(self, refused: Share, others: Iterable[Share]) -> bool:
-        """Whether an area of an IAD that refused cannot be answered by any of the others."""
+        """Whether an area of an IAD that refused can be answered by no other IAD."""
         coming = {area for share in others for area in share.areas}
         return any(area in self.open and area not in coming for area in refused.areas)

@@ -1,4 +1,5 @@
-"""Query scheduler: services and their pools, task budgets, fan-out to IADs and gathering."""
+"""Query scheduler: services and their pools, task budgets, fan-out to IADs, gathering of
+results."""
 
 from __future__ import annotations
 
@@ -46,29 +47,29 @@ from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
-# Share of the answer timeout kept back for a partial task result to travel home, and its cap.
+# Share of the answer timeout reserved for the return of a partial task result, and its cap.
 RETURN_SHARE = 0.05
 LONGEST_RETURN_S = 0.1
 MAX_OPEN_QUERIES = 10_000
 OVERLOADED = f"{MAX_OPEN_QUERIES} queries are open here; try again later"
 
 
-# While this master starts others may be starting, too: what could not be sent is tried again.
+# While this master starts, others may be starting, too: undelivered tasks are sent again.
 AGAIN_S = 0.1
 
 
 class QueryScheduler:
     """Splits queries into one task per matched IAD and gathers their results into answers.
 
-    `pool` is that of the service `default`, which is not known if it is empty; other services come
-    with events. A query keeps the pool that it started with.
+    `pool` is that of the service `default`, which is unknown if the pool is empty; other services
+    come with events. A query keeps the pool that it started with.
 
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
-    this start, from which the task ids are made. A client without a rate of its own may ask
-    `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
-    other masters that cannot be reached are tried again.
+    this start, from which the task ids are derived. A client without a rate of its own gets
+    `client_rate_per_s`, with bursts of `client_burst_s` seconds of it. For a while after
+    `started_s`, unreachable masters are tried again.
     """
 
     def __init__(
@@ -116,7 +117,8 @@ class QueryScheduler:
         return [pool.announced for pool in self._pools.values()]
 
     def capability(self, service: str) -> str | None:
-        """The one channel that a service gives, empty for all; None: it is not known here."""
+        """The one channel that a service gives, empty for all; None: the service is unknown
+        here."""
         pool = self._pools.get(service)
         return None if pool is None else pool.service.capability
 
@@ -127,7 +129,8 @@ class QueryScheduler:
         return min((at for at in due if at is not None), default=None)
 
     def handle(self, event: QueryEvent, now: float) -> list[Instruction]:
-        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        """Handle one event at monotonic time `now` (seconds); returns the instructions, in
+        order."""
         match event:
             case QueryArrived():
                 return self._arrived(event, now)
@@ -152,7 +155,7 @@ class QueryScheduler:
         if service.terms is not None:
             known = self._pools.get(service.id)
             rate = None if known is None else known.rate
-            # An instance with the same rate goes on with what has been used of it.
+            # An instance with the same rate keeps the current token bucket.
             if rate is None or rate.rate_per_s != service.terms.rate_per_s:
                 rate = AgreedRate(service.terms.rate_per_s, "queries", now)
         self._pools[service.id] = Pool(service, rate)
@@ -213,8 +216,8 @@ class QueryScheduler:
             share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
             self._open[task.id] = (entry, share)
-            # This IAD may refuse its own task as soon as that is sent: the others' come before it,
-            # so that no cancellation overtakes its task.
+            # This IAD may refuse its own task at once: the tasks of the others are sent first, so
+            # that no cancellation overtakes its task.
             (own if match.iad == self._iad else instructions).append(SendTask(match.iad, task))
         if pool.service.redundant:
             entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
@@ -227,8 +230,8 @@ class QueryScheduler:
     def _refused(
         self, sender: Sender, query: Query, pool: Pool | None, now: float
     ) -> Refused | None:
-        """Why the query is not served: what costs least is looked at first, and what is shared
-        with other clients is used last."""
+        """Why the query is refused. The cheapest checks come first; resources shared with other
+        clients are taken last."""
         refused = may_query(sender, query.service) or self._clients.refused(sender, now)
         if refused is not None:
             return refused
@@ -276,12 +279,12 @@ class QueryScheduler:
         return self._settled(entry, share, now)
 
     def _send_again(self, now: float) -> list[Instruction]:
-        """Try IADs again that could not be reached: their masters may be starting, as this one."""
+        """Retry unreachable IADs: their masters may be starting, like this one."""
         instructions: list[Instruction] = []
         for share in self._again.due(now):
             if share.task_id in self._open:
                 entry, _ = self._open[share.task_id]
-                share.gap = "timeout"  # it may be reached now
+                share.gap = "timeout"  # the IAD may be reachable now
                 left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
                 instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
         return instructions
@@ -300,7 +303,7 @@ class QueryScheduler:
 
     def _refusing(self, entry: QueryEntry) -> TaskResult | None:
         """The refused task that refuses the query: any, unless other IADs were asked for the same
-        areas and may still answer or have."""
+        areas and have answered or may still answer."""
         for share in entry.refused:
             waiting = (s for s in entry.shares if s.task_id in self._open)
             if entry.firsts is None or entry.firsts.beyond(share, waiting):
@@ -313,8 +316,8 @@ class QueryScheduler:
         return self._answer(entry, now) + cancels
 
     def _close(self, entry: QueryEntry, *, late: bool = False) -> list[Instruction]:
-        """Nothing more is waited for: what is still out is cancelled. Unless it is `late`, in which
-        case it is missing."""
+        """End the wait: outstanding tasks are cancelled, except if the query is `late`; then they
+        count as missing."""
         if entry.timer >= 0:
             self._timers.cancel(entry.timer)
             entry.timer = -1
@@ -359,13 +362,13 @@ class QueryScheduler:
 
 def _came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:
     """Whether a better place in the queues might have kept the SLO. Areas without a node make no
-    query late, and one that waited for a node that is down says nothing of queues."""
+    query late, and waiting for a node that is down says nothing about queues."""
     down = any(gap.reason == "node_down" for gap in answer.missing)
     return (now - entry.received_s) * 1e3 > entry.query.slo.latency_ms and not down
 
 
 def _unguessable(run: str) -> Iterator[str]:
-    """Task ids from which another IAD learns neither how many tasks there were nor the next."""
+    """Task ids that reveal to another IAD neither the number of tasks nor the next id."""
     key = blake2b(run.encode()).digest()
     for number in itertools.count():
         yield blake2b(number.to_bytes(8), key=key, digest_size=12).hexdigest()

@@ -1,1 +1,1 @@
-"""Tasks at the master of an IAD: deadlines, nodes, queues, dispatch."""
+"""Task scheduling at the master of an IAD: deadlines, nodes, queues, dispatch."""

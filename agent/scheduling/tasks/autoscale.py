@@ -1,9 +1,9 @@
-"""Auto-scaler: pods per edge node by the percentage of its subtasks that miss their deadline.
+"""Auto-scaler: pods per edge node, by the percentage of its subtasks that miss their deadline.
 
 DSSP leaves this as future work; the rules here are this project's, and
-docs/understand/autoscaling.md gives the reasons. The observed violations decide whether a node gets
-or loses pods. How many it gets, and whether it can do with one fewer, is estimated from the demand
-of the same window with the usual approximation of a queue with several servers (Erlang C,
+docs/understand/autoscaling.md gives the reasons. The observed violations decide whether a node
+gains or loses pods. How many it gains, and whether it can do with one fewer, is estimated from the
+demand of the same window with the usual approximation of a queue with several servers (Erlang C,
 Allen-Cunneen).
 """
 
@@ -19,14 +19,14 @@ from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
 
 BUCKETS: Final = 10  # of a window
-RECENT: Final = 4  # buckets that show a step of the load before the whole window does
+RECENT: Final = 4  # most recent buckets, which show a step of the load before the whole window does
 # Chance, at each look, to take a node whose true percentage is at the threshold for one above it.
 FALSE_ALARM: Final = 0.002
-# A window may have been a quiet one by chance: a node gives up a pod only if it could do without it
-# under a demand that many standard deviations higher.
+# A window may be quiet by chance: a node loses a pod only if it could do without it under a demand
+# this many standard deviations higher.
 CAUTION: Final = 2.0
-# Where a number of pods has failed, a node returns to it after so many windows without a change,
-# after GROWTH times as many whenever it fails again, and at once if the demand is clearly lower.
+# A node returns to a number of pods that has failed only after this many windows without a change,
+# after GROWTH times as many each further time, and at once if the demand is clearly lower.
 PATIENCE: Final = 12.0
 GROWTH: Final = 4.0
 CLEARLY_LOWER: Final = 0.6
@@ -44,7 +44,7 @@ class SubtaskFinished(Struct, frozen=True, gc=False):
 
 
 def finished(record: SubtaskRecord) -> SubtaskFinished | None:
-    """What a subtask's record says here; None if its deadline says nothing about pods: its node was
+    """The event for a subtask's record; None if its deadline says nothing about pods: its node was
     down, or no number of pods could have met it."""
     slack_s = (record.deadline_ms - record.enqueued_ms) / 1e3
     if slack_s <= 0.0 or record.outcome == "node_down":
@@ -57,7 +57,7 @@ def finished(record: SubtaskRecord) -> SubtaskFinished | None:
 
 
 class NodeLoad(Struct, frozen=True, gc=False):
-    """A live node as it is now: its pods, the fewest that it may have, what waits in its queue."""
+    """The current load of a live node: its pods, the minimum of its pods, its queue length."""
 
     node: str
     pods: int
@@ -66,13 +66,13 @@ class NodeLoad(Struct, frozen=True, gc=False):
 
 
 class Looked(Struct, frozen=True, gc=False):
-    """All live nodes; those that are not among them are forgotten. Due at `next_look`."""
+    """All live nodes; others are forgotten. Due at `next_look`."""
 
     nodes: tuple[NodeLoad, ...]
 
 
 class ScalePods(Struct, frozen=True, gc=False):
-    """The node shall have so many pods, having missed so many deadlines over the window."""
+    """The node shall have this many pods, having missed this many deadlines over the window."""
 
     node: str
     count: int
@@ -80,8 +80,8 @@ class ScalePods(Struct, frozen=True, gc=False):
 
 
 class Sums(Struct, gc=False):
-    """What subtasks add up to: how many, how many missed their deadline, their slack; and of those
-    that were served, their time in a pod and its square. Seconds, seconds²."""
+    """Totals over subtasks: their number, the missed deadlines, their slack; and of those that were
+    served, their time in a pod and its square. Seconds, seconds²."""
 
     bucket: int = 0
     subtasks: int = 0
@@ -92,7 +92,7 @@ class Sums(Struct, gc=False):
     busy2_s2: float = 0.0
 
     def add(self, other: Sums) -> None:
-        """Add another's."""
+        """Add other totals."""
         self.subtasks += other.subtasks
         self.missed += other.missed
         self.slack_s += other.slack_s
@@ -102,12 +102,12 @@ class Sums(Struct, gc=False):
 
     @property
     def missed_percent(self) -> float:
-        """Deadline-violation percentage; 0 of nothing."""
+        """Deadline-violation percentage; 0 if there are no subtasks."""
         return 100.0 * self.missed / self.subtasks if self.subtasks else 0.0
 
 
 class Window:
-    """Sums over the last `window_s` seconds, to the bucket; O(1) a subtask."""
+    """Totals over the last `window_s` seconds, to the bucket; O(1) per subtask."""
 
     def __init__(self, window_s: float, now: float) -> None:
         self._bucket_s = window_s / BUCKETS
@@ -135,7 +135,7 @@ class Window:
             sums.busy2_s2 += event.busy_s**2
 
     def sums(self, now: float, buckets: int = BUCKETS) -> Sums:
-        """Added up over the last `buckets` buckets, the one of `now` included."""
+        """Totals over the last `buckets` buckets, including that of `now`."""
         first = self._number(now) - buckets + 1
         total = Sums()
         for sums in self._buckets:
@@ -144,7 +144,7 @@ class Window:
         return total
 
     def seconds(self, now: float, buckets: int = BUCKETS) -> float:
-        """How long those buckets have lasted so far."""
+        """The length of these buckets so far, in seconds."""
         first = self._number(now) - buckets + 1
         return now - max(self.since_s, first * self._bucket_s)
 
@@ -153,10 +153,11 @@ class Window:
 
 
 class _Node:
-    """What the auto-scaler knows of a node.
+    """The auto-scaler's state of a node.
 
-    It counts only once the queue from before the last change has gone: those subtasks say nothing
-    about the pods that are there now. `failed` are the demands at which so many pods were too few.
+    Subtasks count only once the queue from before the last change is empty: earlier ones say
+    nothing about the current pods. `failed` are the demands at which each number of pods was too
+    few.
     """
 
     __slots__ = ("changed_s", "failed", "patience", "pods", "settled", "tried", "window")
@@ -168,11 +169,12 @@ class _Node:
         self.settled = True
         self.failed: dict[int, float] = {}
         self.patience = PATIENCE
-        self.tried = 0  # the number to which the last change went down; 0 if it went up
+        self.tried = 0  # the number that the last change reduced the pods to; 0 if it added pods
 
     def too_few(self, pods: int, enough: int, demand: float) -> None:
-        """So many pods failed under that demand; all below `enough` count as failed with them, for
-        a node that overshoots and comes back at once has changed twice more than it had to."""
+        """This many pods failed under that demand. All numbers below `enough` count as failed, too,
+        because a node that overshoots and comes back at once has changed twice more than
+        necessary."""
         if self.tried == pods:
             self.patience *= GROWTH
         for number in range(pods, enough):
@@ -180,7 +182,7 @@ class _Node:
         self.tried = 0
 
     def may_try(self, pods: int, demand: float, quiet_windows: float) -> bool:
-        """Whether to go down to so many, for all that is known of them."""
+        """Whether to reduce the pods to this number, given past failures."""
         if demand > CLEARLY_LOWER * self.failed.get(pods, math.inf):
             return quiet_windows >= self.patience
         self.patience = PATIENCE
@@ -188,7 +190,7 @@ class _Node:
 
 
 class Autoscaler:
-    """Decides at each look, for each node, whether it gets or loses pods."""
+    """Decides for each node, at each look, whether it gains or loses pods."""
 
     def __init__(self, config: MasterAutoscale, most: int) -> None:
         self._config = config
@@ -197,13 +199,13 @@ class Autoscaler:
         self.next_look = 0.0
 
     def violation_percent(self, node: str, now: float) -> float:
-        """The node's deadline-violation percentage over the window; 0 for a node not seen."""
+        """The node's deadline-violation percentage over the window; 0 for an unknown node."""
         known = self._nodes.get(node)
         return known.window.sums(now).missed_percent if known else 0.0
 
     def handle(self, event: SubtaskFinished | Looked, now: float) -> list[ScalePods]:
-        """Take one event at monotonic time `now` (seconds); O(1) a subtask, O(buckets + pods) a
-        node looked at."""
+        """Handle one event at monotonic time `now` (seconds); O(1) per subtask, O(buckets + pods)
+        per node looked at."""
         if isinstance(event, SubtaskFinished):
             node = self._nodes.get(event.node)
             if node is not None and node.settled and event.enqueued_s >= node.window.since_s:
@@ -239,7 +241,7 @@ class Autoscaler:
         return now - node.changed_s >= self._config.cool_down_s
 
     def _wanted(self, node: _Node, load: NodeLoad, now: float) -> int:
-        """How many pods the node should have: as many as now, more, or one fewer."""
+        """The number of pods the node should have: the same, more, or one fewer."""
         config, window = self._config, node.window
         if not self._cooled_down(node, now):
             return load.pods
@@ -265,7 +267,7 @@ class Autoscaler:
 
     def _enough(self, sums: Sums, demand: float) -> int:
         """The fewest pods with which at most `hysteresis` · `above_percent` of subtasks should miss
-        their deadline; the most allowed if even they are too few. O(pods)."""
+        their deadline; the maximum if even that is too few. O(pods)."""
         allowed = self._config.hysteresis * self._config.above_percent / 100.0
         if demand <= 0.0:
             return 1
@@ -274,7 +276,7 @@ class Autoscaler:
         # Allen-Cunneen: waiting times scale with (1 + c²)/2, c² the squared coefficient of
         # variation of the service times.
         scale_s = sums.busy2_s2 / sums.served / mean_s / 2.0
-        blocked = 1.0  # Erlang B, from no pods on
+        blocked = 1.0  # Erlang B, starting without pods
         for pods in range(1, self._most):
             blocked = demand * blocked / (pods + demand * blocked)
             if demand < pods:
@@ -285,8 +287,8 @@ class Autoscaler:
 
 
 def _rising_demand(window: Window, now: float) -> float:
-    """Pods that the load keeps busy on average (Erlang): in the whole window or at its end,
-    whichever is more."""
+    """Average number of busy pods (Erlang), over the whole window or at its end, whichever is
+    more."""
     demands = [0.0]
     for buckets in (BUCKETS, RECENT):
         part, seconds = window.sums(now, buckets), window.seconds(now, buckets)
@@ -296,12 +298,13 @@ def _rising_demand(window: Window, now: float) -> float:
 
 
 def _backlog(window: Window, sums: Sums, queued: int, now: float) -> float:
-    """Pods that it keeps busy to work off the queue within a window; 0 if nothing was served."""
+    """Number of pods kept busy by working off the queue within a window; 0 if nothing was
+    served."""
     return queued * sums.busy_s / sums.served / window.seconds(now) if sums.served else 0.0
 
 
 def _cautious_demand(window: Window, sums: Sums, now: float) -> float:
-    """Pods that the load keeps busy on average, if this was a quiet window; 0 if nothing came."""
+    """Average number of busy pods if this was a quiet window; 0 if nothing arrived."""
     if not sums.served:
         return 0.0
     return sums.busy_s / window.seconds(now) * (1.0 + CAUTION / math.sqrt(sums.served))
@@ -309,7 +312,8 @@ def _cautious_demand(window: Window, sums: Sums, now: float) -> float:
 
 def exceeds(missed: int, subtasks: int, share: float) -> bool:
     """Whether `missed` of `subtasks` are too many to be chance if each misses with probability
-    `share`: the binomial tail P(X ≥ missed) is below `FALSE_ALARM`. 1 of 20 says nothing of 2 %."""
+    `share`: the binomial tail P(X ≥ missed) is below `FALSE_ALARM`. For example, 1 of 20 is no
+    evidence against 2 %."""
     if missed <= subtasks * share:
         return False
     term = math.exp(
@@ -320,7 +324,7 @@ def exceeds(missed: int, subtasks: int, share: float) -> bool:
         + (subtasks - missed) * math.log1p(-share)
     )
     tail = 0.0
-    # Beyond the mean every term is smaller than the one before.
+    # Beyond the mean, every term is smaller than the one before.
     for k in range(missed, subtasks + 1):
         tail += term
         term *= (subtasks - k) / (k + 1) * share / (1.0 - share)

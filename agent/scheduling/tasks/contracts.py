@@ -1,4 +1,5 @@
-"""Services at the task scheduler: whose tasks this IAD serves, for which areas, how many."""
+"""Service contracts at the task scheduler: which IADs may send tasks, for which areas, at what
+rate."""
 
 from __future__ import annotations
 
@@ -13,23 +14,24 @@ from agent.wire.market import Member, Service
 from agent.wire.messages import Task
 from agent.wire.principals import Sender
 
-# Who has left a pool may go on for so long: others hear of it later, and have queries open.
+# Tasks of a former member are accepted for this long: other IADs learn of the change later, and
+# have open queries.
 GRACE_S: Final = 60.0
 
 
 class Within(NamedTuple):
-    """The part of a task's areas that a service is about here, and what lies outside."""
+    """The areas of a task that belong to a service here, and those that do not."""
 
     areas: tuple[str, ...]
     outside: tuple[str, ...]
 
 
 class Contract:
-    """What this IAD owes the pool of one service.
+    """This IAD's obligations to the pool of one service.
 
     `members` are the IADs that may send tasks, each with the time when that ends (None: it does
-    not). `offered` is what they may ask for; None: everything that this IAD has. `announced` are
-    the areas that the pool has been told of.
+    not). `offered` are the areas that may be asked for; None: everything that this IAD has.
+    `announced` are the areas declared to the pool.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Contract:
         self._known: dict[tuple[str, ...], Within] = {}
 
     def refused(self, sender: Sender, task: Task, now: float) -> Refused | None:
-        """Why this task may not be sent here."""
+        """Why the task may not be sent here."""
         ends_s = self.members.get(sender.name)
         if ends_s is not None and ends_s <= now:
             del self.members[sender.name]
@@ -71,7 +73,7 @@ class Contract:
 
     @property
     def told(self) -> AreaSet:
-        """The areas that another IAD may know of."""
+        """The areas that another IAD may know."""
         return self.announced if self.offered is None else self._offered
 
     def within(self, asked: tuple[str, ...]) -> Within:
@@ -118,7 +120,7 @@ class Contracts:
         return self._contracts.get(service)
 
     def changed(self, service: Service, now: float) -> None:
-        """Take over an instance of a service. Who is no longer a member has `GRACE_S` left."""
+        """Apply an instance of a service. Former members have `GRACE_S` left."""
         if service.id == DEFAULT:
             return
         self._forget_ended(now)
@@ -145,8 +147,8 @@ class Contracts:
         )
 
     def removed(self, service: str, now: float) -> bool:
-        """This IAD has left the pool; its contract ends in `GRACE_S`. Whether there is one that
-        can end."""
+        """This IAD has left the pool; its contract ends in `GRACE_S`. Returns whether there is such
+        a contract."""
         self._forget_ended(now)
         if service == DEFAULT or service not in self._contracts:
             return False

@@ -1,4 +1,4 @@
-"""From a task's budget to its queueing deadline (DSSP Eqs. 3–6)."""
+"""Deadline estimation: from a task's budget to its queueing deadline (DSSP Eqs. 3–6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from _core.deadlines.order_statistics import UnloadedModel
 from _core.deadlines.size_regression import SizeModel
 
 MEAN_POINTS: Final = 64
-# The middles of as many equal shares of the distribution.
+# Midpoints of this many equal shares of the distribution.
 MEAN_PERCENTILES: Final = tuple(100.0 * (i + 0.5) / MEAN_POINTS for i in range(MEAN_POINTS))
 
 
@@ -44,8 +44,8 @@ class DeadlineEstimator:
         # dispatch to an idle pod to result received. Called for every subtask: no step between.
         self.observe = self._model.observe
         sizes = SizeModel(cold_start_s)
-        # observe_size(column, size, unloaded_s): the same response time, with the size of what was
-        # asked; expected_s(column, size): how long the node is expected to take for it, seconds.
+        # observe_size(column, size, unloaded_s): the same response time, with the size of the
+        # request; expected_s(column, size): the node's expected time for it, seconds.
         self.observe_size = sizes.observe
         self.expected_s = sizes.expected
 
@@ -54,17 +54,17 @@ class DeadlineEstimator:
         return self._model.add_node()
 
     def samples(self, column: int) -> int:
-        """How many response times the node's window holds."""
+        """Number of response times in the node's window."""
         return self._model.node_count(column)
 
     def mean_s(self, column: int) -> float:
         """Mean unloaded response time of a node, in seconds, within some 2 %: the mean of
-        `MEAN_POINTS` quantiles. What is assumed before anything was measured if there is no sample.
-        """
+        `MEAN_POINTS` quantiles. Without samples, the mean that is assumed before any
+        measurement."""
         if not self.samples(column):
             return self._cold_start_s
         node = self._model.node_set([column])
-        # A time before the last observation counts as that.
+        # A time before the last observation is treated as equal to it.
         return fmean(self._model.quantile(node, p, 0.0) for p in MEAN_PERCENTILES)
 
     def deadline(

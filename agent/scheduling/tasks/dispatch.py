@@ -1,4 +1,4 @@
-"""From the queues of the edge nodes to their idle pods: the most urgent subtask first."""
+"""Dispatcher: from the edge nodes' queues to their idle pods, the most urgent subtask first."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agent.wire.messages import Subtask
 
 
 class Dispatcher:
-    """Orders the queues by a policy and numbers what leaves them.
+    """Orders the queues by a policy, and numbers dispatched subtasks.
 
-    `expected_s(column, size)` is how long a node is expected to take, in seconds.
+    `expected_s(column, size)` is a node's expected time, in seconds.
     """
 
     __slots__ = ("_code", "_demotes", "_expected_s", "_next_id", "demoted", "policy")
@@ -34,13 +34,13 @@ class Dispatcher:
         self._demotes = policy in DEMOTING
 
     def key(self, entry: TaskEntry) -> float:
-        """Where the subtasks of a task stand in a queue: the least comes first."""
+        """The queue key of a task's subtasks: the smallest is first."""
         return policy_key(
             self._code, entry.enqueued_s, entry.budget_s, entry.deadline_s, entry.advance_s
         )
 
     def put_back(self, subtask: SubtaskEntry) -> None:
-        """A subtask that its node does not run goes back to its queue, in its place."""
+        """Return a subtask that its node does not run to its former place in the queue."""
         subtask.become("queued")
         subtask.demoted = False
         subtask.handle = subtask.node.queue.push(self.key(subtask.parent), subtask)
@@ -70,8 +70,8 @@ class Dispatcher:
             )
 
     def _demote_hopeless(self, node: Node, now: float) -> None:
-        """Move what can hardly end within its budget behind all others, until the first in the
-        queue can or is there already. A task that is late at one node is late."""
+        """Demote subtasks that can hardly end within their budget, until the first in the queue can
+        or is demoted already. A task that is late at one node is late."""
         while not (subtask := node.queue.peek()).demoted:
             entry = subtask.parent
             if not entry.hopeless:
@@ -84,7 +84,7 @@ class Dispatcher:
             node.queue.rekey(subtask.handle, self.key(entry) + DEMOTED)
 
     def reorder(self, policy: Policy, entries: Iterable[TaskEntry]) -> None:
-        """Go on by another policy: what waits of these open tasks gets its new place."""
+        """Switch to another policy: the waiting subtasks of these open tasks are reordered."""
         self._order_by(policy)
         for entry in entries:
             for subtask in entry.pending:

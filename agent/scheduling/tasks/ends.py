@@ -1,6 +1,6 @@
-"""How subtasks and tasks end: with what was found, without it, refused or cancelled.
+"""Completion of subtasks and tasks: with a result, without one, refused or cancelled.
 
-Whatever happened, there is one record of each; a task's result goes back unless nobody wants it.
+Each gets exactly one record, whatever the outcome; a task's result is sent unless it was cancelled.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agent.wire.records import SubtaskOutcome
 
 
 class TaskEnds:
-    """Of the tasks of one IAD: those that are open, and their answer timeouts. `read` gives the
-    time that results and records say."""
+    """The open tasks of one IAD, and their answer timeouts. `read` gives the time that results and
+    records state."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class TaskEnds:
         self.timeouts: Timers[TaskEntry] = Timers()
 
     def give_up(self, unserved: Unserved, now: float, instructions: list[Instruction]) -> None:
-        """Settle a subtask without a result; it is in no queue any more."""
+        """Settle a subtask without a result; it has left its queue."""
         subtask, reason, message = unserved
         subtask.become("expired" if subtask.state == "queued" else "abandoned")
         subtask.lose(reason, message=message)
@@ -52,7 +52,7 @@ class TaskEnds:
         result: SubtaskResult | None,
         instructions: list[Instruction],
     ) -> None:
-        """Record a subtask's end, and end its task if it was the last."""
+        """Record a subtask's end, and end its task if it was the last one."""
         record = subtask_record(subtask, outcome, result, now)
         self._counters["subtasks"] += 1
         if record.missed_deadline:
@@ -64,7 +64,7 @@ class TaskEnds:
             instructions += self.finish(entry, now)
 
     def finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        """Nothing of it is pending: what was found goes back."""
+        """The task has no pending subtask: send its result."""
         if entry.timer >= 0:
             self.timeouts.cancel(entry.timer)
             entry.timer = -1
@@ -88,7 +88,7 @@ class TaskEnds:
         return self._end(entry, result, ended_s)
 
     def refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
-        """End a task of which nothing is asked."""
+        """End a task that asks for nothing."""
         self._counters[f"tasks_refused_{refused.reason}"] += 1
         entry.become("refused")
         if self.open.get((entry.origin, entry.task.id)) is entry:
@@ -106,12 +106,12 @@ class TaskEnds:
     def _end(
         self, entry: TaskEntry, result: TaskResult | None, ended_s: float
     ) -> list[Instruction]:
-        """Record a task; its result, unless nobody wants one, goes back."""
+        """Record a task, and send its result unless it was cancelled."""
         record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
         return [record] if result is None else [SendTaskResult(entry.origin, result), record]
 
     def timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        """Give up what is pending at its answer timeout, which was due."""
+        """Give up the pending subtasks at the answer timeout, which is due."""
         entry.timer = -1
         instructions: list[Instruction] = []
         for subtask in _by_node(entry):
@@ -122,7 +122,8 @@ class TaskEnds:
         return instructions
 
     def cancel(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        """Nobody wants its result any more; pods that work on it finish for nobody."""
+        """The result is no longer wanted; running subtasks are left to finish and their results
+        discarded."""
         self._counters["cancelled"] += 1
         entry.become("cancelled")
         if not entry.pending:
@@ -134,13 +135,13 @@ class TaskEnds:
                 subtask.become("expired")
             else:
                 subtask.become("abandoned")
-            # For the record alone: it says how much was asked.
+            # For the record alone: it states how much was asked.
             subtask.lose("timeout")
             self.settle(subtask, "cancelled", now, None, instructions)
         return instructions
 
     def ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
-        """The result of a task has no room left: what waits in queues would be read for nothing."""
+        """The task's result is full: the readings of queued subtasks would not fit."""
         for subtask in _by_node(full.parent):
             if subtask is not full and subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
@@ -150,5 +151,5 @@ class TaskEnds:
 
 
 def _by_node(entry: TaskEntry) -> list[SubtaskEntry]:
-    """The pending subtasks in an order that does not depend on addresses in memory."""
+    """The pending subtasks, in an order that does not depend on memory addresses."""
     return sorted(entry.pending, key=lambda subtask: subtask.node.name)

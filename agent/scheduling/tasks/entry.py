@@ -1,4 +1,4 @@
-"""A task and its subtasks while they are served."""
+"""State of a task and its subtasks while they are served."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from agent.scheduling.tasks.nodes import Node
 
 
-# A regression follows its farthest samples: one query for all years would hide for tens of
-# thousands of samples what minutes and hours take. Longer windows are taken for a day.
+# A regression follows its farthest samples: one query for all years would hide, for tens of
+# thousands of samples, the cost of minutes and hours. Longer windows count as a day.
 LONGEST_SIZE_S: Final = 86_400.0
 
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
@@ -29,8 +29,8 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 
 class TaskEntry:
-    """A task being served: what is still pending and what has come back, as far as it has `room`
-    for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
+    """A task being served: its pending subtasks, and its results as far as it has `room` for them.
+    `origin` is where its result goes, `iad` the IAD that sent it; `channels` are those that its
     service gives, `limited`: it gives no others. Its subtasks are enqueued at `enqueued_s`, which
     is t_0, and its budget ends `budget_s` later; `evaluated_s`, when its evaluation had ended, is
     for the records alone."""
@@ -50,11 +50,11 @@ class TaskEntry:
         self.channels = task.channels
         self.limited = False
         self.budget_s = task.budget_ms / 1e3
-        # Of another's making: it may advance its own classes so far and no further.
+        # From another IAD: it may advance its own classes up to this bound.
         self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
-        # What its subtasks are expected to take goes by this (`DeadlineEstimator.expected_s`).
+        # Determines the expected time of its subtasks (`DeadlineEstimator.expected_s`).
         self.size = min(task.window.length_s, LONGEST_SIZE_S)
-        # One of its subtasks was demoted: the others need not hurry either.
+        # One of its subtasks was demoted: the others need not be early either.
         self.hopeless = False
         self.policy = policy
         self.received_s = received_s
@@ -87,8 +87,9 @@ class TaskEntry:
 
 
 class SubtaskEntry:
-    """One node's share of a task. `dispatches` counts how often it was sent: more than once when
-    the node's link was cut; `id` changes each time, so a late result is never mistaken."""
+    """One node's share of a task. `dispatches` counts how often it was sent: more than once if the
+    node's link was cut; `id` changes each time, so that a late result is never taken for a new
+    one."""
 
     __slots__ = (
         "areas", "demoted", "dispatched_s", "dispatches", "handle", "id", "node",
@@ -121,7 +122,7 @@ class SubtaskEntry:
         self.state = state
 
     def lose(self, reason: Gap, channels: tuple[str, ...] = (), message: str = "") -> None:
-        """Record that this node's areas stay without an answer; the rest is as in `Missing`."""
+        """Record that this node's areas have no answer; the arguments are as in `Missing`."""
         missing = self.parent.missing
         missing.extend(Missing(area, reason, channels, message) for area in self.areas)
 

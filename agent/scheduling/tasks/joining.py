@@ -1,4 +1,4 @@
-"""Tasks that come before the nodes that will answer them: a master starts without any node."""
+"""Waiting for joining nodes: tasks that arrive before the nodes that will answer them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from agent.scheduling.timers import Timers
 from agent.wire.areas import AreaSet
 from agent.wire.principals import Sender
 
-# Nodes that run say hello within a second or two of their master's start, those that start with it
+# Running nodes say hello within a second or two of their master's start; nodes that start with it,
 # once they have opened their history.
 JOINING_S: Final = 10.0
-# A task that some nodes could serve at once leaves them so much of its time.
+# Share of a task's time that it may wait for more nodes if some could serve it at once.
 SHARE: Final = 0.5
 
 
 class Lacking(NamedTuple):
-    """No nodes cover all areas of a task yet, such as this `area`; `some`: there are nodes to ask
-    all the same."""
+    """No nodes cover all areas of a task yet, for example this `area`; `some`: other nodes could be
+    asked all the same."""
 
     some: bool
     area: str
 
 
 class KnownNodes:
-    """The nodes that a master's next start shall know, by name, each with its areas.
+    """The nodes to remember for a master's next start, by name, each with its areas.
 
-    A node is known from its hello until its goodbye, or until it has not come back for `JOINING_S`
-    after a start: one that never does is waited for once. `before` is what the last run left; None:
-    nobody keeps it.
+    A node is remembered from its hello until its goodbye, or until it has not come back for
+    `JOINING_S` after a start: one that never does is waited for once. `before` are those of the
+    last run; None: nodes are not remembered.
     """
 
     def __init__(self, before: Mapping[str, tuple[str, ...]] | None) -> None:
@@ -42,11 +42,11 @@ class KnownNodes:
         self.areas = self._areas_of_absent()
 
     def __bool__(self) -> bool:
-        """Whether some that were known at the start may yet come back."""
+        """Whether some nodes known at the start may still come back."""
         return bool(self._absent)
 
     def joined(self, node: str, areas: tuple[str, ...]) -> list[Instruction]:
-        """It is here. O(1), or O(nodes) if it came back with other areas."""
+        """The node has joined. O(1), or O(nodes) if it came back with other areas."""
         before = self._absent.pop(node, None)
         if before is not None and before != areas:
             self.areas = self._areas_of_absent()
@@ -56,11 +56,11 @@ class KnownNodes:
         return [KeepNode(node, areas)]
 
     def left(self, node: str) -> list[Instruction]:
-        """It said goodbye."""
+        """The node said goodbye."""
         return [] if self._known.pop(node, None) is None else [ForgetNode(node)]
 
     def give_up(self) -> list[Instruction]:
-        """Those that did not come back are not waited for any more, after no start."""
+        """Nodes that have not come back are no longer waited for, at this or any later start."""
         absent, self._absent = self._absent, {}
         self.areas = AreaSet()
         return [i for node in absent for i in self.left(node)]
@@ -70,11 +70,11 @@ class KnownNodes:
 
 
 class Joining:
-    """Who waits for nodes, and until when.
+    """Tasks that wait for nodes, and until when.
 
-    Nodes are joining for `JOINING_S` after the master's start at `started_s`; None: all are there
-    from the beginning. As long as none ever came, each task waits for as long. `known`: those of
-    which some are expected.
+    Nodes may join for `JOINING_S` after the master's start at `started_s`; None: all are there from
+    the beginning. If no node has ever joined, each task waits that long. `known`: the nodes, some
+    of which are expected.
     """
 
     def __init__(self, started_s: float | None, known: KnownNodes) -> None:
@@ -91,7 +91,7 @@ class Joining:
 
     @property
     def next_due(self) -> float | None:
-        """When the first has waited long enough, or the nodes from before the start have."""
+        """When the first waiting time ends, or that of the nodes from before the start."""
         due_s = self._timers.next_due()
         if not self._known or self._started_s is None:
             return due_s
@@ -99,7 +99,7 @@ class Joining:
         return until_s if due_s is None else min(due_s, until_s)
 
     def until(self, since_s: float, nodes: int) -> float:
-        """Until when that which came at `since_s` may wait, with so many nodes known."""
+        """Until when a task that arrived at `since_s` may wait, with this many nodes known."""
         if self._started_s is None:
             return since_s
         return (self._started_s if nodes else since_s) + JOINING_S
@@ -112,29 +112,29 @@ class Joining:
         self._waiting[entry] = (sender, self._timers.set(due_s, entry), lacking)
 
     def remove(self, entry: TaskEntry) -> Sender:
-        """It waits no more; who sent it."""
+        """End a task's wait; returns its sender."""
         sender, timer, _ = self._waiting.pop(entry)
         self._timers.cancel(timer)
         return sender
 
     def lacks(self, entry: TaskEntry, known: AreaSet) -> bool:
-        """Whether a task that has somebody to ask surely lacks a node still, with nodes in these
+        """Whether a task that has nodes to ask certainly still lacks one, with nodes in these
         areas. O(1)."""
         _, _, lacking = self._waiting[entry]
         return lacking.some and not known.has_within(lacking.area)
 
     def waiting(self) -> list[TaskEntry]:
-        """All that wait, in the order in which they came."""
+        """The waiting tasks, in order of arrival."""
         return sorted(self._waiting, key=attrgetter("received_s"))
 
     def give_up(self, now: float) -> list[Instruction]:
-        """What follows once the nodes from before the start had their time."""
+        """The instructions once the time of the nodes from before the start is over."""
         if not self._known or self._started_s is None or now < self._started_s + JOINING_S:
             return []
         return self._known.give_up()
 
     def due(self, now: float) -> Iterator[tuple[TaskEntry, Sender]]:
-        """Those that have waited long enough; they wait no more."""
+        """The tasks that have waited long enough; they wait no more."""
         for entry in self._timers.due(now):
             sender, _, _ = self._waiting.pop(entry)
             yield entry, sender

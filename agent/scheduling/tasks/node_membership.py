@@ -1,4 +1,4 @@
-"""The links of edge nodes to their task scheduler: who is there, how many pods, what they run."""
+"""Node membership: joins, liveness and reported state of edge nodes at their task scheduler."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ from agent.wire.messages import (
 )
 
 MAX_NODES = 10_000
-# Between two lines for the operator on the same name.
+# Minimum time between two operator lines about the same name.
 QUIET_S = 3_600.0
 
-# A subtask is lost on the way with a connection that is cut. What it asks may be what cuts it.
+# Each cut of a connection loses its subtasks. A subtask may itself cause the cut, so retries are
+# bounded.
 MAX_DISPATCHES = 3
 LOST = f"the connection was lost {MAX_DISPATCHES} times while this was served"
 
@@ -53,11 +54,11 @@ class Unserved(NamedTuple):
 
 
 class Links:
-    """Takes the nodes' own messages; what follows for tasks goes through `give_up`.
+    """Handles the nodes' own messages; consequences for tasks go through `give_up`.
 
-    A node that is silent for `silence_s` is lost until it speaks again. Who speaks under which name
-    is settled by the key of the link, where there is one; then by the history, since a process that
-    has its predecessor's is the same node; then by who is heard.
+    A node that is silent for `silence_s` is lost until it is heard again. A name belongs to the key
+    of the link, where there is one; then to the history, since a process with its predecessor's
+    history is the same node; then to the node that is heard.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Links:
         return self._silences.next_due()
 
     def tick(self, now: float) -> None:
-        """Nodes that fell silent are lost."""
+        """Mark silent nodes as lost."""
         for node in self._silences.due(now):
             due = node.seen_s + self._silence_s
             if node.state == "live" and due > now:
@@ -100,7 +101,7 @@ class Links:
                 node.become("lost")
 
     def heard(self, node: Node, now: float, instructions: list[Instruction]) -> None:
-        """The node spoke. One silence timer per node is enough: it looks at `seen_s`."""
+        """The node was heard. One silence timer per node is enough: it reads `seen_s`."""
         if node.state == "lost":
             node.become("live")
             self._set_pods(node, instructions)
@@ -109,10 +110,10 @@ class Links:
             self._silences.set(now + self._silence_s, node)
         node.seen_s = now
 
-    # --- what nodes say ----------------------------------------------------------------------
+    # --- messages of nodes -------------------------------------------------------------------
 
     def joined(self, event: NodeJoined, now: float) -> list[Instruction]:
-        """A hello: the node is new, came back, or has a new link."""
+        """Handle a hello: the node is new, came back, or has a new link."""
         hello, peer = event.hello, event.peer
         node = self.nodes.named(hello.node)
         objection = self._objection(event, node)
@@ -127,14 +128,14 @@ class Links:
             if node.hello.incarnation != hello.incarnation:
                 node.displaced.append(node.hello.incarnation)
             if node.hello.areas != hello.areas:
-                # What waits for it asks for readings that it no longer stands for.
+                # Waiting subtasks ask for readings that the node no longer covers.
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
         node.become("live")
         instructions += self._known.joined(node.name, hello.areas)
         self._reconcile(node, set(hello.running), math.inf, now, instructions)
         for subtask in node.busy.values():
-            # Its response time will hold the cut: not an unloaded one.
+            # Its response time would include the cut, so it is not an unloaded one.
             subtask.unbroken = False
         self.heard(node, now, instructions)
         welcome = Welcome(hello.incarnation, self._heartbeat_s, self._takes_events)
@@ -144,7 +145,7 @@ class Links:
         return instructions
 
     def _objection(self, event: NodeJoined, node: Node | None) -> str:
-        """Why this hello is not taken; empty if it is."""
+        """Why the hello is rejected; empty if it is not."""
         hello, sender = event.hello, event.sender
         if sender.role != "anyone" and (sender.role, sender.name) != ("node", hello.node):
             return f"this key is that of {sender.role} {sender.name}, not of node {hello.node}"
@@ -157,7 +158,7 @@ class Links:
 
     def _is_another(self, node: Node, event: NodeJoined, now: float) -> bool:
         """Whether the hello is a second machine's, while the node is heard on another link. Two
-        with the same history are told apart once the later one has displaced the other."""
+        with the same history are told apart once the later one has replaced the other."""
         hello = event.hello
         if node.state != "live" or now >= node.seen_s + self._silence_s:
             return False
@@ -183,25 +184,26 @@ class Links:
         return instructions
 
     def alive(self, event: NodeAlive, now: float) -> list[Instruction]:
-        """A heartbeat."""
+        """Handle a heartbeat."""
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
         instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
         self.heard(node, now, instructions)
         if event.running is not None:
-            # What was dispatched since the last heartbeat may not have reached the node yet.
+            # Subtasks dispatched since the last heartbeat may not have reached the node yet.
             self._reconcile(node, set(event.running), node.beat_s, now, instructions)
             node.beat_s = now
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
     def left(self, event: NodeLeft, now: float) -> list[Instruction]:
-        """A goodbye."""
+        """Handle a goodbye."""
         return self._leaves(self._speaking(event), now)
 
     def refused(self, event: NodeRefused, now: float) -> list[Instruction]:
-        """Its key was revoked: what waits for it would be given up after missed heartbeats only."""
+        """Its key was revoked: otherwise its subtasks would be given up only after missed
+        heartbeats."""
         return self._leaves(self.nodes.on(event.peer), now)
 
     def _leaves(self, node: Node | None, now: float) -> list[Instruction]:
@@ -215,8 +217,8 @@ class Links:
         return instructions
 
     def pods(self, event: NodePods, now: float) -> list[Instruction]:
-        """The node has another number of pods; with fewer than are at work nothing is dispatched
-        until enough have finished."""
+        """The node's number of pods changed; with fewer than are busy, nothing is dispatched until
+        enough have finished."""
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
@@ -228,7 +230,7 @@ class Links:
         return instructions
 
     def events(self, event: EventsArrived, now: float) -> list[Instruction]:
-        """Things that happened at the node, which keeps them until they are taken over."""
+        """Events of the node, which keeps them until they are acknowledged."""
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
@@ -247,15 +249,15 @@ class Links:
             return None
         return node
 
-    # --- what it wants of them ---------------------------------------------------------------
+    # --- messages to nodes -------------------------------------------------------------------
 
     def pods_wanted(self, event: PodsWanted, now: float) -> list[Instruction]:
-        """The node shall have so many pods, now or when it comes."""
+        """The node shall have this many pods, now or when it joins."""
         self._wanted_pods[event.node] = event.count
         instructions: list[Instruction] = []
         if (node := self.nodes.named(event.node)) is not None:
             self._set_pods(node, instructions)
-            # Fewer pods that it was told of may be taken back.
+            # Reducing a number that it was told may be undone.
             self._dispatcher.serve(node, now, instructions)
         return instructions
 
@@ -267,7 +269,7 @@ class Links:
             node.told_pods = wanted
             instructions.append(SendToNode(node.peer, SetPods(wanted)))
 
-    # --- what they run -----------------------------------------------------------------------
+    # --- running subtasks --------------------------------------------------------------------
 
     def _reconcile(
         self,
@@ -277,9 +279,9 @@ class Links:
         now: float,
         instructions: list[Instruction],
     ) -> None:
-        """Compare with what the node says that its pods run. What it was sent before `before_s` and
-        does not run was lost on the way: it goes back to its queue, in its place, unless it was
-        lost too often."""
+        """Compare with the subtasks that the node reports as running. One that was sent before
+        `before_s` and is not running was lost on the way: it returns to its place in the queue,
+        unless it was lost too often."""
         for subtask_id, subtask in list(node.busy.items()):
             assert subtask.dispatched_s is not None
             if subtask_id in running or subtask.dispatched_s >= before_s:
@@ -297,7 +299,7 @@ class Links:
         node.strangers = running.difference(node.busy)
 
     def _give_up_all(self, node: Node, now: float, instructions: list[Instruction]) -> None:
-        """Settle all that waits for the node or runs there."""
+        """Settle every subtask that is queued for the node or runs there."""
         while node.queue:
             self._give_up(Unserved(node.queue.pop(), "node_down"), now, instructions)
         for subtask in node.busy.values():
@@ -306,6 +308,6 @@ class Links:
 
 
 def _described(hello: Hello, address: str) -> str:
-    """Which machine that is, for people; its history is what it chose to say."""
+    """Describe the machine, for the operator; its history is self-reported."""
     where = f" at {address}" if address else ""
     return f"the one{where} with history {hello.history!r}"

@@ -1,4 +1,4 @@
-"""The edge nodes of an IAD as its task scheduler sees them: areas, pods, queue, liveness."""
+"""Edge nodes of an IAD as its task scheduler sees them: areas, pods, queue, liveness."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from agent.wire.areas import AreaSet
 from agent.wire.messages import Hello
 from agent.wire.operator import NodeStatus
 
-# Applications repeat their areas; the table forgets all when it has seen this many sets.
+# Applications repeat their areas; the cache is cleared when it holds this many sets.
 REMEMBERED_COVERINGS = 1_024
-# Sets of more areas are looked up each time: they would take too much memory.
+# Larger sets are not cached: they would take too much memory.
 LONGEST_REMEMBERED = 32
 
 
 class NodeResource(Struct, frozen=True):
-    """What an edge node can give to a service: its areas among those asked, its pods, and the mean
-    of its unloaded response times over `samples` of them (a guess if there are none)."""
+    """The resources that an edge node has for a service: its areas among those asked, its pods, and
+    the mean of its unloaded response times over `samples` of them (an assumption if there are
+    none)."""
 
     node: str
     areas: tuple[str, ...]
@@ -56,16 +57,16 @@ class Node:
         self.peer: Peer = None
         self.address = ""
         self.pods = 0
-        # What the node was told over this link to have, until it says what it has.
+        # The number of pods that the node was told over this link, until it reports its own.
         self.told_pods: int | None = None
         self.seen_s = 0.0
         self.beat_s = 0.0
         self.watched = False
-        # As the node said with the events that came last.
+        # As reported with the node's most recent events.
         self.events_waiting = self.events_dropped = 0
-        # Subtasks that its pods run for a master that is gone: this one knows only their ids.
+        # Subtasks that its pods run for a previous master: only their ids are known here.
         self.strangers: set[int] = set()
-        # Incarnations that a later one replaced: a second machine under the same name.
+        # Incarnations that were replaced by a later one: a second machine under the same name.
         self.displaced: deque[str] = deque(maxlen=8)
         # Until then the operator is not told again that there are two.
         self.quiet_until_s = -math.inf
@@ -81,11 +82,11 @@ class Node:
 
     @property
     def idle_pods(self) -> int:
-        """Pods that serve nothing; none while the node is not live. Negative while more are at work
-        than the node shall have."""
+        """Idle pods; none while the node is not live. Negative while more are busy than the node
+        shall have."""
         if self.state != "live":
             return 0
-        # A node that was told to have fewer has them before it reads what is sent now.
+        # A node that was told to have fewer pods applies that before it reads later messages.
         pods = self.pods if self.told_pods is None else min(self.pods, self.told_pods)
         return pods - len(self.busy) - len(self.strangers)
 
@@ -108,19 +109,20 @@ class Node:
 
 
 class Covering(NamedTuple):
-    """Who covers a set of asked areas: each node with its own areas, and the areas left over."""
+    """The nodes that cover a set of asked areas, each with its own areas, and the areas left
+    over."""
 
     nodes: list[tuple[Node, list[str]]]
     unmatched: list[str]
 
 
 class NodeTable:
-    """Nodes by name and by link; a link speaks for the node that said hello on it."""
+    """Nodes by name and by link; a link belongs to the node that said hello on it."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Node] = {}
         self._by_peer: dict[Peer, Node] = {}
-        # The areas of all nodes, in the order of the table; the same again, each with its node.
+        # The areas of all nodes, in the order of the table; and the same with their nodes.
         self._areas = AreaSet()
         self._declared: list[tuple[Node, str]] = []
         self._coverings: dict[tuple[str, ...], Covering] = {}
@@ -142,11 +144,11 @@ class NodeTable:
         return self._by_name.get(name)
 
     def on(self, peer: Peer) -> Node | None:
-        """The node that speaks on this link."""
+        """The node on this link."""
         return self._by_peer.get(peer)
 
     def bind(self, node: Node, hello: Hello, peer: Peer, address: str) -> None:
-        """From now on `node` is what `hello` says and speaks on `peer`; its former link is
+        """From now on `node` has the content of `hello` and uses `peer`; its former link is
         forgotten."""
         self.unbind(node)
         known = node.hello.areas if node.name in self._by_name else None
@@ -178,10 +180,10 @@ class NodeTable:
         node.peer = None
 
     def count_within(self, offered: tuple[str, ...] | None) -> int:
-        """How many nodes cover these areas, whatever their state; None: any.
+        """Number of nodes that cover these areas, whatever their state; None: any area.
 
-        As `covering` once per set, of which there is one a service, then a look-up until a node
-        comes or changes its areas.
+        As `covering` once per set, of which there is one per service, then a look-up until a node
+        joins or changes its areas.
         """
         if offered is None:
             return len(self)
@@ -193,7 +195,7 @@ class NodeTable:
     def covering(self, asked: tuple[str, ...]) -> Covering:
         """The nodes that cover the asked areas, whatever their state, in the order of the table.
 
-        O(asked + areas found) once per set of areas, then a look-up until a node comes or changes
+        O(asked + areas found) once per set of areas, then a look-up until a node joins or changes
         its areas.
         """
         found = self._coverings.get(asked)
@@ -209,7 +211,7 @@ class NodeTable:
         nodes: list[tuple[Node, list[str]]] = []
         last: Node | None = None
         own: list[str] = []
-        # A node's areas are neighbours.
+        # The areas of a node are adjacent.
         for node, area in map(self._declared.__getitem__, self._areas.places_within(asked)):
             if node is last:
                 own.append(area)

@@ -1,4 +1,5 @@
-"""Evaluation of a task: may it come, which nodes does it go to, and by when (DSSP Eqs. 3–6)."""
+"""Task planner: whether a task is admitted, which nodes it goes to, and its deadline (DSSP Eqs.
+3–6)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from agent.wire.areas import AreaSet
 from agent.wire.messages import Missing
 from agent.wire.principals import Sender
 
-# One in so many infeasible tasks is served.
+# One in this many infeasible tasks is served as a probe.
 PROBE_EVERY: Final = 10
 INFEASIBLE: Final = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
 
@@ -25,7 +26,7 @@ Asked = list[tuple[Node, list[str]]]
 
 
 class Evaluator:
-    """Decides on a task as it comes, before anything is queued."""
+    """Decides on a task on arrival, before anything is queued."""
 
     def __init__(
         self,
@@ -45,10 +46,10 @@ class Evaluator:
     def evaluate(
         self, entry: TaskEntry, sender: Sender, now: float, *, may_wait: bool = False
     ) -> Asked | Lacking | Refused:
-        """Whom to ask, with the deadline in `entry` (nobody: what is missing is there), or why the
-        task is refused. t_0 is `now`, so that the evaluation counts as waiting. What
-        costs least is looked at first; only an accepted task uses up some of its service's rate. If
-        it `may_wait` for nodes, that it has to."""
+        """The nodes to ask, with the deadline in `entry` (none: the missing areas are there), or
+        why the task is refused. t_0 is `now`, so that the evaluation counts as waiting. The
+        cheapest checks come first; only an accepted task takes from its service's rate. If it
+        `may_wait` for nodes, the result may be that it must."""
         task = entry.task
         contract = self._contracts.of(task.service, now)
         if contract is None:
@@ -81,24 +82,25 @@ class Evaluator:
         return asked
 
     def _share(self, fanout: int, contract: Contract) -> float:
-        """The part of the service's nodes here that a task of this fanout reaches; 0 is no work."""
+        """The fraction of the service's nodes here that a task of this fanout reaches; 0 is no
+        work."""
         if contract.rate is None or not fanout:
             return 0.0
         return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
 
     def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
         """Whether some of these areas, or of those below them that were announced or had a node
-        before the start, have none."""
+        before the start, have no node."""
         within = contract.within(areas).areas
         covering = self._nodes.covering(within)
         expected = [*contract.announced.within(within), *self._known_before.areas.within(within)]
         if missing := covering.unmatched or self._nodes.covering(tuple(expected)).unmatched:
-            # The one in the middle: whoever waits for it waits for about half of them.
+            # The median: a task that waits for it waits for about half of them.
             return Lacking(bool(covering.nodes), missing[len(missing) // 2])
         return None
 
     def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
-        """The live nodes that cover the task's areas; what nobody can be asked for is missing."""
+        """The live nodes that cover the task's areas; areas without one are missing."""
         asked: Asked = []
         within = contract.within(entry.task.areas)
         covering = self._nodes.covering(within.areas)
@@ -112,13 +114,13 @@ class Evaluator:
         return asked
 
     def _known(self, entry: TaskEntry, contract: Contract) -> AreaSet:
-        """The areas that the sender of the task may know of: another IAD only what is announced."""
+        """The areas that the sender of the task may know: another IAD only those announced."""
         if contract.offered is not None or entry.iad != self._contracts.iad:
             return contract.told
         return self._nodes.areas
 
     def _is_probe(self) -> bool:
-        """Whether an infeasible task is served all the same: now and then, since a window that gets
-        no samples would never learn that its nodes have recovered."""
+        """Whether an infeasible task is served all the same: occasionally, since a window without
+        new samples would never show that its nodes have recovered."""
         self._infeasible_count += 1
         return self._infeasible_count % PROBE_EVERY == 0

@@ -47,7 +47,7 @@ def task_record(
 
 
 def subtask_heading(iad: str, entry: TaskEntry, wall_offset_s: float) -> SubtaskHeading:
-    """What the records of all subtasks of a task begin with, in the order of `SubtaskRecord`."""
+    """The common prefix of the records of a task's subtasks, in the order of `SubtaskRecord`."""
     start_s = entry.received_s
     return (
         iad,
@@ -67,7 +67,7 @@ def subtask_record(
 ) -> SubtaskRecord:
     """A subtask that returned or was given up at `now`.
 
-    One is made for every subtask: by position, which takes a third of the time of names.
+    Called for every subtask, so the record is built by position, in a third of the time of names.
     """
     entry = subtask.parent
     start_s = entry.received_s
@@ -75,7 +75,7 @@ def subtask_record(
     return SubtaskRecord(
         *entry.heading,
         subtask.node.name,
-        # One that an idle pod took at once was sent when the evaluation had ended.
+        # A subtask that an idle pod took at once was sent when the evaluation had ended.
         None if dispatched_s is None else (max(dispatched_s, entry.evaluated_s) - start_s) * 1e3,
         None if result is None else (now - start_s) * 1e3,
         None if result is None else result.wait_ms,

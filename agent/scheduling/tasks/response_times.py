@@ -1,9 +1,9 @@
-"""How long a node took to answer, without what this master's own lateness adds to it.
+"""Response times of a node, corrected for delays in this master.
 
-A master that is busy takes a result some time after it has come. What it knows is an interval: the
-result was not there when it last looked, and was when it took it. How long the subtask was at the
-node is in the result; the rest is travel, which changes little from one to the next. So a time
-inside the interval is chosen by the travel that the node's other results took.
+A busy master reads a result some time after its arrival. It knows an interval: the result was not
+there when the master last looked, and was when it was read. The time at the node is in the result;
+the rest is travel, which varies little. So the time within the interval is chosen by the travel
+time of the node's other results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FORGETTING: Final = 0.125
 
 
 class ResponseTimes:
-    """The response times of one node; seconds."""
+    """The response times of one node, in seconds."""
 
     __slots__ = ("_travel_s",)
 
@@ -23,18 +23,19 @@ class ResponseTimes:
         self._travel_s: float | None = None
 
     def of(self, longest_s: float, late_s: float, at_node_s: float) -> float:
-        """The response time of a result that was taken `longest_s` after its subtask was sent, and
+        """The response time of a result that was read `longest_s` after its subtask was sent, and
         that may have waited here for `late_s` of these; the node had it for `at_node_s` by its own
-        clock. Between longest_s − late_s and longest_s; exactly that if nothing was late. O(1)."""
+        clock. The result lies between longest_s − late_s and longest_s; it is exact if nothing was
+        late. O(1)."""
         at_node_s = min(max(0.0, at_node_s), longest_s)
         most_s = longest_s - at_node_s
         least_s = max(0.0, most_s - late_s)
         known_s = self._travel_s
         if known_s is None:
-            # On the safe side where much may be lateness: the next results tell.
+            # On the safe side if much may be lateness: later results correct it.
             self._travel_s = least_s
             return at_node_s + least_s
         travel_s = min(max(known_s, least_s), most_s)
-        # What is inside the interval says nothing new.
+        # A time within the interval carries no new information.
         self._travel_s = known_s + FORGETTING * (travel_s - known_s)
         return at_node_s + travel_s

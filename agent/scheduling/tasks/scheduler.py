@@ -56,17 +56,17 @@ OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
 class TaskScheduler:
     """Serves the tasks of one IAD.
 
-    A subtask is dispatched when a pod of its node is idle and nothing in the node's queue is more
-    urgent by the policy. The queueing deadline orders the queue and nothing else; only the answer
-    timeout gives up. A subtask whose node is lost stays queued until then: the node may return.
+    A subtask is dispatched when a pod of its node is idle and no subtask in the node's queue is
+    more urgent by the policy. The queueing deadline only orders the queue; only the answer timeout
+    gives up. A subtask whose node is lost stays queued until then, because the node may return.
 
     `pool` are the IADs that may send tasks of the service `default`; other services come with
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
-    differs from start to start, so that a node's result for a master that is gone is not taken for
-    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
-    `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
-    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out.
+    differs between starts, so that a node's result for a previous master is not taken for an answer
+    to this one. `takes_events`: the shell carries out `TakeEvents`. For a while after `started_s`
+    tasks wait for nodes that are still joining (`Joining`), also for those `known` from before, by
+    name; None: the shell does not carry out `KeepNode` and `ForgetNode`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TaskScheduler:
             Tick: self._tick,
         }
 
-    # --- what the shell asks -----------------------------------------------------------------
+    # --- queries of the shell ----------------------------------------------------------------
 
     @property
     def policy(self) -> Policy:
@@ -190,12 +190,13 @@ class TaskScheduler:
         return [self._nodes.areas, self._known.areas]
 
     def joining(self, areas: Iterable[str], now: float) -> bool:
-        """Whether nodes may yet come for areas of these that none covers. O(nodes · areas)."""
+        """Whether nodes may still join for areas of these that no node covers. O(nodes · areas)."""
         still = now < self._joining.until(now, len(self._nodes))
         return still and bool(self._nodes.covering(tuple(areas)).unmatched)
 
     def handle(self, event: TaskEvent, now: float) -> list[Instruction]:
-        """Take one event at monotonic time `now` (seconds); what to do follows, in order."""
+        """Handle one event at monotonic time `now` (seconds); returns the instructions, in
+        order."""
         return self._handlers[type(event)](event, now)
 
     # --- from task to subtasks ---------------------------------------------------------------
@@ -292,7 +293,8 @@ class TaskScheduler:
         return instructions
 
     def _task_cancelled(self, event: TaskCancelled, now: float) -> list[Instruction]:
-        """Stop serving a task of that origin; pods that work on it finish for nobody."""
+        """Stop serving a task of that origin; running subtasks finish and their results are
+        discarded."""
         entry = self._open.get((event.origin, event.task_id))
         if entry is None:
             return []
@@ -300,7 +302,7 @@ class TaskScheduler:
             self._joining.remove(entry)
         return self._ends.cancel(entry, now)
 
-    # --- the rest ----------------------------------------------------------------------------
+    # --- other events ------------------------------------------------------------------------
 
     def _policy_changed(self, event: PolicyChanged, _now: float) -> list[Instruction]:
         self._dispatcher.reorder(event.policy, self._open.values())
@@ -365,8 +367,8 @@ class TaskScheduler:
 
 
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
-    """The unloaded response time of a subtask: from when it was sent, whatever this master did
-    before, to when its result came, whatever this master did until it took it."""
+    """The unloaded response time of a subtask: from when it was sent to when its result arrived,
+    without the delays of this master before and after."""
     result, sent_s = event.result, subtask.dispatched_s
     assert sent_s is not None
     if event.sent_s is not None:
@@ -401,7 +403,7 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
 
 
 def _lacks_channels(subtask: SubtaskEntry) -> bool:
-    """Whether its node has none of the channels asked for; only after it was asked, since a history
-    keeps what was read under a name that was changed since."""
+    """Whether its node has none of the channels asked for. Checked only after the node was asked,
+    since a history keeps readings under a name that was changed since."""
     asked, there = subtask.parent.channels, subtask.node.hello.channels
     return bool(asked) and not any(name.removesuffix(RAW) in there for name in asked)

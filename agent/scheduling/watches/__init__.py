@@ -1,1 +1,1 @@
-"""Watches: standing queries, each round of which is a query."""
+"""Watches: standing queries, each round of which is an ordinary query."""

@@ -1,7 +1,7 @@
-"""The alerts of a watch: taken from its inbox, gathered, made into rounds, kept until settled.
+"""Alerts of a watch: received from its inbox, gathered into rounds, kept until they are settled.
 
-What made a round is on disk before its alerts are acknowledged to the inbox, together with the
-position up to which they came, as one document: so an alert is in one round, whatever is killed.
+The alerts of a round are on disk before they are acknowledged to the inbox, in one document with
+the position up to which they came. So every alert is in exactly one round, even after a crash.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from agent.wire.push import (
 )
 from agent.wire.watches import MAX_ALERTS
 
-# Gathered, so many are saved and acknowledged: half of what an inbox sends unacknowledged.
+# When this many are gathered they are saved and acknowledged: half of what an inbox sends without
+# acknowledgement.
 SAVE_EVERY = 32
 SUBSCRIBE_AGAIN_S = 10.0
-# A date further ahead of this master's clock, or further back than nodes' histories go, is none.
+# A date further ahead of this master's clock, or further back than nodes' histories go, is invalid.
 AHEAD_S = 1.5
 HISTORY_S = 3 * 86_400.0
 NOT_NOW = "this master's disk takes nothing now"
 
 
 class WatchedAlerts:
-    """What a watch `on` alerts has beyond its rounds' queries.
+    """The state of a watch `on` alerts beyond its rounds' queries.
 
-    Times are seconds of wall clock, dates milliseconds since 1970 UTC. No alert dated after
-    `ends_s` counts (inf: there is no end), and those before have `lag_s` to come. `new_id` gives
-    the ids of subscriptions: positions begin anew in each, so none is given again. Everything is
-    O(1) but for `instructions`, which copies what is kept: O(`most_open` · `MAX_ALERTS`).
+    Times are seconds of wall clock, dates milliseconds since 1970 UTC. Alerts dated after `ends_s`
+    do not count (inf: there is no end), and earlier ones have `lag_s` to arrive. `new_id` returns
+    the ids of subscriptions: positions restart in each, so no id is used twice. Everything is O(1)
+    but `instructions`, which copies what is kept: O(`most_open` · `MAX_ALERTS`).
     """
 
     __slots__ = (
@@ -68,7 +69,7 @@ class WatchedAlerts:
         lag_s: float,
         most_open: int,
     ) -> None:
-        self.is_new = saved is None  # and was never open
+        self.is_new = saved is None  # and it was never open
         if saved is None:
             saved = SavedAlerts(new_id())
         self._wanted = wanted
@@ -112,17 +113,17 @@ class WatchedAlerts:
 
     @property
     def total(self) -> int | None:
-        """How many rounds there are in all, as soon as that is known."""
+        """The total number of rounds, once it is known."""
         return self.made if self.state == "ended" and not self._gathered.count else None
 
     @property
     def settled(self) -> int:
-        """Rounds up to this one are kept no more."""
+        """Rounds up to this one are no longer kept."""
         return self.made - len(self.rounds)
 
     @property
     def word(self) -> str:
-        """Why less comes than was asked for; empty: nothing is known to be wrong."""
+        """Why fewer alerts arrive than were asked for; empty: no problem is known."""
         words = []
         if self._why_not:
             words.append(f"no alerts come: {self._why_not}")
@@ -138,7 +139,7 @@ class WatchedAlerts:
     # --- the inbox -----------------------------------------------------------------------------
 
     def take(self, message: PushReply, now: float) -> None:
-        """What the inbox said."""
+        """Handle a message of the inbox."""
         if self.state == "ended" or message.id != self._id:
             return
         if isinstance(message, Subscribed):
@@ -151,12 +152,12 @@ class WatchedAlerts:
                 self._came(message, last, now)
 
     def put_off(self, now: float) -> None:
-        """The inbox takes nothing now. What it sends before it does comes again then."""
+        """The inbox is unavailable. What it sent before that will be sent again."""
         if self.state in ("subscribing", "open"):
             self._wait(NOT_NOW, now)
 
     def end(self) -> list[PushRequest]:
-        """No more is wanted; what to tell the inbox. What is gathered stays."""
+        """End the subscription; returns the request to the inbox. Gathered alerts stay."""
         if self.state == "ended":
             return []
         self.become("ended")
@@ -167,7 +168,7 @@ class WatchedAlerts:
 
     def _subscribe(self) -> None:
         self.become("subscribing")
-        # Not after what is in memory alone: that would be acknowledged.
+        # Not while later alerts are in memory alone: the request would acknowledge them.
         after = self._saved_position or None
         self._outbox.append(Subscribe(self._id, self._wanted, durable=True, after=after))
 
@@ -186,7 +187,8 @@ class WatchedAlerts:
                 self._wait(message.message, now)
 
     def _anew(self) -> None:
-        """The inbox has nothing of it: that file was lost, or nobody renewed it for too long."""
+        """The inbox no longer has the subscription: its file was lost, or it was not renewed in
+        time."""
         self._id = self._new_id()
         self._position = self._saved_position = 0
         self._losses += 1
@@ -229,7 +231,7 @@ class WatchedAlerts:
             self._to_save = self._to_save or "later"
 
     def next_tick(self, held_until_s: float, *, attached: bool) -> float:
-        """When `work` has something to do."""
+        """When to call `work`."""
         due_s = self._again_s if self.state == "waiting" else math.inf
         if self.state == "open":
             due_s = min(due_s, self._closes_s)
@@ -238,27 +240,29 @@ class WatchedAlerts:
         return due_s
 
     def work(self, now: float, held_until_s: float, *, attached: bool) -> None:
-        """Do what is due: subscribe again, end, make a round. Before `held_until_s` none is."""
+        """Do what is due: subscribe again, end, make a round. No round is made before
+        `held_until_s`."""
         if self.state == "waiting" and now >= self._again_s:
             self._subscribe()
         if self.state == "open" and now >= self._closes_s:
-            # The disk knows that it ended before the inbox does, or it would be missed there.
+            # The end must be on disk before the inbox ends, or alerts would be missed.
             self._to_save = "at once"
             ending = self.end()
             self._outbox += ending
         if not attached or not self._may_make or now < held_until_s:
             return
-        # Of a clock that was set back nothing can be told.
+        # After the clock was set back, elapsed time is unknown.
         if now >= self.made_s + self._interval_s or now < self.made_s:
             self._make(now)
 
     def set_back(self, now: float) -> None:
-        """The clock was: the inbox is asked again as soon as ever. `work` makes rounds so."""
+        """The clock was set back: the inbox is asked again as soon as possible; `work` makes
+        rounds."""
         self._again_s = min(self._again_s, now + SUBSCRIBE_AGAIN_S)
 
     @property
     def _closes_s(self) -> float:
-        """What waited in the inbox comes as soon as it is open."""
+        """Notifications waiting in the inbox arrive as soon as it is open."""
         return max(self._ends_s, self._opened_s) + self._lag_s
 
     @property
@@ -278,10 +282,10 @@ class WatchedAlerts:
         gathered = self._gathered
         return Gathered(gathered.count, gathered.latest_ms, tuple(self._latest))
 
-    # --- what is to be done --------------------------------------------------------------------
+    # --- instructions --------------------------------------------------------------------------
 
     def instructions(self, key: WatchKey) -> list[WatchInstruction]:
-        """What has to be saved and asked since the last time, in order."""
+        """The documents to save and requests to send since the last call, in order."""
         todo: list[WatchInstruction] = []
         outbox, self._outbox = self._outbox, []
         if self._to_save:
@@ -323,7 +327,7 @@ def _positions(message: Notified | Gap) -> tuple[int, int]:
 
 
 def _date_ms(alert: Notification, now: float) -> int:
-    """By a clock that cannot be right it happened when it came."""
+    """An alert from an implausible clock is dated at its arrival."""
     if -HISTORY_S <= alert.time_ms / 1e3 - now <= AHEAD_S:
         return alert.time_ms
     return round(now * 1e3)

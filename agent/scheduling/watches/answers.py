@@ -1,4 +1,5 @@
-"""Answers of rounds: where the trigger holds, and the form that the client asked for."""
+"""Answers of rounds: evaluation of the trigger, and conversion to the form that the client asked
+for."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ def fired_areas(answer: Answer, trigger: Trigger) -> tuple[str, ...]:
 
 def unknown_channels(answer: Answer, trigger: Trigger, known: Callable[[], Container[str]]) -> str:
     """Channels of the trigger that no area gives and that are not `known` either, in words; empty:
-    there are none. A misspelt one would make no noise for ever. O(areas).
+    there are none. A misspelt channel would otherwise never fire and never be noticed. O(areas).
 
     A channel is not given while a window has no reading of it: `known` are those that nodes have,
-    whatever they give; it is looked at only if a channel is not given.
+    with or without readings; it is evaluated only if a channel is not given.
     """
     given = {name for result in answer.results for name in _channels(result)}
     lacking = [name for name in trigger.channels if name not in given]
@@ -57,7 +58,7 @@ def _channels(result: AreaResult) -> Iterable[str]:
 
 def as_asked(answer: Answer, watch: Watch) -> Answer:
     """The answer without what only the trigger needed: further channels, or whole series. An area
-    that has nothing else is missing, as it would be had nothing else been asked."""
+    that has nothing else is missing, as if nothing else had been asked."""
     results = [_as_asked(result, watch) for result in answer.results]
     there = tuple([result for result in results if any(_channels(result))])
     if len(there) == len(results):
@@ -94,11 +95,11 @@ def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
 
 
 def aggregate_of(series: Series) -> Aggregate:
-    """The aggregate that nodes would have made of the same readings, of which there is one at
-    least. O(readings).
+    """The aggregate that nodes would have made of the same readings, of which there is at least
+    one. O(readings).
 
-    A value that is missing without a flag was not asked for: its reading is another sensor's.
-    Channels that have no other are left out.
+    A missing value without a flag was not asked for: its reading is another sensor's. Channels
+    without any other values are left out.
     """
     times = series.time_ms.numbers()
     channels = {}

@@ -1,4 +1,4 @@
-"""A watch and its open rounds: which round covers which window, and how far the client is."""
+"""State of a watch and its open rounds: the window of each round, and the client's cursor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agent.wire.messages import Answer, Query, Window
 from agent.wire.principals import Sender
 from agent.wire.watches import Watch
 
-# Rounds that may be open at a time: asked, or sent and not acknowledged. A client that does not
-# acknowledge, or is gone, costs no more than these.
+# Rounds that may be open at a time: asked, or sent and not acknowledged. This bounds the cost of a
+# client that does not acknowledge, or is gone.
 MAX_AHEAD = 8
-# What is refused for now is asked again after 0.25 s, 0.5 s …, each time one round.
+# A temporarily refused round is asked again after 0.25 s, 0.5 s …, one round at a time.
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 # A query's id has room for 64 characters: this many of the watch's, a dot and the number.
@@ -24,16 +24,16 @@ ID_CHARACTERS = 48
 
 
 class RoundEntry:
-    """One round from the time that it is asked until the client has it."""
+    """One round from its query until the client has acknowledged it."""
 
     __slots__ = ("answer", "ends", "fired", "number", "state")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.state = "new"
-        # As long as rounds before it are missing.
+        # Kept while earlier rounds are missing.
         self.answer: Answer | None = None
-        # Whether the watch ends with it: it is refused, and so would be those after it.
+        # Whether the watch ends with it: its refusal would repeat for all later rounds.
         self.ends = False
         self.fired: tuple[str, ...] = ()
 
@@ -70,9 +70,9 @@ class WatchEntry:
         self.trigger = trigger
         self.alerts = alerts
         self.state = "new"
-        # Who counts it among his watches; a connection, for clients without a key.
+        # The owner for the limit on watches; a connection, for clients without a key.
         self.owner = saved.client
-        # Whose bound its readings count towards; a host, for clients without a key.
+        # The owner for the limit on readings; a host, for clients without a key.
         self.payer = saved.client
         self.peer: Peer = None
         self.sender: Sender = ANYONE
@@ -80,15 +80,15 @@ class WatchEntry:
         self.rounds: dict[int, RoundEntry] = {}
         self.acknowledged = 0
         self.settled = 0
-        # Every round up to this one was sent, or was not worth it.
+        # Every round up to this one was sent, or was skipped as not worth sending.
         self.sent = 0
         self.seen_s = now
-        # Refused for now: nothing is asked before this time.
+        # Temporarily refused: no query before this time.
         self.held_until_s = -math.inf
         self.refusals = 0
-        # Why less comes than was asked for, in words; empty: nothing is wrong.
+        # Why less arrives than was asked for, in words; empty: no problem.
         self.trouble = ""
-        # Whether its client was told of channels that its trigger does not find.
+        # Whether its client was told about unknown channels of its trigger.
         self.warned = False
         self.timer = -1
 
@@ -102,11 +102,11 @@ class WatchEntry:
         self.state = state
 
     def restore(self, cursor: Cursor) -> None:
-        """So far it had come when the disk was last told."""
+        """Restore the state from disk."""
         settled = cursor.settled
         if self.alerts is not None:
             self.alerts.is_new = False
-            # Whichever was saved last knows more; neither is ahead of the client.
+            # The document that was saved last is ahead; neither is ahead of the client.
             settled = min(max(settled, self.alerts.settled), self.alerts.made)
         self.acknowledged = min(cursor.acknowledged, settled)
         self.settle(settled)
@@ -114,23 +114,23 @@ class WatchEntry:
 
     @property
     def total(self) -> int | None:
-        """How many rounds there are in all; None: no end is known."""
+        """The total number of rounds; None: no end is known."""
         return self._total if self.alerts is None else self.alerts.total
 
     @property
     def word(self) -> str:
-        """Why less comes than was asked for, in words; empty: nothing is wrong."""
+        """Why less arrives than was asked for, in words; empty: no problem."""
         if self.alerts is None or not self.alerts.word:
             return self.trouble
         return "; ".join(filter(None, (self.alerts.word, self.trouble)))[:500]
 
     @property
     def cursor(self) -> Cursor:
-        """What the disk keeps of how far it is."""
+        """The progress as kept on disk."""
         return Cursor(self.acknowledged, self.settled)
 
     def settle(self, number: int) -> None:
-        """All rounds up to `number` are done with, and those after it that were passed over."""
+        """All rounds up to `number` are settled, and those after it that were skipped."""
         for done in [n for n in self.rounds if n <= number]:
             del self.rounds[done]
         self.settled = max(self.settled, number)
@@ -142,7 +142,7 @@ class WatchEntry:
             self.alerts.settle(self.settled)
 
     def resume(self, after: int | None) -> None:
-        """Its client has all rounds up to `after` (None: it does not say), and no more."""
+        """The client has all rounds up to `after` (None: it does not say), and no more."""
         if after is not None and after < self.acknowledged:
             # It lost what it had: from there again. What made rounds of alerts is kept no more: of
             # these, what follows comes after what it has.
@@ -156,14 +156,14 @@ class WatchEntry:
         elif after is not None:
             self.acknowledged = after if self.total is None else min(after, self.total)
             self.settle(self.acknowledged)
-        # Whatever was sent beyond may have gone to a connection that is no more.
+        # Later rounds may have been sent to a connection that is closed.
         self.sent = self.settled
         for sent in self.rounds.values():
             if sent.state == "sent":
                 sent.become("waiting")
 
     def put_off(self, asked: RoundEntry, answer: Answer, now: float) -> None:
-        """A round was refused for now: it, and those after it, wait for longer each time."""
+        """A round was temporarily refused: it, and those after it, wait twice as long each time."""
         asked.become("waiting")
         self.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
         if now >= self.held_until_s:
@@ -172,13 +172,13 @@ class WatchEntry:
             self.held_until_s = now + pause_s
 
     def set_back(self, now: float) -> None:
-        """The clock was set back: nothing that was put off waits for longer than it could."""
+        """The clock was set back: no delay may exceed its maximum."""
         self.held_until_s = min(self.held_until_s, now + LONGEST_PAUSE_S)
         if self.alerts is not None:
             self.alerts.set_back(now)
 
     def sent_before(self, number: int) -> int:
-        """The last round before `number` that the client has or is to have."""
+        """The last round before `number` that the client has or will get."""
         sent = [n for n, entry in self.rounds.items() if n < number and entry.state == "sent"]
         return max(sent, default=self.acknowledged)
 
@@ -188,7 +188,7 @@ class WatchEntry:
         if self.state != "attached":
             return None
         if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
-            return None  # one finds out whether the others have a chance
+            return None  # a single round probes whether the others can be served
         for number in range(self.settled + 1, self.settled + 1 + MAX_AHEAD):
             if self.alerts is not None and number > self.alerts.made:
                 return None
@@ -220,7 +220,7 @@ class WatchEntry:
         return end_of(self.watch, self.start_ms, number) > now * 1e3
 
     def query(self, number: int) -> Query:
-        """The query that round `number` is."""
+        """The query of round `number`."""
         watch, trigger = self.watch, self.trigger
         start_ms, end_ms = self.window_ms(number)
         form, channels = watch.form, watch.channels
@@ -256,14 +256,14 @@ class WatchEntry:
 
 
 def end_of(watch: Watch, start_ms: int, number: int) -> int:
-    """When the window of round `number` ends. Rounded from the start each time: windows that lie
-    back to back stay so, and no error adds up."""
+    """When the window of round `number` ends. Computed from the start each time, so that adjacent
+    windows stay adjacent and no error accumulates."""
     return start_ms + round(number * watch.interval_s * 1e3)
 
 
 def rounds_of(watch: Watch) -> int | None:
-    """How many rounds a watch has; None: no end, or nobody knows when alerts come."""
+    """The number of rounds of a watch; None: no end, or rounds depend on alerts."""
     if watch.lasting_s is None or watch.on:
         return None
-    # 0.3 s of every 0.1 s are three rounds, whatever the last bit says.
+    # 0.3 s of every 0.1 s are three rounds, despite rounding.
     return math.floor(watch.lasting_s / watch.interval_s * (1 + 1e-12))

@@ -1,4 +1,4 @@
-"""What happens to the standing queries (events) and what they want done (instructions)."""
+"""Events and instructions of standing queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.wire.principals import Sender
 from agent.wire.push import PushReply, PushRequest
 from agent.wire.watches import Acknowledge, Cancel, Watch, WatchReply
 
-# Whose watch, and its id.
+# The owner of a watch, and its id.
 WatchKey = tuple[str, str]
 
 
@@ -48,18 +48,19 @@ class RoundAnswered(_Struct, frozen=True):
 
 
 class RoundsDue(_Struct, frozen=True):
-    """Time has passed: what is due is asked. `WatchScheduler.next_tick` says when."""
+    """A timer has expired. `WatchScheduler.next_tick` says when to send this."""
 
 
 class InboxSaid(_Struct, frozen=True):
-    """From the inbox of a watch on alerts. None: it took no `AskInbox`, and takes nothing now."""
+    """A message from the inbox of a watch on alerts. None: an `AskInbox` was not accepted, and the
+    inbox is unavailable."""
 
     key: WatchKey
     message: PushReply | None
 
 
 class ClockSet(_Struct, frozen=True):
-    """The wall clock was set, forward by so many seconds, or back if they are below 0."""
+    """The wall clock was set, forward by this many seconds, or back if they are below 0."""
 
     by_s: float
 
@@ -78,7 +79,7 @@ WatchSchedulerEvent = (
 
 
 class AskRound(_Struct, frozen=True):
-    """Ask `query` for `sender`; its answer comes back as `RoundAnswered` with the same `token`."""
+    """Run `query` for `sender`; its answer comes back as `RoundAnswered` with the same `token`."""
 
     token: int
     query: Query
@@ -91,8 +92,8 @@ class SendWatch(_Struct, frozen=True):
 
 
 class SavedWatch(_Struct, frozen=True):
-    """What the disk keeps of a watch from its start: whose it is, and when it started in
-    milliseconds since 1970 UTC."""
+    """A watch as kept on disk from its start: its owner, and its start in milliseconds since 1970
+    UTC."""
 
     client: str
     start_ms: Count
@@ -100,30 +101,30 @@ class SavedWatch(_Struct, frozen=True):
 
 
 class Cursor(_Struct, frozen=True):
-    """How far a watch has come: rounds up to `acknowledged` are at the client, up to `settled` at
-    the client or not worth sending."""
+    """Progress of a watch: the client has acknowledged rounds up to `acknowledged`; rounds up to
+    `settled` are acknowledged or skipped."""
 
     acknowledged: Count = 0
     settled: Count = 0
 
 
 class SaveWatch(_Struct, frozen=True):
-    """To be on disk before anything that follows is sent."""
+    """Must be on disk before anything that follows is sent."""
 
     key: WatchKey
     saved: SavedWatch
 
 
 class SaveCursor(_Struct, frozen=True):
-    """May reach the disk later: a client that comes back says itself what it has."""
+    """May be written late: a client that comes back says itself what it has."""
 
     key: WatchKey
     cursor: Cursor
 
 
 class Gathered(_Struct, frozen=True):
-    """Alerts that made a round, or will: how many, the latest of them, and the latest date of all
-    in milliseconds since 1970 UTC."""
+    """Alerts of one round: their number, the latest of them, and the latest date of all in
+    milliseconds since 1970 UTC."""
 
     count: Count = 0
     latest_ms: int = 0
@@ -131,10 +132,10 @@ class Gathered(_Struct, frozen=True):
 
 
 class SavedAlerts(_Struct, frozen=True):
-    """What the disk keeps of the alerts of a watch: its `subscription` (empty: ended) and the
-    `position` up to which they are in here; `rounds` up to number `made`, the last at `made_ms`;
-    what is `gathered` for the next; how many are known to be `missed`, and how often what the
-    inbox kept was lost."""
+    """The alerts of a watch as kept on disk: its `subscription` (empty: ended) and the `position`
+    up to which its alerts are included; `rounds` up to number `made`, the last at `made_ms`; those
+    `gathered` for the next round; how many are known to be `missed`, and how often the inbox lost
+    its content."""
 
     subscription: str
     position: Count = 0
@@ -147,8 +148,8 @@ class SavedAlerts(_Struct, frozen=True):
 
 
 class SaveAlerts(_Struct, frozen=True):
-    """If `at_once`, to be on disk before any `AskInbox` or `SendWatch` that follows: what is
-    acknowledged there is nowhere else, and whoever got a round asks for what is after it."""
+    """If `at_once`, it must be on disk before any `AskInbox` or `SendWatch` that follows: the inbox
+    deletes what is acknowledged, and a client that got a round asks for the next ones."""
 
     key: WatchKey
     saved: SavedAlerts
@@ -156,8 +157,9 @@ class SaveAlerts(_Struct, frozen=True):
 
 
 class AskInbox(_Struct, frozen=True):
-    """Ask the inboxes, for the watch as their durable client; what they say is `InboxSaid`. Of what
-    is acknowledged the client is to be renewed until it unsubscribes."""
+    """A request to the inboxes, with the watch as their durable client; replies come as
+    `InboxSaid`. The subscription that it acknowledges must be renewed until the watch
+    unsubscribes."""
 
     key: WatchKey
     message: PushRequest

@@ -1,4 +1,4 @@
-"""Rounds in their order: which are to be sent, and what a client gets of them."""
+"""In-order delivery of rounds, and the messages that a client gets for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.wire.watches import Round
 
 
 def send_in_turn(entry: WatchEntry) -> list[SendWatch]:
-    """The rounds that are to be sent now: answered, and all before them sent or passed over."""
+    """The rounds to send now: answered, and all earlier ones sent or skipped."""
     instructions: list[SendWatch] = []
     while (next_one := entry.rounds.get(entry.sent + 1)) is not None:
         if next_one.ends:
@@ -29,7 +29,7 @@ def _send_or_pass(entry: WatchEntry, due: RoundEntry) -> list[SendWatch]:
     answer, due.answer = due.answer, None
     assert answer is not None
     if entry.trigger is not None:
-        # A refusal says that nobody looked, which must not pass for silence.
+        # A refusal means that nothing was evaluated, which must not look like a negative result.
         if not due.fired and answer.status != "refused":
             due.become("passed")
             return []

@@ -1,4 +1,4 @@
-"""Watches as they are asked for, made into entries: what they say is read, or refused in words."""
+"""Parsing of watch requests into entries; errors are reported in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.wire.watches import Watch
 
 
 class WatchReader:
-    """Reads triggers and filters; the arguments are as for `WatchScheduler`."""
+    """Parses triggers and filters; the arguments are as for `WatchScheduler`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class WatchReader:
         return trigger
 
     def not_given(self, watch: Watch, trigger: Trigger | None) -> str:
-        """What the watch is about and its service does not give, in words; empty: nothing."""
+        """The channels that the watch uses and its service does not give, in words; empty: none."""
         capability = self._capability_of(watch.service)
         if capability is None:
             return f"no service {watch.service} here: see `fleet service list`"

@@ -1,4 +1,4 @@
-"""The watches that are kept: by key, how many each client has, and how much all are about."""
+"""Watch register and quotas: watches by key, per-client limits, limits on readings."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from agent.wire.principals import Sender
 from agent.wire.watches import Watch
 
 MAX_WATCHES = 10_000
-# Of all watches together; they are kept in memory and on disk.
+# Limit on all watches together; they are kept in memory and on disk.
 MAX_WATCHED_AREAS = 500_000
-# Of all clients together, so many times what one may have.
+# Limit on all clients together, as a multiple of one client's.
 CLIENTS_AT_MOST = 4
-# What a round of one room costs beside its readings, counted in readings.
+# Overhead of a round per room beside its readings, counted in readings.
 ROUND_COST = 10.0
 
 HINT = "ask for a longer interval, a shorter window, or aggregates"
 
-# Rooms (edge nodes) that areas of a service are about, as far as this master knows.
+# Number of rooms (edge nodes) in areas of a service, as far as this master knows.
 Rooms = Callable[[tuple[str, ...]], int]
 
 
 class WatchRegister:
-    """Bounds what watches cost; `most_owned` are those of one client, `most_readings_per_s` what
-    they may read in all, or those of all clients of a host that have no keys: a connection costs
-    nothing. Everything but `rooms` is O(1)."""
+    """Bounds the cost of watches; `most_owned` limits those of one client, `most_readings_per_s`
+    the readings of all its watches. Clients of a host without keys count as one, because
+    connections are free. Everything but `rooms` is O(1)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class WatchRegister:
         self._most_owned = most_owned
         self._most_readings_per_s = most_readings_per_s
         self._rooms = rooms
-        # Readings a second, whole: sums of what comes and goes stay exact.
+        # Whole readings per second, so that repeated addition and subtraction stay exact.
         self._loads: dict[WatchKey, int] = {}
         self._load_of: Counter[str] = Counter()
         self._load = 0
@@ -58,7 +58,7 @@ class WatchRegister:
         return self._watches.get(key)
 
     def has(self, entry: WatchEntry) -> bool:
-        """Whether it is kept still."""
+        """Whether the watch is still kept."""
         return self._watches.get(entry.key) is entry
 
     def why_no_more(self, sender: Sender, watch: Watch) -> str:
@@ -77,8 +77,8 @@ class WatchRegister:
         return self._too_much(load)
 
     def why_not_again(self, entry: WatchEntry) -> str:
-        """The same for one that was on disk, once its client is there: what it reads is known by
-        then, since nodes have joined."""
+        """The same for a restored watch when its client returns: its readings are known by then,
+        since nodes have joined."""
         return self._too_much(self._load_of_one(entry.watch))
 
     def _too_much(self, load: int) -> str:
@@ -87,8 +87,8 @@ class WatchRegister:
         return f"all watches here read {self._load:,} readings/s: {HINT}, or try again later"
 
     def _load_of_one(self, watch: Watch) -> int:
-        """Readings that a watch reads in a second, of sensors that give one a second; what it asks
-        again and again counts each time."""
+        """Readings per second of a watch, for sensors with one reading per second; repeated queries
+        of the same window count each time."""
         rooms = max(1, len(watch.areas), self._rooms(watch.areas))
         window_s = watch.window_s or watch.interval_s
         if watch.style == "streaming":
@@ -97,20 +97,21 @@ class WatchRegister:
         return math.ceil(rooms * per_round / watch.interval_s)
 
     def add(self, entry: WatchEntry) -> None:
-        """Keep it, for its owner. It reads nothing until it is given to a client who is there."""
+        """Add the watch for its owner. Its readings count once it is given to a connected
+        client."""
         self._watches[entry.key] = entry
         self._areas += len(entry.watch.areas)
         self._owned[entry.owner] += 1
         self._loads[entry.key] = 0
 
     def remove(self, entry: WatchEntry) -> None:
-        """It is over."""
+        """Remove a finished watch."""
         del self._watches[entry.key]
         self._areas -= len(entry.watch.areas)
         self._disown(entry)
 
     def give(self, entry: WatchEntry, sender: Sender) -> None:
-        """It counts among this client's from now on."""
+        """From now on it counts towards this client's limits."""
         self._disown(entry)
         entry.owner, entry.payer = sender.name, _payer(sender)
         self._owned[entry.owner] += 1
@@ -138,5 +139,5 @@ class WatchRegister:
 
 
 def _payer(sender: Sender) -> str:
-    """Who answers for what a watch reads."""
+    """The client or host whose readings limit the watch counts towards."""
     return f"host {sender.host}" if sender.role == "anyone" else sender.name

@@ -1,4 +1,4 @@
-"""What clients of watches are told in words, and how their watches are known."""
+"""Refusals for clients of watches, and the keys that identify watches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agent.wire.watches import Watch, Watching
 
 
 def key_of(sender: Sender, watch_id: str) -> WatchKey:
-    """A client without a key is another one after each reconnection; it is known by an id that
-    nobody guesses. No other role has watches, whatever its name."""
+    """The key of a watch. A client without a key is a new one after each reconnection; it is
+    identified by an unguessable id. No other role has watches, whatever its name."""
     if sender.role == "client":
         return sender.name, watch_id
     return "" if sender.role == "anyone" else f"{sender.role} {sender.name}", watch_id
 
 
 def refuse(event: WatchArrived, message: str) -> list[WatchInstruction]:
-    """Tell a client that it gets no watch, and why."""
+    """Refuse a watch, with the reason."""
     return [SendWatch(event.peer, Watching(event.watch.id, "refused", message=message[:500]))]
 
 
@@ -38,7 +38,7 @@ def differing(known: Watch, again: Watch) -> str:
 
 
 def trouble_of(number: int, answer: Answer) -> str:
-    """What is wrong with a round, in words; empty: nothing."""
+    """A round's problem, in words; empty: none."""
     if answer.status == "refused":
         return f"round {number} was refused: {answer.message or answer.reason}"[:500]
     if answer.status == "partial":

@@ -1,8 +1,8 @@
 """Standing queries: periodic, streaming and event-triggered; each round is one query.
 
-Round k covers a window of wall-clock time that follows from the watch alone, or from alerts, kept
-until the client has it. So a round that was not asked in time, or whose answer did not reach the
-client, is asked later of the nodes' histories: the master keeps no answer.
+Round k covers a window of wall-clock time that follows from the watch alone, or from alerts, which
+are kept until the client has the round. So a round that was not asked in time, or whose answer did
+not reach the client, is asked later from the nodes' histories: the master keeps no answers.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.watches import Watching
 
-# After the end of its window a round waits for readings that a sensor takes long to give, and for
-# nodes whose clock is behind the master's: by so much in all, or a stream misses readings.
+# After the end of its window a round waits for slow sensors and for nodes whose clock is behind the
+# master's: by this much in all, or a stream misses readings.
 LAG_S = 1.5
-# After a restart edge nodes need this long, in seconds, to be there again.
+# Time that edge nodes need after a restart to be connected again, in seconds.
 SETTLE_S = 5.0
-# What a watch costs after its client is gone for good, it costs for so long and two intervals.
+# A watch whose client is gone for good expires after this long and two intervals.
 EXPIRE_S = 3_600.0
 NOT_NOW = ("over_rate", "overloaded")  # asked again, it may be answered
 # Asked again, it would be refused again.
@@ -61,15 +61,15 @@ CLOCK_STEP_S = 60.0
 class WatchScheduler:
     """Turns watches into rounds and rounds into queries.
 
-    `now` is wall-clock time here, in seconds since 1970 UTC: windows are what nodes date their
-    readings with. A clock that is set costs no watch its life: `ClockSet` says by how much.
+    `now` is wall-clock time here, in seconds since 1970 UTC, because nodes date their readings with
+    it. A watch survives a change of the clock: `ClockSet` says by how much.
 
-    `most_watches` bounds those of one client; `read_trigger` reads the language of triggers.
-    `capability_of` a service is the one channel that it gives, empty for all; None: it is not known
-    here. `channels_of` areas are those that this IAD's nodes there have, whatever they give at the
-    moment; `rooms` are how many these areas have, and what all watches of one client read is at
-    most `most_readings_per_s`. `new_id` gives the ids under which alerts are subscribed to, none
-    twice. Every event is O(log watches) and the answers that it sends.
+    `most_watches` bounds those of one client; `read_trigger` parses the trigger language.
+    `capability_of` a service is the one channel that it gives, empty for all; None: it is unknown
+    here. `channels_of` areas are those that this IAD's nodes there have, with or without readings
+    at the moment; `rooms` is the number of rooms in these areas, and all watches of one client read
+    at most `most_readings_per_s`. `new_id` returns the ids under which alerts are subscribed to,
+    each once. Every event is O(log watches) and the answers that it sends.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class WatchScheduler:
 
     @property
     def open_watches(self) -> int:
-        """Watches that are kept, paused ones included."""
+        """Watches that are kept, including paused ones."""
         return len(self._watches)
 
     def is_open(self, sender: Sender, watch_id: str) -> bool:
@@ -112,15 +112,16 @@ class WatchScheduler:
     def restore(
         self, saved: SavedWatch, cursor: Cursor, now: float, alerts: SavedAlerts | None = None
     ) -> None:
-        """Take in what was on disk; it goes on when its client says that it is there again. What a
-        watch on alerts wants of its inbox it says at the first `RoundsDue`.
+        """Restore a watch from disk; it goes on when its client is connected again. Requests of a
+        watch on alerts to its inbox follow at the first `RoundsDue`.
 
         ValueError if this version cannot read its trigger.
         """
         key = (saved.client, saved.watch.id)
         entry = self._reader.entry(key, saved, alerts, now)
         entry.restore(cursor)
-        # Rounds that were due while the process was away would miss the nodes that are not back.
+        # Rounds that fell due while the process was down would miss the nodes that are not back
+        # yet.
         entry.held_until_s = now + SETTLE_S
         self._watches.add(entry)
         if entry.alerts is None:
@@ -129,7 +130,7 @@ class WatchScheduler:
             self._timers.set_at(now, entry)
 
     def handle(self, event: WatchSchedulerEvent, now: float) -> list[WatchInstruction]:
-        """Take one event at wall-clock time `now`; what to do follows, in order."""
+        """Handle one event at wall-clock time `now`; returns the instructions, in order."""
         self._timers.look_at_clock(now, self._watches)
         match event:
             case WatchArrived():
@@ -162,7 +163,7 @@ class WatchScheduler:
             return self._watch_again(entry, event, now)
         total = rounds_of(watch)
         if watch.after is not None and total is not None and watch.after >= total:
-            # All that it ever was is at the client, and so forgotten here.
+            # The client has all its rounds, so it was forgotten here.
             return [SendWatch(event.peer, Watching(watch.id, "finished", total + 1))]
         if watch.after is not None:
             return refuse(
@@ -211,7 +212,7 @@ class WatchScheduler:
         if entry.settled == entry.total:
             return self._finish(entry)
         if entry.alerts is not None and entry.alerts.is_new:
-            return self._go_on(entry, now)  # open it is when its inbox is
+            return self._go_on(entry, now)  # it opens when its inbox does
         return [self._say_open(entry, entry.word), *self._go_on(entry, now)]
 
     def _say_open(self, entry: WatchEntry, word: str) -> SendWatch:
@@ -224,7 +225,7 @@ class WatchScheduler:
         entry.seen_s = now
         entry.sender = event.sender
         if entry.alerts is not None and entry.state == "finished":
-            # Who acknowledges the last round may not know that it is the last.
+            # A client that acknowledges the last round may not know that it is the last.
             return self._forget(entry) if event.message.round == entry.settled + 1 else []
         number = min(event.message.round, entry.sent)
         if number <= entry.acknowledged:
@@ -237,7 +238,7 @@ class WatchScheduler:
         watch_id = event.message.id
         entry = self._watches.find(key_of(event.sender, watch_id))
         if entry is None:
-            # Perhaps the reply to an earlier cancel was lost.
+            # The reply to an earlier cancel may have been lost.
             return [SendWatch(event.peer, Watching(watch_id, "cancelled"))]
         entry.become("cancelled")
         reply = Watching(watch_id, "cancelled", entry.settled + 1)
@@ -248,7 +249,7 @@ class WatchScheduler:
     def _answered(self, event: RoundAnswered, now: float) -> list[WatchInstruction]:
         entry, round_entry = self._asked.pop(event.token)
         if entry.rounds.get(round_entry.number) is not round_entry:
-            return []  # nobody waits for it any more
+            return []  # no client waits for it any more
         answer = event.answer
         if answer.status == "refused" and answer.reason in NOT_NOW:
             self.counters["rounds_put_off"] += 1
@@ -265,8 +266,8 @@ class WatchScheduler:
         return [*self._warn(entry, answer, entry.trigger), *self._go_on(entry, now)]
 
     def _ends(self, entry: WatchEntry, number: int, answer: Answer) -> bool:
-        """Whether the watch has no future. Later than at its first round only this master's own
-        refusals say so: another IAD may refuse while a service changes."""
+        """Whether the watch cannot go on. After its first round only this master's own refusals are
+        final: another IAD may refuse while a service changes."""
         if answer.status != "refused" or answer.reason not in FOR_GOOD:
             return False
         service = entry.watch.service
@@ -274,7 +275,7 @@ class WatchScheduler:
         return number == 1 or refused is not None or self._capability_of(service) is None
 
     def _warn(self, entry: WatchEntry, answer: Answer, trigger: Trigger) -> list[WatchInstruction]:
-        """Tell the client, once, that its trigger looks at what is not there."""
+        """Warn the client, once, that its trigger uses unknown channels."""
         word = unknown_channels(answer, trigger, lambda: self._channels_of(entry.watch.areas))[:500]
         if not word:
             return []
@@ -285,7 +286,7 @@ class WatchScheduler:
         return [self._say_open(entry, word)]
 
     def _go_on(self, entry: WatchEntry, now: float) -> list[WatchInstruction]:
-        """Send what is next in turn, end what is at its end, ask what is due."""
+        """Send the next rounds in order, end a finished watch, ask what is due."""
         if entry.alerts is None:
             return self._continue(entry, now)
         entry.alerts.work(now, entry.held_until_s, attached=True)
@@ -344,7 +345,7 @@ class WatchScheduler:
         return told + self._go_on(entry, now)
 
     def _alerts_due(self, entry: WatchEntry, now: float) -> list[WatchInstruction]:
-        """Nobody is there to whom a round could go."""
+        """No client is connected to which a round could go."""
         assert entry.alerts is not None
         entry.alerts.work(now, entry.held_until_s, attached=False)
         self._timers.set(entry)
@@ -376,9 +377,9 @@ class WatchScheduler:
         self._watches.give(entry, event.sender)
 
     def _finish(self, entry: WatchEntry) -> list[WatchInstruction]:
-        """Nothing more comes. It is kept until the client acknowledges that, too."""
+        """End the watch. The final message is kept until the client acknowledges it, too."""
         entry.become("finished")
-        # Of alerts the end counts as a round: nobody else could tell it again.
+        # For alerts the end counts as a round, because only the watch itself can repeat it.
         done = entry.settled + (entry.alerts is not None)
         reply = SendWatch(entry.peer, Watching(entry.watch.id, "finished", done + 1))
         if entry.acknowledged == done:

@@ -1,4 +1,4 @@
-"""What an event-triggered watch asks of its trigger; `agent.triggers` has the language."""
+"""Interface of the triggers of event-triggered watches; `agent.triggers` has the language."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from agent.wire.messages import AreaResult
 
 
 class Trigger(Protocol):
-    """A condition on what one area answered for a window."""
+    """A condition on one area's answer for a window."""
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The channels that it looks at."""
+        """The channels that it uses."""
 
     @property
     def needs_series(self) -> bool:
-        """Whether aggregates are not enough."""
+        """Whether it needs series, because aggregates are not enough."""
 
     def holds(self, result: AreaResult) -> bool:
-        """Whether it holds; values that are missing or bad never make it hold."""
+        """Whether the condition holds; missing or bad values never satisfy it."""
 
 
-# ValueError in one line for a text that is no trigger.
+# Parses a trigger; ValueError in one line if the text is invalid.
 ReadTrigger = Callable[[str], Trigger]
