@@ -1,7 +1,7 @@
 """A buyer: sets services up in four steps, and changes the pools that it owns.
 
 Pure: `Buyer.handle(event, now)` returns what to do. Discover the candidates, negotiate with them
-(`negotiation`), hand the pool to everybody (`delivery`), report to people (`changes`). One change
+(`negotiation`), hand the pool to everybody (`rollout`), report to people (`changes`). One change
 of a service at a time; nothing waits longer than its time, but for deliveries, which go on in the
 background.
 """
