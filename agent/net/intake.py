@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import array
 import ctypes
+import errno
 import fcntl
 import os
 import socket
+import stat
 import struct
 import termios
 import threading
@@ -370,7 +372,9 @@ class Intake:
     def _pinned(self, fd: int) -> Iterator[socket.socket]:
         """The connection, even if libzmq closes it meanwhile and another one gets its number.
         OSError if it is gone. It takes the place of the spare file: there may be no room for one
-        more."""
+        more. A file that got the number is left alone: a copy's end would drop SQLite's locks."""
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTSOCK, "it is gone, and a file has its number")
         os.dup2(fd, self._spare, inheritable=False)
         found = socket.socket(fileno=self._spare)
         try:

@@ -55,7 +55,8 @@ def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _tidy()
             held.enter_context(locks.alone(before, BlockingIOError(), 0o600))
-            held.callback(path.unlink, missing_ok=True)
+            for each in (before, path):
+                held.callback(each.unlink, missing_ok=True)
             running = Running(os.getpid(), masters, _here())
             before.write_bytes(msgspec.json.encode(running))
             before.rename(path)

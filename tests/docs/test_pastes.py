@@ -92,7 +92,7 @@ RISES, FALLS = "rate(humidity) > 0/min", "rate(humidity) < 0/min"
 HOSTS = "needs hosts: tests/hosts, by make test-hosts as root"
 IMAGES = "needs a card or QEMU: tests/image, by make test-image"
 DEMO = "needs the demo itself: tests/fleet/demo/test_demo.py"
-LAB = "takes minutes to hours: tests/fleet/test_lab_*.py run its parts"
+LAB = "takes minutes to hours: tests/lab run its parts"
 SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/spark_jobs and make test-long"
 REASONS = {
     ("README.md", "Try it"): DEMO,

@@ -1,8 +1,11 @@
 """What connections hold before their messages are complete is bounded."""
 
 import contextlib
+import fcntl
 import random
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -331,6 +334,24 @@ def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count,
                 assert busy.socket.poll(20_000)
                 assert len(busy.receive()[1]) == size
         assert (intake.cut, lines) == (0, [])
+
+
+def test_a_file_with_the_number_of_a_connection_that_is_gone_keeps_its_locks(watched, tmp_path):
+    """Closing any copy of a file's number drops the locks that SQLite has on it."""
+    server = watched()
+    take = "import fcntl,sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with (tmp_path / "state").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        for _ in range(2):
+            with (
+                pytest.raises(OSError, match="a file has its number"),
+                server.intake._pinned(file.fileno()),
+            ):
+                pass
+        other = subprocess.run(
+            [sys.executable, "-c", take, file.name], capture_output=True, text=True, check=False
+        )
+    assert "BlockingIOError" in other.stderr
 
 
 def test_connections_beyond_the_limit_are_closed_and_told(watched):

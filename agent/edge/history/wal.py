@@ -42,7 +42,7 @@ class Head(Struct, array_like=True, frozen=True):
 
 
 class Chunk(Struct, array_like=True, frozen=True):
-    """Readings `start` … of the group `sequence`, as `pieces.encode` packs them."""
+    """Readings `start` … of the group `sequence`, as `columns.encode` packs them."""
 
     sequence: int
     start: int

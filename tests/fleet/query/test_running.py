@@ -1,5 +1,6 @@
 """Commands that are told no address find the demo that runs, and only while it runs."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -108,6 +109,16 @@ def test_nothing_is_announced_where_nothing_can_be_written():
     running._place().write_text("in the way")
     with running.announced(MASTERS):
         assert running.found() == []
+
+
+def test_a_full_disk_leaves_no_file_behind(monkeypatch):
+    def full(_path, _content):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with running.announced(MASTERS):
+        assert running.found() == []
+    assert list(running._place().iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fleet.spark.interrupts import GRACE_S, LIMIT_S, LOOK_S, Interrupts
 # A child that does not mind SIGTERM, and a thread that the end of a process waits for.
 STUBBORN = """\
 import signal, subprocess, sys, threading
-from fleet import exits
+from fleet.common import exits
 from fleet.spark.interrupts import heard
 
 CHILD = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"

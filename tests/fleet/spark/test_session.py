@@ -16,8 +16,8 @@ from fleet.spark.session import open_session
 JOB = """\
 import os, sys
 import psutil
-from fleet import commands, exits
-from fleet.cli import main
+from fleet.cli import commands, main
+from fleet.common import exits
 from fleet.spark.session import open_session
 
 def hold(path):
