@@ -8,7 +8,7 @@ byte. Small ones stay bounded by their number.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import zmq
@@ -16,19 +16,21 @@ import zmq
 # pyzmq copies what is smaller, and 1,000 of those are what a peer may leave unread.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
-MOST: Final = 1 << 29
+MOST: Final = 1 << 28
 
 
 class Unsent:
-    """Large frames on their way, by peer."""
+    """Large frames on their way, by peer. `tell(payer, bytes)`, if set, is told of each that comes,
+    and with its bytes negative when it has left."""
 
-    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes")
+    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
     def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
-        self._by_peer: dict[Hashable, deque[tuple[zmq.MessageTracker, int]]] = {}
+        self._by_peer: dict[Hashable, deque[tuple[zmq.MessageTracker, int, Hashable]]] = {}
         self.bytes = 0
+        self.tell: Callable[[Hashable, int], object] | None = None
 
     def has_room(self, peer: Hashable, size: int) -> bool:
         """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
@@ -37,14 +39,22 @@ class Unsent:
         if waiting and waiting + size > self._most_a_peer:
             return False
         if self.bytes and self.bytes + size > self._most:
-            for other in list(self._by_peer):
-                self._waiting(other)
+            self.collect()
         return not self.bytes or self.bytes + size <= self._most
 
-    def add(self, peer: Hashable, tracker: zmq.MessageTracker, size: int) -> None:
+    def collect(self) -> None:
+        """Find out what has left. O(frames)."""
+        for peer in list(self._by_peer):
+            self._waiting(peer)
+
+    def add(
+        self, peer: Hashable, tracker: zmq.MessageTracker, size: int, payer: Hashable = None
+    ) -> None:
         """A frame was handed to the socket."""
-        self._by_peer.setdefault(peer, deque()).append((tracker, size))
+        self._by_peer.setdefault(peer, deque()).append((tracker, size, payer))
         self.bytes += size
+        if self.tell is not None:
+            self.tell(payer, size)
 
     def _waiting(self, peer: Hashable) -> int:
         frames = self._by_peer.get(peer)
@@ -52,7 +62,10 @@ class Unsent:
             return 0
         # They leave in the order in which they came.
         while frames and frames[0][0].done:
-            self.bytes -= frames.popleft()[1]
+            _, size, payer = frames.popleft()
+            self.bytes -= size
+            if self.tell is not None:
+                self.tell(payer, -size)
         if not frames:
             del self._by_peer[peer]
-        return sum([size for _, size in frames])
+        return sum([size for _, size, _ in frames])

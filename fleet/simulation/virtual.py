@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import heapq
 import random
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec import Struct
 
+from agent.scheduling.answer_budget import AnswerBudget
 from agent.scheduling.events import (
     Instruction,
     NodeJoined,
@@ -122,7 +124,14 @@ class VirtualFleet:
 
     def _task_scheduler(self, iad: IadPlan, policy: Policy, warm_samples: int) -> TaskScheduler:
         estimator = DeadlineEstimator()
-        scheduler = TaskScheduler(iad.name, estimator, policy=policy, lost_after=NEVER_LOST)
+        # Queues are simulated, and no memory.
+        scheduler = TaskScheduler(
+            iad.name,
+            estimator,
+            policy=policy,
+            lost_after=NEVER_LOST,
+            budget=AnswerBudget(sys.maxsize),
+        )
         for column, node in enumerate(iad.nodes):
             # The peer, opaque to the scheduler, is the node's name.
             scheduler.handle(NodeJoined(node.name, _hello(node)), 0.0)

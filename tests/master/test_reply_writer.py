@@ -45,7 +45,7 @@ class Rig:
         self.reactor = Reactor(lambda: 0.0)
         self.writer = ReplyWriter(self.reactor, self.send)
 
-    def send(self, identity, _codec, _message, frame):
+    def send(self, identity, _codec, _message, frame, _payer):
         self.sent.append((identity, bytes(frame)))
         self.threads.add(threading.current_thread())
         self.stop.requested = len(self.sent) >= self.wanted

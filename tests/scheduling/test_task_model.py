@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 )
 
 from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, policy_key
+from agent.scheduling.answer_budget import AnswerBudget, Holding
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
@@ -481,7 +482,7 @@ TestTaskScheduler.settings = settings(max_examples=300, stateful_step_count=60, 
 
 
 def test_an_arrow_that_the_table_lacks_raises_with_the_item():
-    entry = TaskEntry(task(1), "client", "iad2", "edfq", 0.0)
+    entry = TaskEntry(task(1), "client", "iad2", "edfq", 0.0, Holding(AnswerBudget(), "client"))
     entry.become("open")
     with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
         entry.become("open")

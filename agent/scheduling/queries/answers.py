@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.answer_budget import FULL
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.wire.areas import AreaSet
@@ -64,8 +65,10 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
 
 
 def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
-    """A result without what is more than an answer may hold: that is missing instead."""
+    """A result without what is more than an answer may hold: that is missing instead. Where all
+    answers here hold what they may, it is a refusal."""
     room, firsts = entry.room, entry.firsts
+    before = room.taken
     beyond = {
         each.area
         for each in result.results
@@ -73,6 +76,8 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
         and (firsts is None or each.area not in firsts)
         and not room.takes(each.area, each.series)
     }
+    if not entry.held.grow(room.taken - before):
+        return TaskResult(result.id, "refused", result.total_ms, reason="overloaded", message=FULL)
     if not beyond:
         return result
     come = len(entry.shares) - entry.pending + 1

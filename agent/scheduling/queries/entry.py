@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.scheduling.answer_budget import Holding
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
 from agent.scheduling.result_budget import ResultBudget
@@ -42,11 +43,13 @@ class QueryEntry:
     """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
-        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "room",
-        "sender", "shares", "state", "task_percentile", "timer", "unmatched",
+        "client", "evaluated_s", "firsts", "held", "pending", "query", "received_s", "refused",
+        "room", "sender", "shares", "state", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
-    def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
+    def __init__(
+        self, client: Peer, sender: Sender, query: Query, received_s: float, held: Holding
+    ) -> None:
         self.client = client
         self.sender = sender
         self.query = query
@@ -56,6 +59,8 @@ class QueryEntry:
         self.shares: list[Share] = []
         # Of bytes that its answer may hold.
         self.room = ResultBudget()
+        # Of what all answers here hold.
+        self.held = held
         self.firsts: FirstAnswers | None = None
         self.refused: list[Share] = []
         self.pending = 0

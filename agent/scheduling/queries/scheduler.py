@@ -17,6 +17,7 @@ from agent.scheduling.admission import (
     may_query,
     refusal_counters,
 )
+from agent.scheduling.answer_budget import FULL, AnswerBudget, Holding, payer_of
 from agent.scheduling.events import (
     Instruction,
     QueryArrived,
@@ -68,7 +69,8 @@ class QueryScheduler:
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
     this start, from which the task ids are made. A client without a rate of its own may ask
     `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
-    other masters that cannot be reached are tried again.
+    other masters that cannot be reached are tried again. `budget` is for what all answers of the
+    process hold.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class QueryScheduler:
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
         started_s: float | None = None,
+        budget: AnswerBudget | None = None,
     ) -> None:
+        self._budget = budget or AnswerBudget()
         self._iad = iad
         self._stopwatch = stopwatch
         self._pools: dict[str, Pool] = {}
@@ -168,7 +172,8 @@ class QueryScheduler:
     def _arrived(self, event: QueryArrived, now: float) -> list[Instruction]:
         self.counters["queries"] += 1
         query = event.query
-        entry = QueryEntry(event.client, event.sender, query, now)
+        held = Holding(self._budget, payer_of(event.sender))
+        entry = QueryEntry(event.client, event.sender, query, now, held)
         pool = self._pools.get(query.service)
         refused = self._refused(event.sender, query, pool, now)
         if refused is not None:
@@ -215,7 +220,9 @@ class QueryScheduler:
             self._open[task.id] = (entry, share)
             # This IAD may refuse its own task as soon as that is sent: the others' come before it,
             # so that no cancellation overtakes its task.
-            (own if match.iad == self._iad else instructions).append(SendTask(match.iad, task))
+            (own if match.iad == self._iad else instructions).append(
+                SendTask(match.iad, task, event.sender)
+            )
         if pool.service.redundant:
             entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
         entry.pending = len(entry.shares)
@@ -244,6 +251,8 @@ class QueryScheduler:
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
         if self.open_queries >= MAX_OPEN_QUERIES:
             return Refused("overloaded", OVERLOADED)
+        if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
+            return Refused("overloaded", FULL)
         return None
 
     # --- from results to an answer -----------------------------------------------------------
@@ -253,12 +262,14 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
+        if result.status != "refused":
+            result = result if iad == self._iad else within(result, share.asked)
+            result = fitting(entry, result)
         if result.status == "refused":
             share.refusal = result
             entry.refused.append(share)
         else:
-            result = result if iad == self._iad else within(result, share.asked)
-            share.result = fitting(entry, result)
+            share.result = result
             if entry.firsts is not None:
                 entry.firsts.take(share, share.result)
         return self._settled(entry, share, now)
@@ -283,7 +294,8 @@ class QueryScheduler:
                 entry, _ = self._open[share.task_id]
                 share.gap = "timeout"  # it may be reached now
                 left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
-                instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
+                task = replace(share.task, timeout_ms=left_ms)
+                instructions.append(SendTask(share.iad, task, entry.sender))
         return instructions
 
     def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
@@ -328,6 +340,7 @@ class QueryScheduler:
 
     def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
         answer = gather(entry, now, self._read)
+        entry.held.release()
         entry.become(answer.status)
         if entry.shares:
             self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
@@ -336,6 +349,7 @@ class QueryScheduler:
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
         self.counters[f"queries_refused_{refused.reason}"] += 1
         entry.become("refused")
+        entry.held.release()
         answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 

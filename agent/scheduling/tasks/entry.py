@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from _core.deadlines.class_advance import limited_advance
+from agent.scheduling.admission import Refused
+from agent.scheduling.answer_budget import Holding
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
     SUBTASK_TRANSITIONS,
@@ -37,12 +39,18 @@ class TaskEntry:
 
     __slots__ = (
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
-        "fanout", "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
-        "received_s", "results", "room", "size", "state", "task", "timer",
+        "fanout", "heading", "held", "hopeless", "iad", "limited", "missing", "origin", "pending",
+        "policy", "received_s", "refused", "results", "room", "size", "state", "task", "timer",
     )  # fmt: skip
 
     def __init__(
-        self, task: Task, origin: Peer, iad: str, policy: Policy, received_s: float
+        self,
+        task: Task,
+        origin: Peer,
+        iad: str,
+        policy: Policy,
+        received_s: float,
+        held: Holding,
     ) -> None:
         self.task = task
         self.origin = origin
@@ -68,6 +76,10 @@ class TaskEntry:
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
         self.room = ResultBudget()
+        # Of what all answers here hold.
+        self.held = held
+        # Why it was given up while its subtasks were under way.
+        self.refused: Refused | None = None
         self.missing: list[Missing] = []
         self.timer = -1
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
+from agent.scheduling.answer_budget import FULL, AnswerBudget, Holding, payer_of
 from agent.scheduling.events import (
     EventsArrived,
     Instruction,
@@ -33,11 +34,11 @@ from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.tasks.node_membership import Links
 from agent.scheduling.tasks.nodes import NodeResource
-from agent.scheduling.tasks.planner import Evaluator
+from agent.scheduling.tasks.planner import Asked, Evaluator
 from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
-from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
+from agent.wire.codec import MAX_SERIES_BYTES, MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
@@ -48,6 +49,7 @@ from agent.wire.messages import (
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskOutcome
+from agent.wire.too_large import bytes_of
 
 MAX_OPEN_TASKS = 10_000
 OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
@@ -66,7 +68,8 @@ class TaskScheduler:
     differs from start to start, so that a node's result for a master that is gone is not taken for
     an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
-    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out.
+    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out. `budget` is for what all
+    answers of the process hold.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class TaskScheduler:
         takes_events: bool = False,
         started_s: float | None = None,
         known: Mapping[str, tuple[str, ...]] | None = None,
+        budget: AnswerBudget | None = None,
     ) -> None:
+        self._budget = budget or AnswerBudget()
         self._iad = iad
         self._known = KnownNodes(known)
         self._estimator = estimator
@@ -204,7 +209,8 @@ class TaskScheduler:
         self._counters["tasks"] += 1
         task, sender = event.task, event.sender
         iad = sender.name if sender.role in ("iad", "csp") else task.origin
-        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
+        held = Holding(self._budget, payer_of(event.client or sender))
+        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held)
         refused = self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
@@ -227,6 +233,8 @@ class TaskScheduler:
             return self._ends.refuse(entry, asked, now)
         if not asked:
             return self._ends.finish(entry, now)
+        if task.form == "series" and not entry.held.expect(_expected_bytes(entry, asked)):
+            return self._ends.refuse(entry, Refused("overloaded", FULL), now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry.origin, task.id] = entry
@@ -286,6 +294,10 @@ class TaskScheduler:
             self._counters["late_results"] += 1
             return instructions
         outcome = _collect(subtask, result)
+        if outcome == "cancelled":
+            refused = Refused("overloaded", FULL)
+            self._ends.refuse_open(subtask.parent, refused, now, instructions)
+            return instructions
         if outcome == "too_large" and subtask.parent.room.refused:
             self._ends.ask_no_more(subtask, now, instructions)
         self._ends.settle(subtask, outcome, now, result, instructions)
@@ -364,6 +376,15 @@ class TaskScheduler:
         assert dispatched == 0
 
 
+def _expected_bytes(entry: TaskEntry, asked: Asked) -> int:
+    """What the result of a task will hold, about; a node's series counts for each of its areas."""
+    window_s = entry.task.window.length_s
+    expected = sum(
+        [node.expected_bytes(entry.channels, window_s) * len(areas) for node, areas in asked]
+    )
+    return round(min(expected, MAX_SERIES_BYTES))
+
+
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
     """The unloaded response time of a subtask: from when it was sent, whatever this master did
     before, to when its result came, whatever this master did until it took it."""
@@ -377,18 +398,22 @@ def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> fl
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task, in the form asked for; the outcome for the record."""
+    """Add a subtask's result to its task, in the form asked for; the outcome for the record. It is
+    `cancelled` where all answers here hold what they may: the task is to be given up."""
     as_series = subtask.parent.task.form == "series"
     series = result.series if as_series else None
     aggregate = None if as_series else result.aggregate
     entry = subtask.parent
     if result.outcome == "ok" and (series is not None or aggregate is not None):
+        before = entry.room.taken
+        if series is not None:
+            subtask.node.bytes_per_s = bytes_of(series) / max(1.0, entry.task.window.length_s)
         for area in subtask.areas:
             if series is not None and not entry.room.takes(area, series):
                 subtask.lose_too_large(entry.beyond(), entry.room.most)
                 return "too_large"
             entry.results.append(AreaResult(area, series, aggregate))
-        return "ok"
+        return "ok" if entry.held.grow(entry.room.taken - before) else "cancelled"
     if result.outcome == "error" and result.too_large is not None:
         subtask.lose_too_large(result.too_large, MAX_SUBTASK_SERIES_BYTES)
         return "too_large"
