@@ -48,9 +48,9 @@ from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
-from agent.scheduling.answer_budget import AnswerBudget
 from agent.scheduling.events import PolicyChanged, TellOperator
 from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.directory import Offering
@@ -92,7 +92,7 @@ class Master:
                 self._writer,
             )
             # Of both schedulers, the writer of replies and the public socket.
-            self._budget = AnswerBudget()
+            self._budget = SharedBudget()
             self._query_scheduler, self._task_scheduler = _schedulers(
                 config, clock, self._state, self._budget
             )
@@ -321,7 +321,7 @@ def _beside(folder: Path, state: str) -> Path | None:
 
 
 def _schedulers(
-    config: MasterConfig, clock: Callable[[], float], state: State, budget: AnswerBudget
+    config: MasterConfig, clock: Callable[[], float], state: State, budget: SharedBudget
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling

@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
-from agent.scheduling.answer_budget import AnswerBudget
+from agent.scheduling.shared_budget import SharedBudget
 from agent.wire.base import Message
 from agent.wire.codec import JSON, encode_into
 from agent.wire.messages import Answer, Series, TaskResult
@@ -29,10 +29,10 @@ class ReplyWriter:
     """Replies of one socket. What follows a large one to the same peer goes through here, too, so
     that nothing overtakes it. What waits to be written counts in `budget`."""
 
-    def __init__(self, reactor: Reactor, send: Send, budget: AnswerBudget | None = None) -> None:
+    def __init__(self, reactor: Reactor, send: Send, budget: SharedBudget | None = None) -> None:
         self._reactor = reactor
         self._send = send
-        self._budget = budget or AnswerBudget()
+        self._budget = budget or SharedBudget()
         self._waiting: dict[bytes, int] = {}
         self._numbers = 0
         self._thread = DiskWriterThread("replies")

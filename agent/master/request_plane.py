@@ -11,7 +11,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.net.router import REVOKED, Router
 from agent.net.unsent import MAX_A_PEER, MOST
 from agent.runtime.reactor import Reactor
-from agent.scheduling.answer_budget import payer_of
+from agent.scheduling.shared_budget import payer_of
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult

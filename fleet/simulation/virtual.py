@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from agent.scheduling.answer_budget import AnswerBudget
 from agent.scheduling.events import (
     Instruction,
     NodeJoined,
@@ -31,6 +30,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.base import Policy
@@ -130,7 +130,7 @@ class VirtualFleet:
             estimator,
             policy=policy,
             lost_after=NEVER_LOST,
-            budget=AnswerBudget(sys.maxsize),
+            budget=SharedBudget(sys.maxsize),
         )
         for column, node in enumerate(iad.nodes):
             # The peer, opaque to the scheduler, is the node's name.

@@ -8,7 +8,7 @@ from pathlib import Path
 import zmq
 
 from agent.client import Client
-from agent.scheduling.answer_budget import FULL
+from agent.scheduling.shared_budget import FULL
 from agent.wire import messages as m
 from agent.wire.codec import JSON, MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.packed import Float32Column, Int64Column

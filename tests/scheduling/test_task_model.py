@@ -15,7 +15,6 @@ from hypothesis.stateful import (
 )
 
 from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, policy_key
-from agent.scheduling.answer_budget import AnswerBudget, Holding
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
@@ -35,6 +34,7 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.lifecycle import InvalidTransition
+from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import TaskEntry
@@ -482,7 +482,9 @@ TestTaskScheduler.settings = settings(max_examples=300, stateful_step_count=60, 
 
 
 def test_an_arrow_that_the_table_lacks_raises_with_the_item():
-    entry = TaskEntry(task(1), "client", "iad2", "edfq", 0.0, Holding(AnswerBudget(), "client"))
+    entry = TaskEntry(
+        task(1), "client", "iad2", "edfq", 0.0, *(2 * [Holding(SharedBudget(), "client")])
+    )
     entry.become("open")
     with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
         entry.become("open")

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
-from agent.scheduling.answer_budget import FULL
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
+from agent.scheduling.shared_budget import FULL
 from agent.wire.areas import AreaSet
 from agent.wire.messages import (
     Answer,

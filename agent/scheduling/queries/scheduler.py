@@ -17,7 +17,6 @@ from agent.scheduling.admission import (
     may_query,
     refusal_counters,
 )
-from agent.scheduling.answer_budget import FULL, AnswerBudget, Holding, payer_of
 from agent.scheduling.events import (
     Instruction,
     QueryArrived,
@@ -39,6 +38,14 @@ from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.queries.first_answers import FirstAnswers
 from agent.scheduling.queries.records import query_record
+from agent.scheduling.shared_budget import (
+    FULL,
+    MAX_OPEN_AREAS,
+    TOO_MANY_AREAS,
+    Holding,
+    SharedBudget,
+    payer_of,
+)
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
 from agent.scheduling.timers import Timers
 from agent.wire.areas import AreaSet
@@ -85,9 +92,10 @@ class QueryScheduler:
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
         started_s: float | None = None,
-        budget: AnswerBudget | None = None,
+        budget: SharedBudget | None = None,
     ) -> None:
-        self._budget = budget or AnswerBudget()
+        self._areas = SharedBudget(MAX_OPEN_AREAS)
+        self._budget = budget or SharedBudget()
         self._iad = iad
         self._stopwatch = stopwatch
         self._pools: dict[str, Pool] = {}
@@ -172,8 +180,9 @@ class QueryScheduler:
     def _arrived(self, event: QueryArrived, now: float) -> list[Instruction]:
         self.counters["queries"] += 1
         query = event.query
-        held = Holding(self._budget, payer_of(event.sender))
-        entry = QueryEntry(event.client, event.sender, query, now, held)
+        payer = payer_of(event.sender)
+        held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
+        entry = QueryEntry(event.client, event.sender, query, now, held, held_areas)
         pool = self._pools.get(query.service)
         refused = self._refused(event.sender, query, pool, now)
         if refused is not None:
@@ -228,6 +237,7 @@ class QueryScheduler:
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
+        entry.held_areas.grow(len(query.areas))
         entry.become("open")
         return instructions + own
 
@@ -253,6 +263,8 @@ class QueryScheduler:
             return Refused("overloaded", OVERLOADED)
         if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
             return Refused("overloaded", FULL)
+        if not self._areas.has_room(payer_of(sender), len(query.areas)):
+            return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
     # --- from results to an answer -----------------------------------------------------------
@@ -340,7 +352,7 @@ class QueryScheduler:
 
     def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
         answer = gather(entry, now, self._read)
-        entry.held.release()
+        entry.release()
         entry.become(answer.status)
         if entry.shares:
             self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
@@ -349,7 +361,7 @@ class QueryScheduler:
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
         self.counters[f"queries_refused_{refused.reason}"] += 1
         entry.become("refused")
-        entry.held.release()
+        entry.release()
         answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
@@ -363,6 +375,7 @@ class QueryScheduler:
         """For tests: what must hold between any two events."""
         entries = {id(entry): entry for entry, _ in self._open.values()}.values()
         assert len(entries) == len(self._timers)
+        assert self._areas.total == sum(len(entry.query.areas) for entry in entries)
         for entry in entries:
             assert entry.state == "open"
             waiting = [s for s in entry.shares if s.task_id in self._open]

@@ -114,6 +114,7 @@ class TaskEnds:
         """Record a task; its result, unless nobody wants one, goes back."""
         record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
         entry.held.release()
+        entry.held_areas.release()
         # Subtasks that pods still work on would keep them.
         entry.results = []
         return [record] if result is None else [SendTaskResult(entry.origin, result), record]

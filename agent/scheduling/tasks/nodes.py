@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from _core.queue.edf import EdfQueue
-from agent.scheduling.answer_budget import CHANNEL_BYTES, TIME_BYTES
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.shared_budget import CHANNEL_BYTES, TIME_BYTES
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire.areas import AreaSet

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
-from agent.scheduling.answer_budget import FULL, AnswerBudget, Holding, payer_of
 from agent.scheduling.events import (
     EventsArrived,
     Instruction,
@@ -25,6 +24,14 @@ from agent.scheduling.events import (
     TaskCancelled,
     TaskEvent,
     Tick,
+)
+from agent.scheduling.shared_budget import (
+    FULL,
+    MAX_OPEN_AREAS,
+    TOO_MANY_AREAS,
+    Holding,
+    SharedBudget,
+    payer_of,
 )
 from agent.scheduling.tasks.contracts import Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
@@ -87,9 +94,10 @@ class TaskScheduler:
         takes_events: bool = False,
         started_s: float | None = None,
         known: Mapping[str, tuple[str, ...]] | None = None,
-        budget: AnswerBudget | None = None,
+        budget: SharedBudget | None = None,
     ) -> None:
-        self._budget = budget or AnswerBudget()
+        self._areas = SharedBudget(MAX_OPEN_AREAS)
+        self._budget = budget or SharedBudget()
         self._iad = iad
         self._known = KnownNodes(known)
         self._estimator = estimator
@@ -209,8 +217,9 @@ class TaskScheduler:
         self._counters["tasks"] += 1
         task, sender = event.task, event.sender
         iad = sender.name if sender.role in ("iad", "csp") else task.origin
-        held = Holding(self._budget, payer_of(event.client or sender))
-        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held)
+        payer = payer_of(event.client or sender)
+        held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
+        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held, held_areas)
         refused = self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
@@ -254,6 +263,8 @@ class TaskScheduler:
             return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
         if len(self._open) >= MAX_OPEN_TASKS:
             return Refused("overloaded", OVERLOADED)
+        if not entry.held_areas.grow(len(entry.task.areas)):
+            return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
@@ -367,6 +378,7 @@ class TaskScheduler:
                 )
         nodes = self._nodes
         assert len(self._open) == len(self._timeouts) + len(self._joining)
+        assert self._areas.total == sum(len(entry.task.areas) for entry in self._open.values())
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"

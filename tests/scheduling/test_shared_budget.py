@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.scheduling.answer_budget import FULL, AnswerBudget, Holding
 from agent.scheduling.events import QueryArrived, TaskArrived, TaskCancelled, TaskReturned, Tick
+from agent.scheduling.shared_budget import FULL, Holding, SharedBudget
 from agent.wire import messages as m
 from agent.wire.market import Member
 from agent.wire.principals import Sender
@@ -27,7 +27,7 @@ def asked(number, last_s, areas=("b1",), form="series"):
 
 
 def rig_of(*nodes, most):
-    budget = AnswerBudget(most)
+    budget = SharedBudget(most)
     rig = TaskRig(budget=budget)
     for node in nodes:
         rig.join(node)
@@ -42,7 +42,7 @@ def refusals(results):
 
 
 def test_one_alone_has_half_and_each_greedy_one_leaves_as_much_to_the_next():
-    budget = AnswerBudget(1_000)
+    budget = SharedBudget(1_000)
     for payer, share in (("a", 500), ("b", 250), ("c", 125)):
         assert not budget.has_room(payer, share + 1)
         assert budget.has_room(payer, share)
@@ -53,7 +53,7 @@ def test_one_alone_has_half_and_each_greedy_one_leaves_as_much_to_the_next():
 
 
 def test_what_was_let_go_of_is_looked_for_before_somebody_is_refused():
-    budget = AnswerBudget(100)
+    budget = SharedBudget(100)
     budget.add("a", 100)
     assert not budget.has_room("b", 10)
     budget.collect = lambda: budget.add("a", -budget.held("a"))
@@ -62,23 +62,23 @@ def test_what_was_let_go_of_is_looked_for_before_somebody_is_refused():
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("egr"), st.integers(0, 400))))
 def test_what_comes_is_never_more_than_there_is_room_for(steps):
-    budget = AnswerBudget(1_000)
+    budget = SharedBudget(1_000)
     holdings = {payer: Holding(budget, payer) for payer in "abcd"}
     for payer, step, size in steps:
-        before = budget.bytes
+        before = budget.total
         match step:
             case "e":
                 holdings[payer].expect(size)
             case "g":
                 if not holdings[payer].grow(size):
-                    assert budget.bytes == before
+                    assert budget.total == before
             case "r":
                 holdings[payer].release()
                 assert budget.held(payer) == 0
-        assert budget.bytes == sum(map(budget.held, holdings)) <= 1_000
+        assert budget.total == sum(map(budget.held, holdings)) <= 1_000
     for holding in holdings.values():
         holding.release()
-    assert budget.bytes == 0
+    assert budget.total == 0
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_beyond_its_share_a_sender_is_refused_at_once_and_another_is_served():
     rig.answer(result_of(first, 100), "n1", 1.1)
     assert rig.results[-1].status == "complete"
     # Its result has left; and by now what a reading takes is known.
-    assert budget.bytes == (100 + 50) * EXPECTED
+    assert budget.total == (100 + 50) * EXPECTED
     rig.do(TaskArrived("c", asked(6, 50.0), client=SLOW), 1.2)
-    assert budget.bytes == (100 + 50) * EXPECTED + 50 * TAKEN
+    assert budget.total == (100 + 50) * EXPECTED + 50 * TAKEN
 
 
 def test_what_is_gathered_counts_where_it_is_more_than_was_expected():
@@ -117,7 +117,7 @@ def test_what_is_gathered_counts_where_it_is_more_than_was_expected():
     rig.answer(result_of(third, 100), "n3", 1.3)
     rig.answer(result_of(rig.dispatched[-1][1], 100), "n1", 1.4)
     assert [each.status for each in rig.results] == ["refused", "complete"]
-    assert budget.bytes == 0
+    assert budget.total == 0
 
 
 def test_whoever_holds_nothing_is_not_refused_for_what_is_only_expected():
@@ -132,12 +132,12 @@ def test_a_task_that_ends_otherwise_holds_nothing(end):
     rig, budget = rig_of("n1", "n2", most=1 << 20)
     rig.do(TaskArrived("c", asked(1, 100.0), client=SLOW), 1.0)
     rig.answer(result_of(rig.dispatched[0][1], 100), "n1", 1.1)
-    assert budget.bytes > 0
+    assert budget.total > 0
     if end == "cancelled":
         rig.do(TaskCancelled("c", "t1"), 1.2)
     else:
         rig.do(Tick(), 9.0)
-    assert budget.bytes == 0
+    assert budget.total == 0
 
 
 # --- queries -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_task_that_ends_otherwise_holds_nothing(end):
 
 def queries_of(most):
     members = [Member("iad1", "inproc://1", ("b1",)), Member("iad3", "inproc://3", ("b2",))]
-    budget = AnswerBudget(most)
+    budget = SharedBudget(most)
     return QueryRig(members, budget=budget), budget
 
 
@@ -175,7 +175,7 @@ def test_what_queries_gather_from_other_masters_counts_for_who_asked():
     assert rig.answers[-1].status == "complete"
     come(rig, other, second, 1)
     assert (rig.answers[-1].id, rig.answers[-1].reason) == ("q1", "overloaded")
-    assert budget.bytes == 0
+    assert budget.total == 0
 
 
 def test_what_waits_for_its_reader_counts_for_it():
@@ -192,3 +192,40 @@ def test_tasks_say_who_asks():
     rig, _ = queries_of(1 << 20)
     instructions = rig.do(QueryArrived("c", query("q1", "b1"), SLOW), 0.0)
     assert [i.client for i in instructions] == [SLOW]
+
+
+# --- areas of what is open -----------------------------------------------------------------------
+
+MANY = tuple(f"b1/q{n}" for n in range(1_024))
+
+
+def test_who_waits_for_joining_nodes_with_very_many_areas_is_refused_and_others_are_served():
+    """A master has just started: what waits is bounded in areas, of one sender to half of them."""
+    rig = TaskRig(started_s=0.0)
+    most = 500_000 // 2 // len(MANY)
+    for number in range(most):
+        rig.scheduler.handle(TaskArrived("c", asked(number, 1.0, MANY), client=SLOW), 0.1)
+    assert rig.scheduler.open_tasks == most
+    for number in (most, most + 1):
+        rig.do(TaskArrived("c", asked(number, 1.0, MANY), client=SLOW), 0.1)
+    assert {reason for _, reason, _ in refusals(rig.results)} == {"overloaded"}
+    assert "too many areas" in rig.results[-1].message
+    rig.do(TaskArrived("c", asked(most + 2, 1.0, MANY), client=HONEST), 0.1)
+    assert rig.scheduler.open_tasks == most + 1
+    rig.do(Tick(), 20.0)
+    assert rig.scheduler.open_tasks == 0
+    assert {each.status for each in rig.results} == {"refused", "partial"}
+
+
+def test_open_queries_are_bounded_in_areas_too():
+    rig, _ = queries_of(1 << 20)
+    most = 500_000 // 2 // len(MANY)
+    for number in range(most + 1):
+        rig.scheduler.handle(QueryArrived("c", query(f"q{number}", *MANY), SLOW), 0.0)
+    assert rig.scheduler.open_queries == most
+    rig.do(QueryArrived("c", query("beyond", *MANY), SLOW), 0.0)
+    assert (rig.answers[-1].id, rig.answers[-1].reason) == ("beyond", "overloaded")
+    rig.do(QueryArrived("c", query("few", "b1"), HONEST), 0.0)
+    assert rig.scheduler.open_queries == most + 1
+    rig.do(Tick(), 60.0)
+    assert rig.scheduler.open_queries == 0

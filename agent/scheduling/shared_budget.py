@@ -1,4 +1,5 @@
-"""What all answers of a master hold: gathered for open queries, being written, or not read yet.
+"""Budgets that all who ask share: bytes of answers (gathered, being written, or not read yet) and
+areas of what is open.
 
 Shares are dynamic (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
 switches", 1998): a payer may hold as much as is left free. One alone gets half, n greedy ones leave
@@ -24,20 +25,29 @@ FULL: Final = (
 )
 
 
+# Of all open queries, and of all open tasks; they take some 90 bytes each.
+MAX_OPEN_AREAS: Final = 500_000
+TOO_MANY_AREAS: Final = (
+    f"too many areas are asked here: {MAX_OPEN_AREAS:,} together and of them as many by one sender "
+    "as are left; let answers come, or ask a parent of some"
+)
+
+
 def payer_of(sender: Sender) -> Hashable:
-    """Whose share an answer uses up: a key's, or without keys a connection's."""
+    """Whose share something uses up: a key's, or without keys a connection's."""
     return sender.role, sender.name
 
 
-class AnswerBudget:
-    """Bytes held, by payer. `collect`, if set, looks for what was let go of. O(1) but for that."""
+class SharedBudget:
+    """What is held, by payer, and the `total`. `collect`, if set, looks for what was let go of; but
+    for that all is O(1)."""
 
-    __slots__ = ("_held", "_most", "bytes", "collect")
+    __slots__ = ("_held", "_most", "collect", "total")
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._held: dict[Hashable, int] = {}
-        self.bytes = 0
+        self.total = 0
         self.collect: Callable[[], object] | None = None
 
     def held(self, payer: Hashable) -> int:
@@ -47,7 +57,7 @@ class AnswerBudget:
     @property
     def half_of_free(self) -> int:
         """What one that holds nothing may."""
-        return max(0, self._most - self.bytes) // 2
+        return max(0, self._most - self.total) // 2
 
     def has_room(self, payer: Hashable, size: int) -> bool:
         """Whether it may hold so much more."""
@@ -59,7 +69,7 @@ class AnswerBudget:
         return self._leaves(payer, size)
 
     def _leaves(self, payer: Hashable, size: int) -> bool:
-        return self.held(payer) + size <= self._most - self.bytes - size
+        return self.held(payer) + size <= self._most - self.total - size
 
     def add(self, payer: Hashable, size: int) -> None:
         """It holds so much more; less, if that is negative."""
@@ -69,16 +79,16 @@ class AnswerBudget:
             self._held[payer] = held
         else:
             self._held.pop(payer, None)
-        self.bytes += size
+        self.total += size
 
 
 class Holding:
-    """What one query or task holds of the budget: what it is expected to take, or what it took if
+    """What one query or task holds of a budget: what it is expected to take, or what it took if
     that is more."""
 
     __slots__ = ("_budget", "_counted", "_payer", "_taken")
 
-    def __init__(self, budget: AnswerBudget, payer: Hashable) -> None:
+    def __init__(self, budget: SharedBudget, payer: Hashable) -> None:
         self._budget = budget
         self._payer = payer
         self._counted = self._taken = 0
