@@ -19,6 +19,16 @@ MAX_A_PEER: Final = 1 << 26
 MOST: Final = 1 << 28
 
 
+class _Frames:
+    """What waits for one peer, in the order in which it leaves."""
+
+    __slots__ = ("bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[zmq.MessageTracker, int, Hashable]] = deque()
+        self.bytes = 0
+
+
 class Unsent:
     """Large frames on their way, by peer. `tell(payer, bytes)`, if set, is told of each that comes,
     and with its bytes negative when it has left."""
@@ -28,13 +38,13 @@ class Unsent:
     def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
-        self._by_peer: dict[Hashable, deque[tuple[zmq.MessageTracker, int, Hashable]]] = {}
+        self._by_peer: dict[Hashable, _Frames] = {}
         self.bytes = 0
         self.tell: Callable[[Hashable, int], object] | None = None
 
     def has_room(self, peer: Hashable, size: int) -> bool:
         """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
-        kind does. O(frames that wait for it), and when there is no room for all, for all."""
+        kind does. O(frames that have left), and O(peers) when there is no room for all."""
         waiting = self._waiting(peer)
         if waiting and waiting + size > self._most_a_peer:
             return False
@@ -43,7 +53,7 @@ class Unsent:
         return not self.bytes or self.bytes + size <= self._most
 
     def collect(self) -> None:
-        """Find out what has left. O(frames)."""
+        """Find out what has left. O(peers + frames that have)."""
         for peer in list(self._by_peer):
             self._waiting(peer)
 
@@ -51,7 +61,9 @@ class Unsent:
         self, peer: Hashable, tracker: zmq.MessageTracker, size: int, payer: Hashable = None
     ) -> None:
         """A frame was handed to the socket."""
-        self._by_peer.setdefault(peer, deque()).append((tracker, size, payer))
+        frames = self._by_peer.setdefault(peer, _Frames())
+        frames.waiting.append((tracker, size, payer))
+        frames.bytes += size
         self.bytes += size
         if self.tell is not None:
             self.tell(payer, size)
@@ -60,12 +72,13 @@ class Unsent:
         frames = self._by_peer.get(peer)
         if frames is None:
             return 0
-        # They leave in the order in which they came.
-        while frames and frames[0][0].done:
-            _, size, payer = frames.popleft()
+        waiting = frames.waiting
+        while waiting and waiting[0][0].done:
+            _, size, payer = waiting.popleft()
+            frames.bytes -= size
             self.bytes -= size
             if self.tell is not None:
                 self.tell(payer, -size)
-        if not frames:
+        if not waiting:
             del self._by_peer[peer]
-        return sum([size for _, size, _ in frames])
+        return frames.bytes
