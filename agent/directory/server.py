@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import zmq
 
@@ -24,11 +25,14 @@ from agent.net.secure_sockets import Guard
 from agent.runtime.console import listening, voice
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
+from agent.wire.codec import MAX_JSON_COMMAS, MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
 from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
+
+# Twice as many as there may be parties, but for those of which the limit of files has no room.
+MOST_CONNECTIONS: Final = 20_000
 
 
 class Server:
@@ -43,7 +47,9 @@ class Server:
         self._say = voice("sanderling-drs")
         self._address = config.sockets.public
         self._reactor = Reactor(clock)
-        self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest)
+        self._decoder: Decoder[DirectoryRequest] = Decoder(
+            DirectoryRequest, max_json_commas=MAX_JSON_COMMAS
+        )
         self.counters: Counter[str] = Counter()
         self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
         if self._store.said:
@@ -59,7 +65,9 @@ class Server:
     def _connect(self, config: DrsConfig, now: float) -> None:
         directory, mirror = self._store.load(), config.mirror
         self._guard.attend(self._reactor)
-        self._router = self._guard.router("drs", config.sockets.public)
+        self._router = self._guard.router(
+            "drs", config.sockets.public, most_connections=MOST_CONNECTIONS
+        )
         self._router.refuse = self._refuse
         self._reactor.listen(self._router.socket, self._turn)
         self._rules: Primary | Mirror

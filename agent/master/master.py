@@ -50,6 +50,7 @@ from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.scheduling.events import PolicyChanged, TellOperator
 from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.directory import Offering
@@ -90,7 +91,11 @@ class Master:
                 self._say,
                 self._writer,
             )
-            self._query_scheduler, self._task_scheduler = _schedulers(config, clock, self._state)
+            # Of both schedulers, the writer of replies and the public socket.
+            self._budget = SharedBudget()
+            self._query_scheduler, self._task_scheduler = _schedulers(
+                config, clock, self._state, self._budget
+            )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets
@@ -121,7 +126,8 @@ class Master:
         most = config.clients.most_connections
         public = guard.router("public", sockets.public, most_connections=most)
         self._public = PublicPlane(reactor, public)
-        self._replies = self._public.writer = ReplyWriter(reactor, self._public.send)
+        self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
+        public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
         self._operator = OperatorPlane(reactor, guard.router("operator", sockets.operator))
         nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
         self._peers = Peers(reactor, guard, self._say)
@@ -315,7 +321,7 @@ def _beside(folder: Path, state: str) -> Path | None:
 
 
 def _schedulers(
-    config: MasterConfig, clock: Callable[[], float], state: State
+    config: MasterConfig, clock: Callable[[], float], state: State, budget: SharedBudget
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
@@ -331,6 +337,7 @@ def _schedulers(
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
         started_s=clock(),
+        budget=budget,
     )
     estimator = DeadlineEstimator(
         window_samples=scheduling.window_samples,
@@ -351,5 +358,6 @@ def _schedulers(
         takes_events=bool(config.records.directory),
         started_s=clock() if config.sockets.nodes else None,
         known=nodes_before(state) if config.sockets.nodes else None,
+        budget=budget,
     )
     return queries, tasks

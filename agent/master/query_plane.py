@@ -87,7 +87,8 @@ class QueryPlane:
         now = self._reactor.clock()
         iad, task = instruction.iad, instruction.task
         if iad == self._iad:
-            self._reactor.perform(self._tasks.handle(TaskArrived(HERE, task, self._own), now))
+            event = TaskArrived(HERE, task, self._own, instruction.client)
+            self._reactor.perform(self._tasks.handle(event, now))
         elif not self._peers.send(iad, task):
             self._reactor.perform(self._scheduler.handle(TaskUndeliverable(iad, task.id), now))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
+from agent.scheduling.shared_budget import SharedBudget
 from agent.wire.base import Message
 from agent.wire.codec import JSON, encode_into
-from agent.wire.messages import Answer, Series
+from agent.wire.messages import Answer, Series, TaskResult
+from agent.wire.too_large import bytes_of
 from agent.wire.watches import Round
 
 # Some 2 ms of work; handing a reply over and back takes 0.1 ms.
@@ -19,24 +21,27 @@ LARGE_NUMBERS: Final = 20_000
 MAX_NUMBERS: Final = 20_000_000
 STOPPING_S: Final = 2.0
 
-# (identity, codec, message, its frame)
-Send = Callable[[bytes, bytes, Message, bytearray], None]
+# (identity, codec, message, its frame, who pays)
+Send = Callable[[bytes, bytes, Message, bytearray, Hashable], None]
 
 
 class ReplyWriter:
-    """Replies of one socket. Replies that follow a large one to the same peer go through here, too,
-    to keep their order."""
+    """Replies of one socket. What follows a large one to the same peer goes through here, too, so
+    that nothing overtakes it. What waits to be written counts in `budget`."""
 
-    def __init__(self, reactor: Reactor, send: Send) -> None:
+    def __init__(self, reactor: Reactor, send: Send, budget: SharedBudget | None = None) -> None:
         self._reactor = reactor
         self._send = send
+        self._budget = budget or SharedBudget()
         self._waiting: dict[bytes, int] = {}
         self._numbers = 0
         self._thread = DiskWriterThread("replies")
         reactor.listen(self._thread.fileno, self._thread.turn)
 
-    def takes(self, identity: bytes, codec: bytes, message: Message) -> bool:
-        """Whether this reply is encoded here and sent later; otherwise the caller does both."""
+    def takes(
+        self, identity: bytes, codec: bytes, message: Message, payer: Hashable = None
+    ) -> bool:
+        """Whether this reply is written here and sent later; otherwise the caller does both."""
         behind = identity in self._waiting
         numbers = numbers_in(message) if codec == JSON else 0
         if not behind and (
@@ -45,9 +50,11 @@ class ReplyWriter:
             return False
         self._waiting[identity] = self._waiting.get(identity, 0) + 1
         self._numbers += numbers
+        size = sum([bytes_of(series) for series in _series_of(message)])
+        self._budget.add(payer, size)
         self._thread.submit(
             partial(_written, message, codec),
-            partial(self._sends, identity, codec, message, numbers),
+            partial(self._sends, identity, codec, message, numbers, payer, size),
         )
         return True
 
@@ -57,13 +64,21 @@ class ReplyWriter:
         self._thread.close(STOPPING_S)
 
     def _sends(
-        self, identity: bytes, codec: bytes, message: Message, numbers: int, frame: bytearray
+        self,
+        identity: bytes,
+        codec: bytes,
+        message: Message,
+        numbers: int,
+        payer: Hashable,
+        size: int,
+        frame: bytearray,
     ) -> None:
         self._numbers -= numbers
+        self._budget.add(payer, -size)
         left = self._waiting.pop(identity) - 1
         if left:
             self._waiting[identity] = left
-        self._send(identity, codec, message, frame)
+        self._send(identity, codec, message, frame, payer)
 
 
 def _written(message: Message, codec: bytes) -> bytearray:
@@ -74,12 +89,16 @@ def _written(message: Message, codec: bytes) -> bytearray:
 
 
 def numbers_in(message: Message) -> int:
-    """Approximate count of the numbers in an answer's series. O(areas)."""
+    """How many numbers the series of an answer have, about. O(areas)."""
+    return sum([_numbers(series) for series in _series_of(message)])
+
+
+def _series_of(message: Message) -> list[Series]:
     if isinstance(message, Round):
         message = message.answer
-    if not isinstance(message, Answer):
-        return 0
-    return sum(_numbers(result.series) for result in message.results if result.series is not None)
+    if not isinstance(message, Answer | TaskResult):
+        return []
+    return [result.series for result in message.results if result.series is not None]
 
 
 def _numbers(series: Series) -> int:

@@ -3,7 +3,7 @@ replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.net.router import REVOKED, Router
 from agent.net.unsent import MAX_A_PEER, MOST
 from agent.runtime.reactor import Reactor
+from agent.scheduling.shared_budget import payer_of
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult
@@ -73,16 +74,25 @@ class RequestPlane:
 
     def reply(self, origin: Origin, message: Message) -> None:
         """Send `message` back."""
-        if self.writer is not None and self.writer.takes(origin.identity, origin.codec, message):
+        payer = payer_of(origin.sender)
+        if self.writer is not None and self.writer.takes(
+            origin.identity, origin.codec, message, payer
+        ):
             return
-        self.send(origin.identity, origin.codec, message, encode(message, origin.codec))
+        self.send(origin.identity, origin.codec, message, encode(message, origin.codec), payer)
 
     def send(
-        self, identity: bytes, codec: bytes, message: Message, frame: bytes | bytearray
+        self,
+        identity: bytes,
+        codec: bytes,
+        message: Message,
+        frame: bytes | bytearray,
+        payer: Hashable,
     ) -> None:
-        """Send the frame of `message`. If the client leaves too much unread, a result is replaced
-        by an error that says so."""
-        if not self._router.send(identity, frame) and isinstance(message, Answer | TaskResult):
+        """Send the frame of `message`; while it is not read it counts for `payer`. A client that
+        leaves too much unread is told so in its place, if it is a result that it waits for."""
+        sent = self._router.send(identity, frame, payer)
+        if not sent and isinstance(message, Answer | TaskResult):
             self.refuse(identity, codec, message.id, "overloaded", UNREAD)
 
     def refuse(

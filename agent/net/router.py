@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import zmq
@@ -239,10 +239,10 @@ class Router:
         self._count(size)
         return last
 
-    def send(self, identity: bytes, payload: bytes | bytearray) -> bool:
+    def send(self, identity: bytes, payload: bytes | bytearray, payer: Hashable = None) -> bool:
         """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
         the message, and `dropped` counts it. False: so does one for which too many bytes wait; it
-        may be told so, in a message that is not large."""
+        may be told so, in a message that is not large. `payer` as in `Unsent`."""
         send, large = self._send, len(payload) >= LARGE
         if large and not self.unsent.has_room(identity, len(payload)):
             self.dropped += 1
@@ -259,7 +259,7 @@ class Router:
         if large:
             tracker = send(payload, copy=False, track=True)
             assert tracker is not None
-            self.unsent.add(identity, tracker, len(payload))
+            self.unsent.add(identity, tracker, len(payload), payer)
         else:
             send(payload)
         return True

@@ -8,7 +8,7 @@ byte. Small ones stay bounded by their number.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import zmq
@@ -16,43 +16,69 @@ import zmq
 # pyzmq copies what is smaller, and 1,000 of those are what a peer may leave unread.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
-MOST: Final = 1 << 29
+MOST: Final = 1 << 28
+
+
+class _Frames:
+    """What waits for one peer, in the order in which it leaves."""
+
+    __slots__ = ("bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[zmq.MessageTracker, int, Hashable]] = deque()
+        self.bytes = 0
 
 
 class Unsent:
-    """Large frames on their way, by peer."""
+    """Large frames on their way, by peer. `tell(payer, bytes)`, if set, is told of each that comes,
+    and with its bytes negative when it has left."""
 
-    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes")
+    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
     def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
-        self._by_peer: dict[Hashable, deque[tuple[zmq.MessageTracker, int]]] = {}
+        self._by_peer: dict[Hashable, _Frames] = {}
         self.bytes = 0
+        self.tell: Callable[[Hashable, int], object] | None = None
 
     def has_room(self, peer: Hashable, size: int) -> bool:
         """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
-        kind does. O(frames that wait for it), and when there is no room for all, for all."""
+        kind does. O(frames that have left), and O(peers) when there is no room for all."""
         waiting = self._waiting(peer)
         if waiting and waiting + size > self._most_a_peer:
             return False
         if self.bytes and self.bytes + size > self._most:
-            for other in list(self._by_peer):
-                self._waiting(other)
+            self.collect()
         return not self.bytes or self.bytes + size <= self._most
 
-    def add(self, peer: Hashable, tracker: zmq.MessageTracker, size: int) -> None:
+    def collect(self) -> None:
+        """Find out what has left. O(peers + frames that have)."""
+        for peer in list(self._by_peer):
+            self._waiting(peer)
+
+    def add(
+        self, peer: Hashable, tracker: zmq.MessageTracker, size: int, payer: Hashable = None
+    ) -> None:
         """A frame was handed to the socket."""
-        self._by_peer.setdefault(peer, deque()).append((tracker, size))
+        frames = self._by_peer.setdefault(peer, _Frames())
+        frames.waiting.append((tracker, size, payer))
+        frames.bytes += size
         self.bytes += size
+        if self.tell is not None:
+            self.tell(payer, size)
 
     def _waiting(self, peer: Hashable) -> int:
         frames = self._by_peer.get(peer)
         if frames is None:
             return 0
-        # They leave in the order in which they came.
-        while frames and frames[0][0].done:
-            self.bytes -= frames.popleft()[1]
-        if not frames:
+        waiting = frames.waiting
+        while waiting and waiting[0][0].done:
+            _, size, payer = waiting.popleft()
+            frames.bytes -= size
+            self.bytes -= size
+            if self.tell is not None:
+                self.tell(payer, -size)
+        if not waiting:
             del self._by_peer[peer]
-        return sum([size for _, size in frames])
+        return frames.bytes

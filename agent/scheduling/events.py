@@ -79,9 +79,12 @@ QueryEvent = (
 
 
 class TaskArrived(_Struct, frozen=True):
+    """`client` is who asks, where it is not the sender: of this IAD's own tasks."""
+
     origin: Peer
     task: Task
     sender: Sender = ANYONE
+    client: Sender | None = None
 
 
 class TaskCancelled(_Struct, frozen=True):
@@ -178,8 +181,11 @@ TaskEvent = (
 
 
 class SendTask(_Struct, frozen=True):
+    """`client` is who asks; no other IAD hears of it."""
+
     iad: str
     task: Task
+    client: Sender = ANYONE
 
 
 class SendCancel(_Struct, frozen=True):

@@ -18,7 +18,7 @@ SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("queued", "dispatched"): "a pod is idle and this is the most urgent",
     ("dispatched", "returned"): "result received",
     ("dispatched", "queued"): "the node says that no pod runs it",
-    ("queued", "expired"): "answer timeout, the node left, or the task was cancelled",
+    ("queued", "expired"): "answer timeout, the node left, or the task was cancelled or refused",
     ("dispatched", "abandoned"): "the same; the pod may still be busy",
     ("abandoned", "returned"): "late result, it frees the pod and nobody wants it",
     ("abandoned", "forgotten"): "the node says that no pod runs it, or left",
@@ -36,6 +36,7 @@ TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("open", "complete"): "last subtask returned, nothing missing",
     ("open", "partial"): "last subtask returned, or answer timeout",
     ("open", "cancelled"): "its sender wants no result any more",
+    ("open", "refused"): "overloaded: there is no room for what came of it",
 }
 QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "refused"): "not authorised, over the rate, unknown service, malformed, or overloaded",
@@ -43,7 +44,7 @@ QUERY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "partial"): "no IAD covers the areas",
     ("open", "complete"): "last task result, nothing missing",
     ("open", "partial"): "last task result, or answer timeout",
-    ("open", "refused"): "an IAD refused its task",
+    ("open", "refused"): "an IAD refused its task, or there is no room for what came of it",
 }
 WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "attached"): "watch",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.base import Policy
@@ -122,7 +124,14 @@ class VirtualFleet:
 
     def _task_scheduler(self, iad: IadPlan, policy: Policy, warm_samples: int) -> TaskScheduler:
         estimator = DeadlineEstimator()
-        scheduler = TaskScheduler(iad.name, estimator, policy=policy, lost_after=NEVER_LOST)
+        # Queues are simulated, and no memory.
+        scheduler = TaskScheduler(
+            iad.name,
+            estimator,
+            policy=policy,
+            lost_after=NEVER_LOST,
+            budget=SharedBudget(sys.maxsize),
+        )
         for column, node in enumerate(iad.nodes):
             # The peer, opaque to the scheduler, is the node's name.
             scheduler.handle(NodeJoined(node.name, _hello(node)), 0.0)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import socket
 
 import pytest
 
@@ -13,6 +14,9 @@ from tests.wire.samples import directory as own
 from tests.wire.test_codec import mutated
 
 FRAMES = 4_000
+# A DEALER's side of ZMTP's handshake.
+GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 RECORD = d.Register(
     "r", "honest", "tcp://127.0.0.1:5700", (d.Offering("temperature", ("h/f1",)),), 3_600.0
 )
@@ -83,3 +87,30 @@ def test_messages_of_many_frames_and_too_large_ones(target, asker):
         assert attacker.socket.poll(PATIENCE_MS)
         reply = attacker.decoder.decode(attacker.socket.recv_multipart()[-1])[0]
         assert reply.reason == "malformed"
+
+
+def test_json_of_very_many_areas_is_refused_before_it_is_decoded(target, asker):
+    attacker = asker(target)
+    areas = b",".join([b'"b1"'] * 150_000)
+    attacker.socket.send(b'10J{"type":"register","id":"many","areas":[' + areas + b"]}")
+    reply = attacker.receive()
+    assert (reply.id, reply.reason) == ("many", "malformed")
+    assert "more than 4096 elements" in reply.message
+
+
+def test_a_message_that_never_ends_is_cut(target):
+    host, port = target.public.removeprefix("tcp://").split(":")
+    part = b"\x03" + (1 << 19).to_bytes(8) + b"x" * (1 << 19)
+    with socket.create_connection((host, int(port)), 20.0) as attacker:
+        attacker.sendall(GREETING)
+        greeting = b""
+        while len(greeting) < 64:
+            greeting += attacker.recv(64)
+        attacker.sendall(READY)
+        with pytest.raises(ConnectionError):
+            send_for_ever(attacker, part)
+
+
+def send_for_ever(attacker, part):
+    for _ in range(256):
+        attacker.sendall(part)

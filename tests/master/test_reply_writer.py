@@ -10,6 +10,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Answer, AreaResult, Coverage, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column
+from agent.wire.too_large import bytes_of
 from agent.wire.watches import Round
 
 
@@ -45,7 +46,7 @@ class Rig:
         self.reactor = Reactor(lambda: 0.0)
         self.writer = ReplyWriter(self.reactor, self.send)
 
-    def send(self, identity, _codec, _message, frame):
+    def send(self, identity, _codec, _message, frame, _payer):
         self.sent.append((identity, bytes(frame)))
         self.threads.add(threading.current_thread())
         self.stop.requested = len(self.sent) >= self.wanted
@@ -73,6 +74,14 @@ def test_a_large_reply_is_the_same_bytes_and_sent_by_the_loop(rig):
     rig.serve_until(1)
     assert rig.sent == [(b"a", encode(LARGE, JSON))]
     assert rig.threads == {threading.current_thread()}
+
+
+def test_what_waits_to_be_written_counts_for_who_asked(rig):
+    budget = rig.writer._budget
+    assert rig.writer.takes(b"a", JSON, LARGE, "payer")
+    assert budget.held("payer") == sum(bytes_of(result.series) for result in LARGE.results)
+    rig.serve_until(1)
+    assert budget.total == 0
 
 
 def test_what_is_small_or_packed_is_not_taken(rig):

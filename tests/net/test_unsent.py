@@ -46,6 +46,20 @@ def test_large_frames_are_counted_until_they_are_let_go() -> None:
     assert unsent.bytes == 0
 
 
+def test_who_counts_for_others_is_told_of_what_comes_and_leaves() -> None:
+    unsent, told = Unsent(), []
+    unsent.tell = lambda payer, size: told.append((payer, size))
+    frames: list[Any] = [Tracker() for _ in range(3)]
+    for frame, peer, payer, size in zip(
+        frames, ("a", "a", "b"), ("k", "k", "l"), (5, 6, 7), strict=True
+    ):
+        unsent.add(peer, frame, size, payer)
+    frames[0].done = frames[2].done = True
+    unsent.collect()
+    assert told == [("k", 5), ("k", 6), ("l", 7), ("k", -5), ("l", -7)]
+    assert unsent.bytes == 6
+
+
 @pytest.fixture
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
     with zmq.Context() as made:

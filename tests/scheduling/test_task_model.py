@@ -34,6 +34,7 @@ from agent.scheduling.events import (
     WriteRecord,
 )
 from agent.scheduling.lifecycle import InvalidTransition
+from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import TaskEntry
@@ -481,7 +482,9 @@ TestTaskScheduler.settings = settings(max_examples=300, stateful_step_count=60, 
 
 
 def test_an_arrow_that_the_table_lacks_raises_with_the_item():
-    entry = TaskEntry(task(1), "client", "iad2", "edfq", 0.0)
+    entry = TaskEntry(
+        task(1), "client", "iad2", "edfq", 0.0, *(2 * [Holding(SharedBudget(), "client")])
+    )
     entry.become("open")
     with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
         entry.become("open")

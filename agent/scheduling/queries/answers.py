@@ -10,6 +10,7 @@ from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
+from agent.scheduling.shared_budget import FULL
 from agent.wire.areas import AreaSet
 from agent.wire.messages import (
     Answer,
@@ -64,9 +65,10 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
 
 
 def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
-    """A result without the areas that exceed the size of an answer; those are reported as
-    missing."""
+    """A result without what is more than an answer may hold: that is missing instead. Where all
+    answers here hold what they may, it is a refusal."""
     room, firsts = entry.room, entry.firsts
+    before = room.taken
     beyond = {
         each.area
         for each in result.results
@@ -74,6 +76,8 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
         and (firsts is None or each.area not in firsts)
         and not room.takes(each.area, each.series)
     }
+    if not entry.held.grow(room.taken - before):
+        return TaskResult(result.id, "refused", result.total_ms, reason="overloaded", message=FULL)
     if not beyond:
         return result
     come = len(entry.shares) - entry.pending + 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
 from agent.scheduling.result_budget import ResultBudget
+from agent.scheduling.shared_budget import Holding
 from agent.wire.messages import Gap, Missing, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
@@ -42,11 +43,19 @@ class QueryEntry:
     """A query from arrival to answer. `firsts` is set if its areas went to two IADs each."""
 
     __slots__ = (
-        "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "room",
-        "sender", "shares", "state", "task_percentile", "timer", "unmatched",
+        "client", "evaluated_s", "firsts", "held", "held_areas", "pending", "query", "received_s",
+        "refused", "room", "sender", "shares", "state", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
-    def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
+    def __init__(
+        self,
+        client: Peer,
+        sender: Sender,
+        query: Query,
+        received_s: float,
+        held: Holding,
+        held_areas: Holding,
+    ) -> None:
         self.client = client
         self.sender = sender
         self.query = query
@@ -56,6 +65,9 @@ class QueryEntry:
         self.shares: list[Share] = []
         # Size limit of its answer, in bytes.
         self.room = ResultBudget()
+        # Of what all answers here hold, and all open queries.
+        self.held = held
+        self.held_areas = held_areas
         self.firsts: FirstAnswers | None = None
         self.refused: list[Share] = []
         self.pending = 0
@@ -63,6 +75,11 @@ class QueryEntry:
         self.unmatched: list[Missing] = []
         self.task_percentile = query.slo.percentile
         self.timer = -1
+
+    def release(self) -> None:
+        """It is over: nothing is held any more."""
+        self.held.release()
+        self.held_areas.release()
 
     def __repr__(self) -> str:
         return f"<query {self.query.id} {self.state}, {self.pending} pending>"

@@ -39,6 +39,14 @@ from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.queries.first_answers import FirstAnswers
 from agent.scheduling.queries.records import query_record
+from agent.scheduling.shared_budget import (
+    FULL,
+    MAX_OPEN_AREAS,
+    TOO_MANY_AREAS,
+    Holding,
+    SharedBudget,
+    payer_of,
+)
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
 from agent.scheduling.timers import Timers
 from agent.wire.areas import AreaSet
@@ -67,9 +75,10 @@ class QueryScheduler:
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
-    this start, from which the task ids are derived. A client without a rate of its own gets
-    `client_rate_per_s`, with bursts of `client_burst_s` seconds of it. For a while after
-    `started_s`, unreachable masters are tried again.
+    this start, from which the task ids are made. A client without a rate of its own may ask
+    `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
+    other masters that cannot be reached are tried again. `budget` is for what all answers of the
+    process hold.
     """
 
     def __init__(
@@ -84,7 +93,10 @@ class QueryScheduler:
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
         started_s: float | None = None,
+        budget: SharedBudget | None = None,
     ) -> None:
+        self._areas = SharedBudget(MAX_OPEN_AREAS)
+        self._budget = budget or SharedBudget()
         self._iad = iad
         self._stopwatch = stopwatch
         self._pools: dict[str, Pool] = {}
@@ -171,7 +183,9 @@ class QueryScheduler:
     def _arrived(self, event: QueryArrived, now: float) -> list[Instruction]:
         self.counters["queries"] += 1
         query = event.query
-        entry = QueryEntry(event.client, event.sender, query, now)
+        payer = payer_of(event.sender)
+        held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
+        entry = QueryEntry(event.client, event.sender, query, now, held, held_areas)
         pool = self._pools.get(query.service)
         refused = self._refused(event.sender, query, pool, now)
         if refused is not None:
@@ -216,14 +230,17 @@ class QueryScheduler:
             share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
             self._open[task.id] = (entry, share)
-            # This IAD may refuse its own task at once: the tasks of the others are sent first, so
-            # that no cancellation overtakes its task.
-            (own if match.iad == self._iad else instructions).append(SendTask(match.iad, task))
+            # This IAD may refuse its own task as soon as that is sent: the others' come before it,
+            # so that no cancellation overtakes its task.
+            (own if match.iad == self._iad else instructions).append(
+                SendTask(match.iad, task, event.sender)
+            )
         if pool.service.redundant:
             entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
+        entry.held_areas.grow(len(query.areas))
         entry.become("open")
         return instructions + own
 
@@ -247,6 +264,10 @@ class QueryScheduler:
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
         if self.open_queries >= MAX_OPEN_QUERIES:
             return Refused("overloaded", OVERLOADED)
+        if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
+            return Refused("overloaded", FULL)
+        if not self._areas.has_room(payer_of(sender), len(query.areas)):
+            return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
     # --- from results to an answer -----------------------------------------------------------
@@ -256,12 +277,14 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
+        if result.status != "refused":
+            result = result if iad == self._iad else within(result, share.asked)
+            result = fitting(entry, result)
         if result.status == "refused":
             share.refusal = result
             entry.refused.append(share)
         else:
-            result = result if iad == self._iad else within(result, share.asked)
-            share.result = fitting(entry, result)
+            share.result = result
             if entry.firsts is not None:
                 entry.firsts.take(share, share.result)
         return self._settled(entry, share, now)
@@ -286,7 +309,8 @@ class QueryScheduler:
                 entry, _ = self._open[share.task_id]
                 share.gap = "timeout"  # the IAD may be reachable now
                 left_ms = share.task.timeout_ms - (now - entry.received_s) * 1e3
-                instructions.append(SendTask(share.iad, replace(share.task, timeout_ms=left_ms)))
+                task = replace(share.task, timeout_ms=left_ms)
+                instructions.append(SendTask(share.iad, task, entry.sender))
         return instructions
 
     def _settled(self, entry: QueryEntry, share: Share, now: float) -> list[Instruction]:
@@ -331,6 +355,7 @@ class QueryScheduler:
 
     def _answer(self, entry: QueryEntry, now: float) -> list[Instruction]:
         answer = gather(entry, now, self._read)
+        entry.release()
         entry.become(answer.status)
         if entry.shares:
             self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
@@ -339,6 +364,7 @@ class QueryScheduler:
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
         self.counters[f"queries_refused_{refused.reason}"] += 1
         entry.become("refused")
+        entry.release()
         answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
@@ -352,6 +378,7 @@ class QueryScheduler:
         """For tests: what must hold between any two events."""
         entries = {id(entry): entry for entry, _ in self._open.values()}.values()
         assert len(entries) == len(self._timers)
+        assert self._areas.total == sum(len(entry.query.areas) for entry in entries)
         for entry in entries:
             assert entry.state == "open"
             waiting = [s for s in entry.shares if s.task_id in self._open]

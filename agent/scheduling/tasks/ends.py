@@ -71,6 +71,8 @@ class TaskEnds:
         self.open.pop((entry.origin, entry.task.id), None)
         if entry.state == "cancelled":
             return self._end(entry, None, self._read(now))
+        if entry.refused is not None:
+            return self._refusal(entry, entry.refused, now)
         results = merge_results(without_parts(entry.results, entry.missing))
         missing = as_known(
             merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
@@ -88,11 +90,14 @@ class TaskEnds:
         return self._end(entry, result, ended_s)
 
     def refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
-        """End a task that asks for nothing."""
-        self._counters[f"tasks_refused_{refused.reason}"] += 1
+        """End a task of which nothing is asked."""
         entry.become("refused")
         if self.open.get((entry.origin, entry.task.id)) is entry:
             del self.open[entry.origin, entry.task.id]
+        return self._refusal(entry, refused, now)
+
+    def _refusal(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
+        self._counters[f"tasks_refused_{refused.reason}"] += 1
         ended_s = self._read(now)
         result = TaskResult(
             id=entry.task.id,
@@ -108,6 +113,10 @@ class TaskEnds:
     ) -> list[Instruction]:
         """Record a task, and send its result unless it was cancelled."""
         record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
+        entry.held.release()
+        entry.held_areas.release()
+        # Subtasks that pods still work on would keep them.
+        entry.results = []
         return [record] if result is None else [SendTaskResult(entry.origin, result), record]
 
     def timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
@@ -129,16 +138,27 @@ class TaskEnds:
         if not entry.pending:
             return self.finish(entry, now)
         instructions: list[Instruction] = []
+        self._withdraw(entry, now, instructions)
+        return instructions
+
+    def refuse_open(
+        self, entry: TaskEntry, refused: Refused, now: float, instructions: list[Instruction]
+    ) -> None:
+        """Give up a task whose subtasks are under way; one of them may just have returned."""
+        entry.become("refused")
+        entry.refused = refused
+        self._withdraw(entry, now, instructions)
+
+    def _withdraw(self, entry: TaskEntry, now: float, instructions: list[Instruction]) -> None:
         for subtask in _by_node(entry):
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
                 subtask.become("expired")
-            else:
+            elif subtask.state == "dispatched":
                 subtask.become("abandoned")
             # For the record alone: it states how much was asked.
             subtask.lose("timeout")
             self.settle(subtask, "cancelled", now, None, instructions)
-        return instructions
 
     def ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
         """The task's result is full: the readings of queued subtasks would not fit."""

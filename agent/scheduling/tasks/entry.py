@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from _core.deadlines.class_advance import limited_advance
+from agent.scheduling.admission import Refused
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
     SUBTASK_TRANSITIONS,
@@ -12,6 +13,7 @@ from agent.scheduling.lifecycle import (
     InvalidTransition,
 )
 from agent.scheduling.result_budget import ResultBudget, gap_of
+from agent.scheduling.shared_budget import Holding
 from agent.scheduling.tasks.deadlines import Deadline
 from agent.wire.base import Policy
 from agent.wire.messages import AreaResult, Gap, Missing, Task, TooLarge
@@ -37,12 +39,20 @@ class TaskEntry:
 
     __slots__ = (
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
-        "fanout", "heading", "hopeless", "iad", "limited", "missing", "origin", "pending", "policy",
-        "received_s", "results", "room", "size", "state", "task", "timer",
+        "fanout", "heading", "held", "held_areas", "hopeless", "iad", "limited", "missing",
+        "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "state",
+        "task", "timer",
     )  # fmt: skip
 
     def __init__(
-        self, task: Task, origin: Peer, iad: str, policy: Policy, received_s: float
+        self,
+        task: Task,
+        origin: Peer,
+        iad: str,
+        policy: Policy,
+        received_s: float,
+        held: Holding,
+        held_areas: Holding,
     ) -> None:
         self.task = task
         self.origin = origin
@@ -68,6 +78,11 @@ class TaskEntry:
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
         self.room = ResultBudget()
+        # Of what all answers here hold, and all open tasks.
+        self.held = held
+        self.held_areas = held_areas
+        # Why it was given up while its subtasks were under way.
+        self.refused: Refused | None = None
         self.missing: list[Missing] = []
         self.timer = -1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -12,9 +12,11 @@ from msgspec import Struct
 from _core.queue.edf import EdfQueue
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.shared_budget import CHANNEL_BYTES, TIME_BYTES
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire.areas import AreaSet
+from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.messages import Hello
 from agent.wire.operator import NodeStatus
 
@@ -41,9 +43,9 @@ class Node:
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
-        "hello", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
-        "state", "strangers", "told_pods", "watched",
+        "address", "beat_s", "busy", "bytes_per_s", "column", "displaced", "events_dropped",
+        "events_waiting", "hello", "name", "peer", "pods", "queue", "quiet_until_s",
+        "response_times", "seen_s", "state", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     def __init__(self, name: str, column: int) -> None:
@@ -52,6 +54,8 @@ class Node:
         self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
         self.response_times = ResponseTimes()
+        # What the readings of a second took, the last time that somebody asked for a series.
+        self.bytes_per_s: float | None = None
         self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
@@ -79,6 +83,13 @@ class Node:
         if (self.state, state) not in NODE_TRANSITIONS:
             raise InvalidTransition(self.state, state, self)
         self.state = state
+
+    def expected_bytes(self, channels: Sequence[str], window_s: float) -> float:
+        """What a series of it will take, about."""
+        per_s = self.bytes_per_s
+        if per_s is None:
+            per_s = TIME_BYTES + CHANNEL_BYTES * len(channels or self.hello.channels)
+        return min(per_s * window_s, MAX_SUBTASK_SERIES_BYTES)
 
     @property
     def idle_pods(self) -> int:

@@ -25,6 +25,14 @@ from agent.scheduling.events import (
     TaskEvent,
     Tick,
 )
+from agent.scheduling.shared_budget import (
+    FULL,
+    MAX_OPEN_AREAS,
+    TOO_MANY_AREAS,
+    Holding,
+    SharedBudget,
+    payer_of,
+)
 from agent.scheduling.tasks.contracts import Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
@@ -33,11 +41,11 @@ from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.tasks.node_membership import Links
 from agent.scheduling.tasks.nodes import NodeResource
-from agent.scheduling.tasks.planner import Evaluator
+from agent.scheduling.tasks.planner import Asked, Evaluator
 from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
-from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
+from agent.wire.codec import MAX_SERIES_BYTES, MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
@@ -48,6 +56,7 @@ from agent.wire.messages import (
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskOutcome
+from agent.wire.too_large import bytes_of
 
 MAX_OPEN_TASKS = 10_000
 OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
@@ -63,10 +72,11 @@ class TaskScheduler:
     `pool` are the IADs that may send tasks of the service `default`; other services come with
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
-    differs between starts, so that a node's result for a previous master is not taken for an answer
-    to this one. `takes_events`: the shell carries out `TakeEvents`. For a while after `started_s`
-    tasks wait for nodes that are still joining (`Joining`), also for those `known` from before, by
-    name; None: the shell does not carry out `KeepNode` and `ForgetNode`.
+    differs from start to start, so that a node's result for a master that is gone is not taken for
+    an answer to its successor. `takes_events`: somebody carries `TakeEvents` out. For a while after
+    `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
+    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out. `budget` is for what all
+    answers of the process hold.
     """
 
     def __init__(
@@ -84,7 +94,10 @@ class TaskScheduler:
         takes_events: bool = False,
         started_s: float | None = None,
         known: Mapping[str, tuple[str, ...]] | None = None,
+        budget: SharedBudget | None = None,
     ) -> None:
+        self._areas = SharedBudget(MAX_OPEN_AREAS)
+        self._budget = budget or SharedBudget()
         self._iad = iad
         self._known = KnownNodes(known)
         self._estimator = estimator
@@ -205,7 +218,9 @@ class TaskScheduler:
         self._counters["tasks"] += 1
         task, sender = event.task, event.sender
         iad = sender.name if sender.role in ("iad", "csp") else task.origin
-        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now)
+        payer = payer_of(event.client or sender)
+        held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
+        entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held, held_areas)
         refused = self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
@@ -228,6 +243,8 @@ class TaskScheduler:
             return self._ends.refuse(entry, asked, now)
         if not asked:
             return self._ends.finish(entry, now)
+        if task.form == "series" and not entry.held.expect(_expected_bytes(entry, asked)):
+            return self._ends.refuse(entry, Refused("overloaded", FULL), now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
         self._open[entry.origin, task.id] = entry
@@ -247,6 +264,8 @@ class TaskScheduler:
             return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
         if len(self._open) >= MAX_OPEN_TASKS:
             return Refused("overloaded", OVERLOADED)
+        if not entry.held_areas.grow(len(entry.task.areas)):
+            return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
@@ -287,6 +306,10 @@ class TaskScheduler:
             self._counters["late_results"] += 1
             return instructions
         outcome = _collect(subtask, result)
+        if outcome == "cancelled":
+            refused = Refused("overloaded", FULL)
+            self._ends.refuse_open(subtask.parent, refused, now, instructions)
+            return instructions
         if outcome == "too_large" and subtask.parent.room.refused:
             self._ends.ask_no_more(subtask, now, instructions)
         self._ends.settle(subtask, outcome, now, result, instructions)
@@ -357,6 +380,7 @@ class TaskScheduler:
                 )
         nodes = self._nodes
         assert len(self._open) == len(self._timeouts) + len(self._joining)
+        assert self._areas.total == sum(len(entry.task.areas) for entry in self._open.values())
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"
@@ -364,6 +388,15 @@ class TaskScheduler:
             dispatched -= sum(s.state == "dispatched" for s in node.busy.values())
             assert all(s.state in ("dispatched", "abandoned") for s in node.busy.values())
         assert dispatched == 0
+
+
+def _expected_bytes(entry: TaskEntry, asked: Asked) -> int:
+    """What the result of a task will hold, about; a node's series counts for each of its areas."""
+    window_s = entry.task.window.length_s
+    expected = sum(
+        [node.expected_bytes(entry.channels, window_s) * len(areas) for node, areas in asked]
+    )
+    return round(min(expected, MAX_SERIES_BYTES))
 
 
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
@@ -379,18 +412,22 @@ def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> fl
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task, in the form asked for; the outcome for the record."""
+    """Add a subtask's result to its task, in the form asked for; the outcome for the record. It is
+    `cancelled` where all answers here hold what they may: the task is to be given up."""
     as_series = subtask.parent.task.form == "series"
     series = result.series if as_series else None
     aggregate = None if as_series else result.aggregate
     entry = subtask.parent
     if result.outcome == "ok" and (series is not None or aggregate is not None):
+        before = entry.room.taken
+        if series is not None:
+            subtask.node.bytes_per_s = bytes_of(series) / max(1.0, entry.task.window.length_s)
         for area in subtask.areas:
             if series is not None and not entry.room.takes(area, series):
                 subtask.lose_too_large(entry.beyond(), entry.room.most)
                 return "too_large"
             entry.results.append(AreaResult(area, series, aggregate))
-        return "ok"
+        return "ok" if entry.held.grow(entry.room.taken - before) else "cancelled"
     if result.outcome == "error" and result.too_large is not None:
         subtask.lose_too_large(result.too_large, MAX_SUBTASK_SERIES_BYTES)
         return "too_large"
