@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from agent.alerts.inbox_events import Peer
 from agent.alerts.items import Item
-from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS, InvalidTransition
+from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS
+from agent.runtime.state_machine import StateMachine
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Lost, Notified, PushReply
 
@@ -15,18 +16,21 @@ from agent.wire.push import Gap, Lost, Notified, PushReply
 FORGOTTEN_AT_ONCE = 64
 
 
-class Inbox:
+class Inbox(StateMachine):
     """Keeps a run of items that ends with the one that came last, and remembers a longer such run,
     so that what comes again is no news."""
 
     __slots__ = (
         "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
-        "last", "number", "owner", "peer", "seen_s", "sent", "state", "timer",
+        "last", "number", "owner", "peer", "seen_s", "sent", "timer",
     )  # fmt: skip
+
+    TRANSITIONS = SUBSCRIPTION_TRANSITIONS
 
     def __init__(
         self, number: int, client: str, client_id: str, wanted: Filter, *, durable: bool
     ) -> None:
+        super().__init__()
         self.number = number
         self.client = client
         # Whose it counts as: the client's, or its connection's if nobody can tell the client.
@@ -34,7 +38,6 @@ class Inbox:
         self.id = client_id  # what its client calls it
         self.filter = wanted
         self.durable = durable
-        self.state = "new"
         self.peer: Peer = None
         self.acknowledged = 0  # its client has all up to here
         self.last = 0
@@ -53,12 +56,6 @@ class Inbox:
             f"<inbox {self.number} {self.client}/{self.id} {self.state}: {self.acknowledged} had, "
             f"{self.sent} sent, {self.first}…{self.last} kept>"
         )
-
-    def become(self, state: str) -> None:
-        """Change state along `SUBSCRIPTION_TRANSITIONS`."""
-        if (self.state, state) not in SUBSCRIPTION_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     @property
     def name(self) -> str:

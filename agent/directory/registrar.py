@@ -8,7 +8,6 @@ is 0.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, Final
@@ -32,6 +31,7 @@ from agent.directory.registrar_events import (
     Tick,
     Undelivered,
 )
+from agent.runtime.state_machine import EventMachine
 from agent.wire.directory import (
     Account,
     Accounts,
@@ -57,7 +57,6 @@ LONGEST_PAUSE_S: Final = 5.0
 QUIET_FAILURES: Final = 2  # while everything starts, connections take a moment
 ACCOUNTS_EVERY_S: Final = 1.0  # at most so often, however many strangers call
 RENEW_AFTER: Final = 1 / 3  # of a lease: two renewals may be lost
-HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
 
 
 class State(Enum):
@@ -67,10 +66,6 @@ class State(Enum):
     ASKING = "asking"  # a register, renew or open_account is on its way
     KEPT = "kept"
     WAITING = "waiting"  # it did not work; again after a pause
-
-
-class InvalidTransition(Exception):
-    """An event that cannot happen in this state, with what happened before."""
 
 
 class _Read(Struct):
@@ -90,7 +85,7 @@ class _AccountsAsk:
 ACCOUNTS: Final = _AccountsAsk()
 
 
-class Registrar:
+class Registrar(EventMachine[Instructions]):
     """One party's registration and questions. `jitter` gives random numbers in [0, 1).
 
     `directories` is how many there are, at least one.
@@ -104,7 +99,7 @@ class Registrar:
         lease_s: float,
         jitter: Callable[[], float],
     ) -> None:
-        self.state = State.NEW
+        super().__init__(State.NEW)
         self.registrant = registrant
         self.accounts: tuple[Account, ...] = ()
         self._directories = directories
@@ -119,7 +114,9 @@ class Registrar:
         self._reads: dict[str, _Read] = {}
         self._accounts_due = float("inf")
         self._accounts_asked = float("-inf")
-        self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
+
+    def __repr__(self) -> str:
+        return f"registration of {self.registrant.name}"
 
     @property
     def wake_at(self) -> float:
@@ -150,7 +147,7 @@ class Registrar:
             case Replied(reply=Registered() | Denied() as reply) if (
                 self._writing and reply.id == self._writing
             ):
-                return self._step(type(reply), reply, now)
+                return self._act(type(reply), reply, now)
             case Replied():
                 return []  # it came too late
             case Undelivered(id_) if id_ in self._reads:
@@ -159,23 +156,12 @@ class Registrar:
                 return []
             case Tick():
                 return [
-                    *self._step(Tick, event, now),
+                    *self._act(Tick, event, now),
                     *self._give_up_reads(now),
                     *self._refresh_accounts(now),
                 ]
             case _:
-                return self._step(type(event), event, now)
-
-    def _step(self, kind: type, event: Any, now: float) -> Instructions:
-        """An event of the registration."""
-        self._happened.append((self.state, kind, now))
-        action = self.TRANSITIONS.get((self.state, kind))
-        if action is None:
-            story = [
-                f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
-            ]
-            raise InvalidTransition(f"registration of {self.registrant.name}: {'; '.join(story)}")
-        return action(self, event, now)
+                return self._act(type(event), event, now)
 
     # --- the registration ---
 

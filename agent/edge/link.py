@@ -11,7 +11,6 @@ node is told to the outbox (`agent.edge.events.outbox`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, Final
@@ -20,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.edge.events.outbox import Cut, Joined, Taken
+from agent.runtime.state_machine import EventMachine
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,
@@ -38,7 +38,6 @@ from agent.wire.messages import (
 
 LOST_AFTER: Final = 3  # heartbeats of silence before the master counts as lost
 GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
-HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
 
 
 class State(Enum):
@@ -130,11 +129,7 @@ Instruction = Open | Close | Send | SendResult | Execute | Resize | Report | Joi
 Instructions = list[Instruction]
 
 
-class InvalidTransition(Exception):
-    """An event that cannot happen in this state, with what happened before."""
-
-
-class Link:
+class Link(EventMachine[Instructions]):
     """One node's link. `jitter` gives random numbers in [0, 1); `linger_s` is how long a goodbye
     may take to leave."""
 
@@ -147,7 +142,7 @@ class Link:
         jitter: Callable[[], float],
         linger_s: float = 0.5,
     ) -> None:
-        self.state = State.NEW
+        super().__init__(State.NEW)
         self.running: set[int] = set()  # subtasks in the pods
         self.held: list[int] = []  # finished while the link was cut: what ran then, no more
         self.wake_at = float("inf")
@@ -160,22 +155,16 @@ class Link:
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._beat_at = 0.0
-        self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
+
+    def __repr__(self) -> str:
+        return f"link of {self._hello.node}"
 
     def handle(self, event: Event, now: float) -> Instructions:
         """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
-        kind = type(event)
-        self._happened.append((self.state, kind, now))
-        action = self.TRANSITIONS.get((self.state, kind))
-        if action is None:
-            story = [
-                f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
-            ]
-            raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(story)}")
         joined = self.state is State.JOINED
         if joined and isinstance(event, MasterMessage):
             self._heard_at = now
-        instructions = action(self, event, now)
+        instructions = self._act(type(event), event, now)
         if joined and self.state is not State.JOINED:
             return [Cut(), *instructions]
         return instructions

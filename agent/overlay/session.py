@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from agent.overlay.events import Message
 from agent.overlay.fair_queue import ANY, FairQueue, Flow
-from agent.overlay.lifecycle import LINK_TRANSITIONS, InvalidTransition
+from agent.overlay.lifecycle import LINK_TRANSITIONS
+from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
 GREETING_S = 0.25
@@ -109,7 +110,7 @@ class PassedOver(_Struct, frozen=True):
 SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 
 
-class Session:
+class Session(StateMachine):
     """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
     gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
     O(1), and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, of
@@ -118,6 +119,8 @@ class Session:
     passed over if more than twice of its group waits than there is room left: a group alone gets
     half of the queue, n that go on get 3 / (2 + 4n) each, and there is room for one more (dynamic
     thresholds, Choudhury and Hahne 1998). The same holds of bytes."""
+
+    TRANSITIONS = LINK_TRANSITIONS
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class Session:
         most_bytes: int = MAX_QUEUED_BYTES,
         size: Callable[[Message], int] = lambda _: 0,
     ) -> None:
+        super().__init__()
         self._introduction = introduction
         self._draw = draw
         self._window = window
@@ -141,8 +145,7 @@ class Session:
         self._own = draw()
         self.theirs = 0
         """The session of the other end; 0 if it was not heard of since the link went down."""
-        self._state = "new"
-        self._become("down")
+        self.become("down")
         self._queue: FairQueue[Message] = FairQueue()
         self._sent = self._confirmed = 0
         self._received = self._told = 0
@@ -157,6 +160,9 @@ class Session:
         self._say_s = 0.0
         self._out: list[SessionInstruction] = []
 
+    def __repr__(self) -> str:
+        return f"a link of {self._introduction.iad}, session {self._own}, heard {self.theirs}"
+
     def __len__(self) -> int:
         """Messages that wait to be sent."""
         return len(self._queue)
@@ -164,12 +170,7 @@ class Session:
     @property
     def up(self) -> bool:
         """Whether what is put arrives."""
-        return self._state == "up"
-
-    def _become(self, state: str) -> None:
-        if (self._state, state) not in LINK_TRANSITIONS:
-            raise InvalidTransition(self._state, state)
-        self._state = state
+        return self.state == "up"
 
     @property
     def next_tick(self) -> float:
@@ -181,8 +182,8 @@ class Session:
 
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
         """Take one event; what to do follows, in order."""
-        if self._state == "paused" and now >= self._paused_until_s:
-            self._become("down")
+        if self.state == "paused" and now >= self._paused_until_s:
+            self.become("down")
         match event:
             case Put(message, flow):
                 self._put(message, flow, now)
@@ -206,13 +207,13 @@ class Session:
     def _hello(self, hello: OverlayHello, now: float) -> None:
         if self.up and hello.session != self.theirs:
             self._down("the other end began anew", now)
-        if self._state == "paused":
+        if self.state == "paused":
             return
         self.theirs = hello.session
         self._heard_s = now
         knows = hello.heard == self._own
         if knows and not self.up:
-            self._become("up")
+            self.become("up")
             self._sent = self._confirmed = self._received = self._told = 0
             self._say_s = now + BEAT_S
             self._out.append(Up())
@@ -220,7 +221,7 @@ class Session:
             self._greet(now)
 
     def _down(self, reason: str, now: float, pause_s: float = 0.0) -> None:
-        self._become("paused" if pause_s else "down")
+        self.become("paused" if pause_s else "down")
         self.theirs = 0
         self._own = self._draw()
         self._queue.clear()
@@ -231,7 +232,7 @@ class Session:
     def _greet(self, now: float) -> None:
         """Not the same again so soon: greetings that waited for an end that stood still would each
         be answered by one, and none of these would be the last."""
-        if self._state == "paused":
+        if self.state == "paused":
             return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
         if hello == self._greeting and now < self._greeted_s + GREETING_S:

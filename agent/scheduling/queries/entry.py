@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import QUERY_TRANSITIONS
 from agent.scheduling.result_budget import ResultBudget
 from agent.wire.messages import Gap, Missing, Query, Task, TaskResult
 from agent.wire.principals import Sender
@@ -38,21 +39,23 @@ class Share:
         self.cancelled = False
 
 
-class QueryEntry:
+class QueryEntry(StateMachine):
     """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
         "client", "evaluated_s", "firsts", "pending", "query", "received_s", "refused", "room",
-        "sender", "shares", "state", "task_percentile", "timer", "unmatched",
+        "sender", "shares", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
 
+    TRANSITIONS = QUERY_TRANSITIONS
+
     def __init__(self, client: Peer, sender: Sender, query: Query, received_s: float) -> None:
+        super().__init__()
         self.client = client
         self.sender = sender
         self.query = query
         self.received_s = received_s
         self.evaluated_s: float | None = None
-        self.state = "new"
         self.shares: list[Share] = []
         # Of bytes that its answer may hold.
         self.room = ResultBudget()
@@ -66,9 +69,3 @@ class QueryEntry:
 
     def __repr__(self) -> str:
         return f"<query {self.query.id} {self.state}, {self.pending} pending>"
-
-    def become(self, state: str) -> None:
-        """Change state along `QUERY_TRANSITIONS`."""
-        if (self.state, state) not in QUERY_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from _core.queue.edf import EdfQueue
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import NODE_TRANSITIONS
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire.areas import AreaSet
@@ -36,22 +37,24 @@ class NodeResource(Struct, frozen=True):
     live: bool
 
 
-class Node:
+class Node(StateMachine):
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
         "address", "beat_s", "busy", "column", "displaced", "events_dropped", "events_waiting",
         "hello", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
-        "state", "strangers", "told_pods", "watched",
+        "strangers", "told_pods", "watched",
     )  # fmt: skip
 
+    TRANSITIONS = NODE_TRANSITIONS
+
     def __init__(self, name: str, column: int) -> None:
+        super().__init__()
         self.name = name
         self.column = column
         self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
         self.response_times = ResponseTimes()
-        self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
         self.address = ""
@@ -72,12 +75,6 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
-
-    def become(self, state: str) -> None:
-        """Change state along `NODE_TRANSITIONS`."""
-        if (self.state, state) not in NODE_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     @property
     def idle_pods(self) -> int:

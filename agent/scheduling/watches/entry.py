@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import ANYONE, Peer
-from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS
 from agent.scheduling.watches.alerts import WatchedAlerts
 from agent.scheduling.watches.events import Cursor, SavedWatch, WatchKey
 from agent.scheduling.watches.trigger import Trigger
@@ -23,14 +24,16 @@ LONGEST_PAUSE_S = 30.0
 ID_CHARACTERS = 48
 
 
-class RoundEntry:
+class RoundEntry(StateMachine):
     """One round from the time that it is asked until the client has it."""
 
-    __slots__ = ("answer", "ends", "fired", "number", "state")
+    __slots__ = ("answer", "ends", "fired", "number")
+
+    TRANSITIONS = ROUND_TRANSITIONS
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.number = number
-        self.state = "new"
         # As long as rounds before it are missing.
         self.answer: Answer | None = None
         # Whether the watch ends with it: it is refused, and so would be those after it.
@@ -40,21 +43,17 @@ class RoundEntry:
     def __repr__(self) -> str:
         return f"<round {self.number} {self.state}>"
 
-    def become(self, state: str) -> None:
-        """Change state along `ROUND_TRANSITIONS`."""
-        if (self.state, state) not in ROUND_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
-
-class WatchEntry:
+class WatchEntry(StateMachine):
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
         "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "payer", "peer",
-        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state",
+        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms",
         "timer", "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
+
+    TRANSITIONS = WATCH_TRANSITIONS
 
     def __init__(
         self,
@@ -64,12 +63,12 @@ class WatchEntry:
         alerts: WatchedAlerts | None,
         now: float,
     ) -> None:
+        super().__init__()
         self.key = key
         self.watch: Watch = saved.watch
         self.start_ms: int = saved.start_ms
         self.trigger = trigger
         self.alerts = alerts
-        self.state = "new"
         # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
         # Whose bound its readings count towards; a host, for clients without a key.
@@ -94,12 +93,6 @@ class WatchEntry:
 
     def __repr__(self) -> str:
         return f"<watch {self.key} {self.state}, settled {self.settled}, {self.rounds}>"
-
-    def become(self, state: str) -> None:
-        """Change state along `WATCH_TRANSITIONS`."""
-        if (self.state, state) not in WATCH_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     def restore(self, cursor: Cursor) -> None:
         """So far it had come when the disk was last told."""
