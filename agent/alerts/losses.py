@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from agent.alerts.spool_events import ForgetLost, SaveLost, SpoolInstruction, TellLost
+from agent.runtime.back_off import BackOff
 from agent.wire.overlay import Origin
 from agent.wire.push import Lost
 
@@ -20,13 +21,13 @@ Key = tuple[str, str]  # publisher, history
 class _Loss:
     """Of one history. `telling` is under way and no word of it came; `more` is to be told then."""
 
-    __slots__ = ("due_s", "more", "pause_s", "telling")
+    __slots__ = ("due_s", "more", "pauses", "telling")
 
-    def __init__(self, more: Lost, due_s: float) -> None:
+    def __init__(self, more: Lost, due_s: float, longest_s: float) -> None:
         self.more: Lost | None = more
         self.telling: Lost | None = None
         self.due_s = due_s
-        self.pause_s = GATHER_LOST_S
+        self.pauses = BackOff(2.0 * GATHER_LOST_S, longest_s)
 
     def whole(self) -> Lost | None:
         """All that not everybody was told."""
@@ -51,7 +52,7 @@ class Losses:
 
     def restore(self, lost: Lost, now: float) -> None:
         """Take in what was on disk."""
-        self._by_key[lost.publisher, lost.history] = _Loss(lost, now)
+        self._by_key[lost.publisher, lost.history] = _Loss(lost, now, self._longest_s)
         self.due_s = now
 
     def add(self, origins: list[Origin], now: float) -> list[SpoolInstruction]:
@@ -62,7 +63,7 @@ class Losses:
             one = Lost(*key, origin.sequence, origin.sequence, 1)
             loss = self._by_key.get(key)
             if loss is None:
-                self._by_key[key] = loss = _Loss(one, now + GATHER_LOST_S)
+                self._by_key[key] = loss = _Loss(one, now + GATHER_LOST_S, self._longest_s)
             else:
                 loss.more = one if loss.more is None else _joined(loss.more, one)
             self.due_s = min(self.due_s, loss.due_s)
@@ -88,8 +89,7 @@ class Losses:
                 del self._by_key[key]  # quiet for a whole pause
                 continue
             instructions.append(TellLost(loss.telling))
-            loss.pause_s = min(self._longest_s, 2.0 * loss.pause_s)
-            loss.due_s = now + loss.pause_s
+            loss.due_s = now + loss.pauses.next()
         self.due_s = min([loss.due_s for loss in self._by_key.values()], default=math.inf)
         return instructions
 

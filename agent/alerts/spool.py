@@ -32,6 +32,7 @@ from agent.alerts.spool_events import (
     StoreSpooled,
     Undeliverable,
 )
+from agent.runtime.back_off import pause_after
 from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay import Notification, Origin
 
@@ -236,7 +237,7 @@ class Spool:
         if entry is None or entry.state == "waiting":
             return []
         self.counters["spooled_undeliverable"] += 1
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(entry.refusals, 20))
+        pause_s = pause_after(entry.refusals, FIRST_PAUSE_S, LONGEST_PAUSE_S)
         entry.refusals += 1
         self._due.remove(entry.handle)
         self._wait(entry, now + pause_s)

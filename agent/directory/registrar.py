@@ -31,6 +31,7 @@ from agent.directory.registrar_events import (
     Tick,
     Undelivered,
 )
+from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import EventMachine
 from agent.wire.directory import (
     Account,
@@ -109,7 +110,7 @@ class Registrar(EventMachine[Instructions]):
         self._known = False  # the primary has the record, as far as anybody told
         self._writing = ""  # id of the write that is on its way
         self._due = float("inf")  # of the registration
-        self._failures = 0
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S, jitter=jitter)
         self._told = ""  # the failure that the operator heard of last
         self._reads: dict[str, _Read] = {}
         self._accounts_due = float("inf")
@@ -196,7 +197,7 @@ class Registrar(EventMachine[Instructions]):
         self.state = State.KEPT
         self._known = True
         self._writing = ""
-        self._failures = 0
+        self._pauses.reset()
         # Not all parties at once, after a primary has come back.
         after_s = (event.lease_s or self._lease_s) * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
@@ -207,7 +208,7 @@ class Registrar(EventMachine[Instructions]):
             self._known = False
             return self._write(event, now)
         self._known = False
-        self._failures = max(self._failures, QUIET_FAILURES)
+        self._pauses.failures = max(self._pauses.failures, QUIET_FAILURES)
         return self._back_off(f"the registration service refused: {event.message}", now)
 
     def _give_up(self, _: Tick, now: float) -> Instructions:
@@ -219,12 +220,10 @@ class Registrar(EventMachine[Instructions]):
         return self._back_off("the registration service cannot be reached", now)
 
     def _back_off(self, line: str, now: float) -> Instructions:
-        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures, 64))
-        self._failures += 1
         self.state = State.WAITING
         self._writing = ""
-        self._due = now + longest * (0.5 + 0.5 * self._jitter())
-        if self._failures <= QUIET_FAILURES or line == self._told:
+        self._due = now + self._pauses.next()
+        if self._pauses.failures <= QUIET_FAILURES or line == self._told:
             return []
         self._told = line
         return [Report(f"{line}; trying again")]

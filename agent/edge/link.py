@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.edge.events.outbox import Cut, Joined, Taken
+from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import EventMachine
 from agent.wire.messages import (
     EventsTaken,
@@ -147,11 +148,8 @@ class Link(EventMachine[Instructions]):
         self.held: list[int] = []  # finished while the link was cut: what ran then, no more
         self.wake_at = float("inf")
         self._hello = hello
-        self._first_pause_s = first_pause_s
-        self._longest_pause_s = longest_pause_s
-        self._jitter = jitter
+        self._pauses = BackOff(first_pause_s, longest_pause_s, jitter=jitter)
         self._linger_s = linger_s
-        self._attempts = 0
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._beat_at = 0.0
@@ -192,7 +190,7 @@ class Link(EventMachine[Instructions]):
             return [Report("welcome", "the master welcomed somebody else; ignored")]
         joining = self.state is not State.JOINED
         self.state = State.JOINED
-        self._attempts = 0
+        self._pauses.reset()
         self._heartbeat_s = event.heartbeat_s
         self._heard_at = now
         self._beat_at = now + event.heartbeat_s
@@ -225,9 +223,7 @@ class Link(EventMachine[Instructions]):
         return self._back_off("rejected", reason, now)
 
     def _back_off(self, kind: str, reason: str, now: float) -> Instructions:
-        longest = min(self._longest_pause_s, self._first_pause_s * 2.0 ** min(self._attempts, 64))
-        pause_s = longest * (0.5 + 0.5 * self._jitter())
-        self._attempts += 1
+        pause_s = self._pauses.next()
         self.state = State.WAITING
         self.wake_at = now + pause_s
         return [Close(0.0), Report(kind, f"{reason}; trying again in {pause_s:.1f} s")]

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from agent.overlay.events import Message
 from agent.overlay.fair_queue import ANY, FairQueue, Flow
 from agent.overlay.lifecycle import LINK_TRANSITIONS
+from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
@@ -153,7 +154,7 @@ class Session(StateMachine):
         # When something was confirmed, or had to be since.
         self._moved_s = 0.0
         self._paused_until_s = 0.0
-        self._pause_s = FIRST_PAUSE_S
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
         # When the next greeting is due, or the next beat.
@@ -247,8 +248,7 @@ class Session(StateMachine):
             self._down(f"nothing was heard for {SILENCE_S:g} s", now)
             self._greet(now)
         elif self.up and self._sent > self._confirmed and now >= self._moved_s + STUCK_S:
-            self._down(f"it took nothing for {STUCK_S:g} s", now, self._pause_s)
-            self._pause_s = min(LONGEST_PAUSE_S, 2.0 * self._pause_s)
+            self._down(f"it took nothing for {STUCK_S:g} s", now, self._pauses.next())
         elif now >= self._say_s:
             if self.up:
                 self._confirm(now)
@@ -314,6 +314,7 @@ class Session(StateMachine):
             return
         self._heard_s = now
         if beat.received > self._confirmed:
-            self._moved_s, self._pause_s = now, FIRST_PAUSE_S
+            self._moved_s = now
+            self._pauses.reset()
         self._confirmed = beat.received
         self._pump(now)

@@ -8,6 +8,7 @@ it was asked again; one that is has no link for a while, and is gone round.
 from __future__ import annotations
 
 from agent.overlay.scot import Broker
+from agent.runtime.back_off import BackOff
 
 # Of a neighbour that was not heard of between two such times, twice the pause before.
 FIRST_PAUSE_S = 5.0
@@ -21,7 +22,7 @@ class Progress:
         self._stuck_s = stuck_s
         # The first time since it was heard of; the one asked longest ago stands first.
         self._asked: dict[Broker, float] = {}
-        self._times: dict[Broker, int] = {}
+        self._pauses: dict[Broker, BackOff] = {}
 
     def asked(self, neighbour: Broker, now: float) -> None:
         """Over its link, for what it was asked for before. O(1)."""
@@ -30,7 +31,7 @@ class Progress:
     def heard(self, neighbour: Broker) -> None:
         """It said that something is settled, or kept. O(1)."""
         self._asked.pop(neighbour, None)
-        self._times.pop(neighbour, None)
+        self._pauses.pop(neighbour, None)
 
     def forget(self, neighbour: Broker) -> None:
         """Its link is another one, or gone, or what it was asked never left. O(1)."""
@@ -55,8 +56,7 @@ class Progress:
         while (due := self.next_tick) is not None and due <= now:
             neighbour = next(iter(self._asked))
             del self._asked[neighbour]
-            times = self._times.get(neighbour, 0)
-            self._times[neighbour] = times + 1
-            # Beyond ten doublings it makes no difference.
-            found.append((neighbour, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(times, 10))))
+            if neighbour not in self._pauses:
+                self._pauses[neighbour] = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+            found.append((neighbour, self._pauses[neighbour].next()))
         return found

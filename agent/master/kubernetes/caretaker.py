@@ -25,6 +25,7 @@ from agent.master.kubernetes.deployments import (
     Scale,
     operations,
 )
+from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 0.5  # after a failure; doubles
 LONGEST_PAUSE_S: Final = 60.0
@@ -90,15 +91,13 @@ class Pace:
     """How long to pause after each look: doubling while looks fail."""
 
     def __init__(self) -> None:
-        self._failures = 0
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def after(self, look: Look) -> float:
         """Seconds until the next look, unless something else is wanted before."""
         if look.failed:
-            pause_s = FIRST_PAUSE_S * 2.0 ** min(self._failures, 16)
-            self._failures += 1
-            return min(LONGEST_PAUSE_S, pause_s)
-        self._failures = 0
+            return self._pauses.next()
+        self._pauses.reset()
         # What was refused will be again: that is worth no hurry.
         return RESYNC_S if look.settled or look.refused else SETTLING_S
 

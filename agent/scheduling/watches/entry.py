@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import ANYONE, Peer
 from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS
@@ -84,7 +85,7 @@ class WatchEntry(StateMachine):
         self.seen_s = now
         # Refused for now: nothing is asked before this time.
         self.held_until_s = -math.inf
-        self.refusals = 0
+        self.refusals = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         # Why less comes than was asked for, in words; empty: nothing is wrong.
         self.trouble = ""
         # Whether its client was told of channels that its trigger does not find.
@@ -160,9 +161,7 @@ class WatchEntry(StateMachine):
         asked.become("waiting")
         self.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
         if now >= self.held_until_s:
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self.refusals, 20))
-            self.refusals += 1
-            self.held_until_s = now + pause_s
+            self.held_until_s = now + self.refusals.next()
 
     def set_back(self, now: float) -> None:
         """The clock was set back: nothing that was put off waits for longer than it could."""
@@ -180,7 +179,7 @@ class WatchEntry(StateMachine):
         else. O(`MAX_AHEAD`)."""
         if self.state != "attached":
             return None
-        if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
+        if self.refusals.failures and any(r.state == "asked" for r in self.rounds.values()):
             return None  # one finds out whether the others have a chance
         for number in range(self.settled + 1, self.settled + 1 + MAX_AHEAD):
             if self.alerts is not None and number > self.alerts.made:
