@@ -198,7 +198,7 @@ def test_what_waits_for_its_turn_is_bounded(rig):
 
 def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
     taken = []
-    reactor, disk = rig.plane._board, EventDisk()
+    reactor, disk = rig.plane._reactor, EventDisk()
     reactor.performs(SendToNode, taken.append)
     events = EventPlane(
         reactor, "iad1", FakeRecords(disk), FakeState(disk), rig.plane, lambda: 1_000.0

@@ -22,7 +22,7 @@ class WatchRig(Rig):
     def start(self):
         super().start()
         self.heard, self.saved = [], True
-        reactor = self.plane._board
+        reactor = self.plane._reactor
         self.inboxes = WatchInboxes(reactor, self.plane, self.heard.append, self.when_saved)
         self.inboxes.begin(self.watches)
 
@@ -32,7 +32,7 @@ class WatchRig(Rig):
         return self.saved
 
     def ask_inbox(self, message, key=KEY):
-        self.plane._board.perform([AskInbox(key, message)])
+        self.plane._reactor.perform([AskInbox(key, message)])
         self.let_pass()
 
     def subscribe_for(self, key=KEY, id_="s1", after=None):
@@ -106,7 +106,7 @@ def test_what_alerts_ask_waits_until_all_of_them_are_handed_on(rig, monkeypatch)
     def handle(said):
         order.append("handed on")
         asking = AcknowledgeNotifications(said.message.id, said.message.position)
-        rig.plane._board.perform([AskInbox(said.key, asking)])
+        rig.plane._reactor.perform([AskInbox(said.key, asking)])
 
     monkeypatch.setattr(rig.inboxes, "_handle", handle)
     monkeypatch.setattr(

@@ -46,7 +46,7 @@ class WebhookRig(Rig):
         super().start()
         config = MasterWebhook(name="pager", url="http://h/", filter="*", secret="s")
         hook = Hook(config, FILTER, KEYS[:1], "")
-        reactor = self.plane._board
+        reactor = self.plane._reactor
         self.webhooks = WebhookPlane(
             reactor, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append
         )

@@ -12,7 +12,7 @@ class MeasuredMaster(agent.master.master.Master):
     def __init__(self, config, *arguments, **options):
         super().__init__(config, *arguments, **options)
         self._metrics = MetricsPlane(
-            self._board, config.metrics, self._records, self._status, lambda: self._peers.iads
+            self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
         )
         self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
 
