@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from testkit.attempts import attempts
+from testkit.waiting import wait_until
+
+Found = TypeVar("Found")
 
 # Before a command that is to be ended by Ctrl-C: a shell that has put the tests into the background
 # has all their children ignore it.
@@ -44,9 +47,9 @@ class AgentProcess:
             text=True,
         )
 
-    def attempts(self) -> Iterator[None]:
-        """Many, as long as it lives."""
-        return attempts([self.process])
+    def wait_for(self, look: Callable[[], Found], holds: Callable[[Found], object]) -> Found:
+        """What `look` finds as soon as `holds` is true of it, as long as this process lives."""
+        return wait_until(look, holds, processes=[self.process])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status and what it said, but for the line that it is ready."""
