@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from testkit.attempts import attempts
+from testkit.waiting import wait_until
+
+Found = TypeVar("Found")
 
 # Prefix for commands that are to be ended by Ctrl-C: a shell that runs the tests in the background
 # makes all their children ignore it.
@@ -45,9 +48,9 @@ class AgentProcess:
             text=True,
         )
 
-    def attempts(self) -> Iterator[None]:
-        """Polling attempts while the process runs: see `attempts`."""
-        return attempts([self.process])
+    def wait_for(self, look: Callable[[], Found], holds: Callable[[Found], object]) -> Found:
+        """What `look` finds as soon as `holds` is true of it, as long as this process lives."""
+        return wait_until(look, holds, processes=[self.process])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Stop the process; returns the exit status and its output, without the line that reports

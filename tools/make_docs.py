@@ -33,6 +33,7 @@ from fleet.inventory.model import Inventory
 from fleet.lake.schema import tables as lake_tables
 from fleet.lake.schema.tables import base, models, report, requests, sensing
 from fleet.lake.schema.tables.model import Table
+from fleet.rollout import rollout
 
 Told = dict[type[config.Section] | None, str]  # where a section's keys are told
 DOCS = Path(__file__).parent.parent / "docs"
@@ -132,8 +133,9 @@ def states() -> str:
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts` and `agent/overlay`. An arrow that is not here raises",
-        "an error. The link of an edge node to its master is in [edge.md](edge.md).",
+        "`agent/scheduling`, `agent/alerts` and `agent/overlay`, and `fleet/rollout/rollout.py`.",
+        "An arrow that is not here raises an error that tells the item, its table and its last",
+        "states. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
     for title, table in (
         ("Query, at the query scheduler", lifecycle.QUERY_TRANSITIONS),
@@ -146,6 +148,7 @@ def states() -> str:
         ("Notification, in the spool of its publisher", topics_lifecycle.SPOOLED_TRANSITIONS),
         ("Subscription, at its client's master", topics_lifecycle.SUBSCRIPTION_TRANSITIONS),
         ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
+        ("Host of a deployment", rollout.TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]
         for (before, after), why in table.items():

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from agent.alerts.inbox_events import Peer
 from agent.alerts.items import Item
-from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS, InvalidTransition
+from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS
+from agent.runtime.state_machine import StateMachine
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Lost, Notified, PushReply
 
@@ -15,18 +16,21 @@ from agent.wire.push import Gap, Lost, Notified, PushReply
 FORGOTTEN_AT_ONCE = 64
 
 
-class Inbox:
-    """Keeps the most recent items for delivery, and remembers a longer run of them so that
-    duplicates are recognised."""
+class Inbox(StateMachine):
+    """Keeps a run of items that ends with the one that came last, and remembers a longer such run,
+    so that what comes again is no news."""
 
     __slots__ = (
         "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
-        "last", "number", "owner", "peer", "seen_s", "sent", "state", "timer",
+        "last", "number", "owner", "peer", "seen_s", "sent", "timer",
     )  # fmt: skip
+
+    TRANSITIONS = SUBSCRIPTION_TRANSITIONS
 
     def __init__(
         self, number: int, client: str, client_id: str, wanted: Filter, *, durable: bool
     ) -> None:
+        super().__init__()
         self.number = number
         self.client = client
         # The owner that the quota counts against: the client, or its connection if the client has
@@ -35,7 +39,6 @@ class Inbox:
         self.id = client_id  # the client's name for the subscription
         self.filter = wanted
         self.durable = durable
-        self.state = "new"
         self.peer: Peer = None
         self.acknowledged = 0  # the client has acknowledged all up to here
         self.last = 0
@@ -54,12 +57,6 @@ class Inbox:
             f"<inbox {self.number} {self.client}/{self.id} {self.state}: {self.acknowledged} had, "
             f"{self.sent} sent, {self.first}…{self.last} kept>"
         )
-
-    def become(self, state: str) -> None:
-        """Change state along `SUBSCRIPTION_TRANSITIONS`."""
-        if (self.state, state) not in SUBSCRIPTION_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     @property
     def name(self) -> str:

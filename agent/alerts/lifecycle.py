@@ -26,10 +26,3 @@ SUBSCRIPTION_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("attached", "cancelled"): "unsubscribe",
     ("detached", "cancelled"): "unsubscribe",
 }
-
-
-class InvalidTransition(AssertionError):
-    """A state machine was driven along an arrow that its table does not have."""
-
-    def __init__(self, before: str, after: str, item: object) -> None:
-        super().__init__(f"{before} → {after} is not allowed for {item!r}")

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from agent.alerts.spool_events import ForgetLost, SaveLost, SpoolInstruction, TellLost
+from agent.runtime.back_off import BackOff
 from agent.wire.overlay import Origin
 from agent.wire.push import Lost
 
@@ -21,13 +22,13 @@ class _Loss:
     """The losses of one history. The notice of `telling` is in flight and not confirmed; `more` is
     reported after it."""
 
-    __slots__ = ("due_s", "more", "pause_s", "telling")
+    __slots__ = ("due_s", "more", "pauses", "telling")
 
-    def __init__(self, more: Lost, due_s: float) -> None:
+    def __init__(self, more: Lost, due_s: float, longest_s: float) -> None:
         self.more: Lost | None = more
         self.telling: Lost | None = None
         self.due_s = due_s
-        self.pause_s = GATHER_LOST_S
+        self.pauses = BackOff(2.0 * GATHER_LOST_S, longest_s)
 
     def whole(self) -> Lost | None:
         """All losses that are not yet confirmed as reported to every subscriber."""
@@ -52,8 +53,8 @@ class Losses:
         return any(loss.whole() for loss in self._by_key.values())
 
     def restore(self, lost: Lost, now: float) -> None:
-        """Restore from disk."""
-        self._by_key[lost.publisher, lost.history] = _Loss(lost, now)
+        """Take in what was on disk."""
+        self._by_key[lost.publisher, lost.history] = _Loss(lost, now, self._longest_s)
         self.due_s = now
 
     def add(self, origins: list[Origin], now: float) -> list[SpoolInstruction]:
@@ -64,7 +65,7 @@ class Losses:
             one = Lost(*key, origin.sequence, origin.sequence, 1)
             loss = self._by_key.get(key)
             if loss is None:
-                self._by_key[key] = loss = _Loss(one, now + GATHER_LOST_S)
+                self._by_key[key] = loss = _Loss(one, now + GATHER_LOST_S, self._longest_s)
             else:
                 loss.more = one if loss.more is None else _joined(loss.more, one)
             self.due_s = min(self.due_s, loss.due_s)
@@ -90,8 +91,7 @@ class Losses:
                 del self._by_key[key]  # no loss for a whole pause
                 continue
             instructions.append(TellLost(loss.telling))
-            loss.pause_s = min(self._longest_s, 2.0 * loss.pause_s)
-            loss.due_s = now + loss.pause_s
+            loss.due_s = now + loss.pauses.next()
         self.due_s = min([loss.due_s for loss in self._by_key.values()], default=math.inf)
         return instructions
 

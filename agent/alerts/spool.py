@@ -14,7 +14,7 @@ import msgspec
 
 from _core.queue.edf import EdfQueue
 from agent.alerts.dedup_window import DedupWindow
-from agent.alerts.lifecycle import SPOOLED_TRANSITIONS, InvalidTransition
+from agent.alerts.lifecycle import SPOOLED_TRANSITIONS
 from agent.alerts.losses import Losses
 from agent.alerts.spool_events import (
     Accepted,
@@ -32,6 +32,8 @@ from agent.alerts.spool_events import (
     StoreSpooled,
     Undeliverable,
 )
+from agent.runtime.back_off import pause_after
+from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay import Notification, Origin
 
 MOST = 10_000
@@ -48,24 +50,21 @@ LONGEST_PAUSE_S = 60.0
 MAX_HISTORIES = 4_096
 
 
-class _Spooled:
-    __slots__ = ("bytes", "handle", "notification", "number", "refusals", "state")
+class _Spooled(StateMachine):
+    __slots__ = ("bytes", "handle", "notification", "number", "refusals")
+
+    TRANSITIONS = SPOOLED_TRANSITIONS
 
     def __init__(self, number: int, notification: Notification, size: int) -> None:
+        super().__init__()
         self.number = number
         self.notification = notification
         self.bytes = size
-        self.state = "new"
         self.refusals = 0
         self.handle = -1
 
     def __repr__(self) -> str:
         return f"<spooled {self.number} {self.notification.origin} {self.state}>"
-
-    def become(self, state: str) -> None:
-        if (self.state, state) not in SPOOLED_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
 
 class Spool:
@@ -240,7 +239,7 @@ class Spool:
         if entry is None or entry.state == "waiting":
             return []
         self.counters["spooled_undeliverable"] += 1
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(entry.refusals, 20))
+        pause_s = pause_after(entry.refusals, FIRST_PAUSE_S, LONGEST_PAUSE_S)
         entry.refusals += 1
         self._due.remove(entry.handle)
         self._wait(entry, now + pause_s)

@@ -23,6 +23,7 @@ from agent.alerts.webhook_events import (
     WebhookInstruction,
     WebhookStarted,
 )
+from agent.runtime.back_off import BackOff
 from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -65,8 +66,6 @@ class Webhook:
     ) -> None:
         self._id = own_id
         self._wanted = wanted
-        self._jitter = jitter
-        self._longest_pause_s = longest_pause_s
         self._give_up_s = give_up_s
         self.state = "new"  # then subscribing, open, subscribing, …, gone
         self._line: deque[Notified | Gap] = deque()  # to be posted, in order
@@ -75,7 +74,7 @@ class Webhook:
         self._period_s = SUBSCRIBE_AGAIN_S
         self._renew_s = 0.0
         self._again_s = 0.0  # not before, after a failure
-        self._failures = 0  # in a row
+        self._pauses = BackOff(FIRST_PAUSE_S, longest_pause_s, jitter=jitter)
         self._refused_since_s: float | None = None  # for the first in line
         self._why_not = ""
         self._doubt = ""
@@ -86,8 +85,8 @@ class Webhook:
 
     @property
     def up(self) -> bool:
-        """Whether the last attempt, if there was one, succeeded."""
-        return self.state != "gone" and not self._failures
+        """Whether the last attempt, if there was one, went well."""
+        return self.state != "gone" and not self._pauses.failures
 
     @property
     def next_tick(self) -> float | None:
@@ -169,9 +168,9 @@ class Webhook:
         assert done is not None
         if 200 <= event.status < 300:
             said: list[WebhookInstruction] = []
-            if self._failures:
+            if self._pauses.failures:
                 said.append(TellOperator("delivers again"))
-            self._failures = 0
+            self._pauses.reset()
             self.counters["webhook_delivered"] += 1
             return [*said, *self._done(done, now)]
         self.counters["webhook_failed"] += 1
@@ -191,11 +190,9 @@ class Webhook:
             self.counters["webhook_given_up"] += 1
             line = f"gave up position {_last(done)}, refused for too long: {event.line}"
             return [TellOperator(line), *self._done(done, now)]
-        self._failures += 1
-        pause_s = min(self._longest_pause_s, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 16))
-        pause_s *= 0.5 + 0.5 * self._jitter()
+        pause_s = self._pauses.next()
         self._again_s = now + max(pause_s, min(event.retry_after_s, MAX_RETRY_AFTER_S))
-        if self._failures > 1:
+        if self._pauses.failures > 1:
             return []
         return [TellOperator(f"does not deliver, and will try again: {event.line}")]
 

@@ -8,7 +8,6 @@ leader is 0.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, Final
@@ -32,6 +31,8 @@ from agent.directory.registrar_events import (
     Tick,
     Undelivered,
 )
+from agent.runtime.back_off import BackOff
+from agent.runtime.state_machine import EventMachine
 from agent.wire.directory import (
     Account,
     Accounts,
@@ -57,7 +58,6 @@ LONGEST_PAUSE_S: Final = 5.0
 QUIET_FAILURES: Final = 2  # connections take a moment while all processes start
 ACCOUNTS_EVERY_S: Final = 1.0  # at most so often, however many strangers call
 RENEW_AFTER: Final = 1 / 3  # of a lease: two renewals may be lost
-HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
 
 
 class State(Enum):
@@ -67,10 +67,6 @@ class State(Enum):
     ASKING = "asking"  # a register, renew or open_account is in flight
     KEPT = "kept"
     WAITING = "waiting"  # it failed; retried after a pause
-
-
-class InvalidTransition(Exception):
-    """An event that cannot happen in this state, with what happened before."""
 
 
 class _Read(Struct):
@@ -90,8 +86,8 @@ class _AccountsAsk:
 ACCOUNTS: Final = _AccountsAsk()
 
 
-class Registrar:
-    """One party's registration and reads. `jitter` returns random numbers in [0, 1).
+class Registrar(EventMachine[Instructions]):
+    """One party's registration and questions. `jitter` gives random numbers in [0, 1).
 
     `directories` is their number, at least one.
     """
@@ -104,7 +100,7 @@ class Registrar:
         lease_s: float,
         jitter: Callable[[], float],
     ) -> None:
-        self.state = State.NEW
+        super().__init__(State.NEW)
         self.registrant = registrant
         self.accounts: tuple[Account, ...] = ()
         self._directories = directories
@@ -114,12 +110,14 @@ class Registrar:
         self._known = False  # the leader has the record, as far as known
         self._writing = ""  # id of the write that is on its way
         self._due = float("inf")  # of the registration
-        self._failures = 0
-        self._told = ""  # the failure last reported to the operator
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S, jitter=jitter)
+        self._told = ""  # the failure that the operator heard of last
         self._reads: dict[str, _Read] = {}
         self._accounts_due = float("inf")
         self._accounts_asked = float("-inf")
-        self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
+
+    def __repr__(self) -> str:
+        return f"registration of {self.registrant.name}"
 
     @property
     def wake_at(self) -> float:
@@ -151,7 +149,7 @@ class Registrar:
             case Replied(reply=Registered() | Denied() as reply) if (
                 self._writing and reply.id == self._writing
             ):
-                return self._step(type(reply), reply, now)
+                return self._act(type(reply), reply, now)
             case Replied():
                 return []  # it came too late
             case Undelivered(id_) if id_ in self._reads:
@@ -160,23 +158,12 @@ class Registrar:
                 return []
             case Tick():
                 return [
-                    *self._step(Tick, event, now),
+                    *self._act(Tick, event, now),
                     *self._give_up_reads(now),
                     *self._refresh_accounts(now),
                 ]
             case _:
-                return self._step(type(event), event, now)
-
-    def _step(self, kind: type, event: Any, now: float) -> Instructions:
-        """Handle an event of the registration."""
-        self._happened.append((self.state, kind, now))
-        action = self.TRANSITIONS.get((self.state, kind))
-        if action is None:
-            story = [
-                f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
-            ]
-            raise InvalidTransition(f"registration of {self.registrant.name}: {'; '.join(story)}")
-        return action(self, event, now)
+                return self._act(type(event), event, now)
 
     # --- the registration ---
 
@@ -211,8 +198,8 @@ class Registrar:
         self.state = State.KEPT
         self._known = True
         self._writing = ""
-        self._failures = 0
-        # With jitter, so that not all parties return at once after an outage of the leader.
+        self._pauses.reset()
+        # Not all parties at once, after a primary has come back.
         after_s = (event.lease_s or self._lease_s) * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
         return [Report("registered with the registration service")] if told else []
@@ -222,7 +209,7 @@ class Registrar:
             self._known = False
             return self._write(event, now)
         self._known = False
-        self._failures = max(self._failures, QUIET_FAILURES)
+        self._pauses.failures = max(self._pauses.failures, QUIET_FAILURES)
         return self._back_off(f"the registration service refused: {event.message}", now)
 
     def _give_up(self, _: Tick, now: float) -> Instructions:
@@ -234,12 +221,10 @@ class Registrar:
         return self._back_off("the registration service cannot be reached", now)
 
     def _back_off(self, line: str, now: float) -> Instructions:
-        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures, 64))
-        self._failures += 1
         self.state = State.WAITING
         self._writing = ""
-        self._due = now + longest * (0.5 + 0.5 * self._jitter())
-        if self._failures <= QUIET_FAILURES or line == self._told:
+        self._due = now + self._pauses.next()
+        if self._pauses.failures <= QUIET_FAILURES or line == self._told:
             return []
         self._told = line
         return [Report(f"{line}; trying again")]

@@ -11,7 +11,6 @@ node is told to the outbox (`agent.edge.events.outbox`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, Final
@@ -20,6 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.edge.events.outbox import Cut, Joined, Taken
+from agent.runtime.back_off import BackOff
+from agent.runtime.state_machine import EventMachine
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,
@@ -38,7 +39,6 @@ from agent.wire.messages import (
 
 LOST_AFTER: Final = 3  # heartbeats of silence before the master counts as lost
 GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
-HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
 
 
 class State(Enum):
@@ -130,11 +130,7 @@ Instruction = Open | Close | Send | SendResult | Execute | Resize | Report | Joi
 Instructions = list[Instruction]
 
 
-class InvalidTransition(Exception):
-    """An event that cannot happen in this state, with what happened before."""
-
-
-class Link:
+class Link(EventMachine[Instructions]):
     """One node's link. `jitter` gives random numbers in [0, 1); `linger_s` is how long a goodbye
     may take to leave."""
 
@@ -147,35 +143,26 @@ class Link:
         jitter: Callable[[], float],
         linger_s: float = 0.5,
     ) -> None:
-        self.state = State.NEW
+        super().__init__(State.NEW)
         self.running: set[int] = set()  # subtasks in the pods
         self.held: list[int] = []  # finished while the link was cut: what ran then, no more
         self.wake_at = float("inf")
         self._hello = hello
-        self._first_pause_s = first_pause_s
-        self._longest_pause_s = longest_pause_s
-        self._jitter = jitter
+        self._pauses = BackOff(first_pause_s, longest_pause_s, jitter=jitter)
         self._linger_s = linger_s
-        self._attempts = 0
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._beat_at = 0.0
-        self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
+
+    def __repr__(self) -> str:
+        return f"link of {self._hello.node}"
 
     def handle(self, event: Event, now: float) -> Instructions:
         """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
-        kind = type(event)
-        self._happened.append((self.state, kind, now))
-        action = self.TRANSITIONS.get((self.state, kind))
-        if action is None:
-            story = [
-                f"{state.value} {what.__name__} at {at:.3f}" for state, what, at in self._happened
-            ]
-            raise InvalidTransition(f"link of {self._hello.node}: {'; '.join(story)}")
         joined = self.state is State.JOINED
         if joined and isinstance(event, MasterMessage):
             self._heard_at = now
-        instructions = action(self, event, now)
+        instructions = self._act(type(event), event, now)
         if joined and self.state is not State.JOINED:
             return [Cut(), *instructions]
         return instructions
@@ -203,7 +190,7 @@ class Link:
             return [Report("welcome", "the master welcomed somebody else; ignored")]
         joining = self.state is not State.JOINED
         self.state = State.JOINED
-        self._attempts = 0
+        self._pauses.reset()
         self._heartbeat_s = event.heartbeat_s
         self._heard_at = now
         self._beat_at = now + event.heartbeat_s
@@ -236,9 +223,7 @@ class Link:
         return self._back_off("rejected", reason, now)
 
     def _back_off(self, kind: str, reason: str, now: float) -> Instructions:
-        longest = min(self._longest_pause_s, self._first_pause_s * 2.0 ** min(self._attempts, 64))
-        pause_s = longest * (0.5 + 0.5 * self._jitter())
-        self._attempts += 1
+        pause_s = self._pauses.next()
         self.state = State.WAITING
         self.wake_at = now + pause_s
         return [Close(0.0), Report(kind, f"{reason}; trying again in {pause_s:.1f} s")]

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from agent.runtime.back_off import BackOff
+
 if TYPE_CHECKING:
     from agent.edge.journal import Journal
 
@@ -45,10 +47,10 @@ def cause_of(text: str) -> str:
 class _Cause:
     """Complaints of one cause."""
 
-    __slots__ = ("pause_s", "quiet_until_s", "withheld")
+    __slots__ = ("pauses", "quiet_until_s", "withheld")
 
     def __init__(self) -> None:
-        self.pause_s = QUIET_S
+        self.pauses = BackOff(QUIET_S, LONGEST_QUIET_S)
         self.quiet_until_s = -float("inf")
         self.withheld = 0
 
@@ -82,8 +84,7 @@ class _Kind:
         if now < found.quiet_until_s:
             found.withheld += 1
             return None
-        found.quiet_until_s = now + found.pause_s
-        found.pause_s = min(2 * found.pause_s, LONGEST_QUIET_S)
+        found.quiet_until_s = now + found.pauses.next()
         self.told = True
         count, self.withheld, found.withheld = self.withheld + found.withheld, 0, 0
         return _unheard(count)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from _core.deadlines.order_statistics import task_percentile
 from agent.market.pools import Instruction
+from agent.runtime.back_off import BackOff
 from agent.wire.market import Join, Joined, Leave, Member, Propose, Release, Service, Terms
 from agent.wire.operator import CreateService
 
@@ -84,16 +85,15 @@ class Acknowledged(Struct, frozen=True):
 class Retry:
     """Retransmission timer: short intervals at first, then longer ones."""
 
-    __slots__ = ("_pause_s", "due_s")
+    __slots__ = ("_pauses", "due_s")
 
     def __init__(self, now: float) -> None:
         self.due_s = now
-        self._pause_s = FIRST_RETRY_S
+        self._pauses = BackOff(FIRST_RETRY_S, LONGEST_RETRY_S)
 
     def sent(self, now: float) -> None:
         """It was sent at `now`."""
-        self.due_s = now + self._pause_s
-        self._pause_s = min(2.0 * self._pause_s, LONGEST_RETRY_S)
+        self.due_s = now + self._pauses.next()
 
 
 class _Open:

@@ -14,10 +14,3 @@ LINK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("up", "paused"): "the other end is connected but takes or settles nothing",
     ("paused", "down"): "the pause is over",
 }
-
-
-class InvalidTransition(AssertionError):
-    """A link was driven along an arrow that its table does not have."""
-
-    def __init__(self, before: str, after: str) -> None:
-        super().__init__(f"{before} → {after} is not allowed for a link")

@@ -22,7 +22,9 @@ from msgspec.structs import replace
 
 from agent.overlay.events import Message
 from agent.overlay.fair_queue import ANY, FairQueue, Flow
-from agent.overlay.lifecycle import LINK_TRANSITIONS, InvalidTransition
+from agent.overlay.lifecycle import LINK_TRANSITIONS
+from agent.runtime.back_off import BackOff
+from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
 GREETING_S = 0.25
@@ -110,16 +112,17 @@ class PassedOver(_Struct, frozen=True):
 SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 
 
-class Session:
-    """`introduction` identifies this end; its session, `heard` and `open` are filled in. `draw`
-    returns session numbers, never the same twice. `now` is monotonic seconds. Every event is O(1),
-    and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, where
-    `size` gives the bytes of one; beyond it the link goes down. Messages that may be lost leave a
-    quarter of the queue free, so that no sender takes a link down by sending more than it carries.
-    Such a message is passed over if more than twice as much of its group is queued as there is room
-    left: a single group gets half of the queue, n persistent ones get 3 / (2 + 4n) each, and there
-    is room for one more (dynamic thresholds, Choudhury and Hahne 1998). The same applies to
-    bytes."""
+class Session(StateMachine):
+    """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
+    gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
+    O(1), and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, of
+    which `size` says how many one has; beyond it the link goes down. What may be lost leaves a
+    quarter of it free, so that nobody takes a link down by sending more than it takes, and is
+    passed over if more than twice of its group waits than there is room left: a group alone gets
+    half of the queue, n that go on get 3 / (2 + 4n) each, and there is room for one more (dynamic
+    thresholds, Choudhury and Hahne 1998). The same holds of bytes."""
+
+    TRANSITIONS = LINK_TRANSITIONS
 
     def __init__(
         self,
@@ -131,6 +134,7 @@ class Session:
         most_bytes: int = MAX_QUEUED_BYTES,
         size: Callable[[Message], int] = lambda _: 0,
     ) -> None:
+        super().__init__()
         self._introduction = introduction
         self._draw = draw
         self._window = window
@@ -143,8 +147,7 @@ class Session:
         self._own = draw()
         self.theirs = 0
         """The session of the other end; 0 if it was not heard of since the link went down."""
-        self._state = "new"
-        self._become("down")
+        self.become("down")
         self._queue: FairQueue[Message] = FairQueue()
         self._sent = self._confirmed = 0
         self._received = self._told = 0
@@ -152,12 +155,15 @@ class Session:
         # When a message was last confirmed, or none was outstanding.
         self._moved_s = 0.0
         self._paused_until_s = 0.0
-        self._pause_s = FIRST_PAUSE_S
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
         # When the next greeting, or the next heartbeat, is due.
         self._say_s = 0.0
         self._out: list[SessionInstruction] = []
+
+    def __repr__(self) -> str:
+        return f"a link of {self._introduction.iad}, session {self._own}, heard {self.theirs}"
 
     def __len__(self) -> int:
         """Number of queued messages."""
@@ -165,13 +171,8 @@ class Session:
 
     @property
     def up(self) -> bool:
-        """Whether the link is up."""
-        return self._state == "up"
-
-    def _become(self, state: str) -> None:
-        if (self._state, state) not in LINK_TRANSITIONS:
-            raise InvalidTransition(self._state, state)
-        self._state = state
+        """Whether what is put arrives."""
+        return self.state == "up"
 
     @property
     def next_tick(self) -> float:
@@ -182,9 +183,9 @@ class Session:
         return min(self._say_s, gone_s, stuck_s if self._sent > self._confirmed else math.inf)
 
     def handle(self, event: SessionEvent, now: float) -> list[SessionInstruction]:
-        """Handle one event; returns the instructions, in order."""
-        if self._state == "paused" and now >= self._paused_until_s:
-            self._become("down")
+        """Take one event; what to do follows, in order."""
+        if self.state == "paused" and now >= self._paused_until_s:
+            self.become("down")
         match event:
             case Put(message, flow):
                 self._put(message, flow, now)
@@ -208,13 +209,13 @@ class Session:
     def _hello(self, hello: OverlayHello, now: float) -> None:
         if self.up and hello.session != self.theirs:
             self._down("the other end began anew", now)
-        if self._state == "paused":
+        if self.state == "paused":
             return
         self.theirs = hello.session
         self._heard_s = now
         knows = hello.heard == self._own
         if knows and not self.up:
-            self._become("up")
+            self.become("up")
             self._sent = self._confirmed = self._received = self._told = 0
             self._say_s = now + BEAT_S
             self._out.append(Up())
@@ -222,7 +223,7 @@ class Session:
             self._greet(now)
 
     def _down(self, reason: str, now: float, pause_s: float = 0.0) -> None:
-        self._become("paused" if pause_s else "down")
+        self.become("paused" if pause_s else "down")
         self.theirs = 0
         self._own = self._draw()
         self._queue.clear()
@@ -231,9 +232,9 @@ class Session:
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
-        """Rate-limited: each greeting that waited for a stalled end would get an answer, and each
-        answer another greeting."""
-        if self._state == "paused":
+        """Not the same again so soon: greetings that waited for an end that stood still would each
+        be answered by one, and none of these would be the last."""
+        if self.state == "paused":
             return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)
         if hello == self._greeting and now < self._greeted_s + GREETING_S:
@@ -248,8 +249,7 @@ class Session:
             self._down(f"nothing was heard for {SILENCE_S:g} s", now)
             self._greet(now)
         elif self.up and self._sent > self._confirmed and now >= self._moved_s + STUCK_S:
-            self._down(f"it took nothing for {STUCK_S:g} s", now, self._pause_s)
-            self._pause_s = min(LONGEST_PAUSE_S, 2.0 * self._pause_s)
+            self._down(f"it took nothing for {STUCK_S:g} s", now, self._pauses.next())
         elif now >= self._say_s:
             if self.up:
                 self._confirm(now)
@@ -315,6 +315,7 @@ class Session:
             return
         self._heard_s = now
         if beat.received > self._confirmed:
-            self._moved_s, self._pause_s = now, FIRST_PAUSE_S
+            self._moved_s = now
+            self._pauses.reset()
         self._confirmed = beat.received
         self._pump(now)

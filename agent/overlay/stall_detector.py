@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 from agent.overlay.scot import Broker
+from agent.runtime.back_off import BackOff
 
 # For a neighbour not heard of since the last pause, the pause doubles.
 FIRST_PAUSE_S = 5.0
@@ -22,7 +23,7 @@ class Progress:
         self._stuck_s = stuck_s
         # When each was first asked since it was last heard of; the longest ago first.
         self._asked: dict[Broker, float] = {}
-        self._times: dict[Broker, int] = {}
+        self._pauses: dict[Broker, BackOff] = {}
 
     def asked(self, neighbour: Broker, now: float) -> None:
         """The neighbour was asked again over its link. O(1)."""
@@ -31,7 +32,7 @@ class Progress:
     def heard(self, neighbour: Broker) -> None:
         """The neighbour reported something settled or kept. O(1)."""
         self._asked.pop(neighbour, None)
-        self._times.pop(neighbour, None)
+        self._pauses.pop(neighbour, None)
 
     def forget(self, neighbour: Broker) -> None:
         """Its link is new, or gone, or the repeat was never sent. O(1)."""
@@ -56,8 +57,7 @@ class Progress:
         while (due := self.next_tick) is not None and due <= now:
             neighbour = next(iter(self._asked))
             del self._asked[neighbour]
-            times = self._times.get(neighbour, 0)
-            self._times[neighbour] = times + 1
-            # Beyond ten doublings it makes no difference.
-            found.append((neighbour, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(times, 10))))
+            if neighbour not in self._pauses:
+                self._pauses[neighbour] = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+            found.append((neighbour, self._pauses[neighbour].next()))
         return found

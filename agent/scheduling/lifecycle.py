@@ -85,13 +85,3 @@ ROUND_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("answered", "sent"): "all rounds before it were sent",
     ("sent", "waiting"): "the client came back without it",
 }
-
-
-class InvalidTransition(AssertionError):
-    """A state machine was driven along an arrow that its table does not have.
-
-    The text shows the item, whose times are its history.
-    """
-
-    def __init__(self, before: str, after: str, item: object) -> None:
-        super().__init__(f"{before} → {after} is not allowed for {item!r}")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
+from agent.runtime.state_machine import StateMachine
 from fleet.rollout.events import (
     AnyEvent,
     Confirmed,
@@ -30,29 +31,23 @@ State = Literal[
 ]
 # In these a host may be out of service.
 UNSETTLED: Final = frozenset({"switching", "checking", "confirming", "rolling_back"})
-TRANSITIONS: Final[frozenset[tuple[State, State]]] = frozenset(
-    {
-        ("gathering", "staging"),
-        ("gathering", "staged"),
-        ("gathering", "ended"),
-        ("staging", "staged"),
-        ("staging", "ended"),
-        ("staged", "switching"),
-        ("staged", "ended"),
-        ("switching", "checking"),
-        ("switching", "confirming"),
-        ("switching", "ended"),
-        ("checking", "confirming"),
-        ("checking", "rolling_back"),
-        ("checking", "ended"),
-        ("confirming", "ended"),
-        ("rolling_back", "ended"),
-    }
-)
-
-
-class InvalidTransition(Exception):
-    """An event that cannot come now; says what came before."""
+TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("gathering", "staging"): "planned: it lacks the release",
+    ("gathering", "staged"): "planned: it has the release",
+    ("gathering", "ended"): "unchanged, failed, or skipped",
+    ("staging", "staged"): "the release is there",
+    ("staging", "ended"): "failed",
+    ("staged", "switching"): "its turn",
+    ("staged", "ended"): "skipped",
+    ("switching", "checking"): "switched, and it served before",
+    ("switching", "confirming"): "switched, and there is nothing to check",
+    ("switching", "ended"): "failed",
+    ("checking", "confirming"): "healthy",
+    ("checking", "rolling_back"): "not healthy",
+    ("checking", "ended"): "failed, and nothing to go back to",
+    ("confirming", "ended"): "confirmed, or failed",
+    ("rolling_back", "ended"): "rolled back, or failed",
+}
 
 
 class Member(NamedTuple):
@@ -83,14 +78,19 @@ SERIAL: Final = Share(25, percent=True)
 MAX_FAIL: Final = Share(10, percent=True)
 
 
-class _Host:
+class _Host(StateMachine):
+    TRANSITIONS = TRANSITIONS
+
     def __init__(self, member: Member) -> None:
+        super().__init__("gathering")
         self.member = member
-        self.state: State = "gathering"
         self.planned: Planned | None = None
         self.trouble: Failed | None = None
         self.result: Result | None = None
-        self.history: list[str] = []
+        self.events: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<host {self.member.name} {self.state}; so far {', '.join(self.events)}>"
 
     @property
     def disturbs(self) -> bool:
@@ -113,16 +113,8 @@ class _Host:
         """Whether it may be out of service because of the rollout."""
         return self.state in UNSETTLED and self.disturbs
 
-    def move(self, state: State) -> None:
-        if (self.state, state) not in TRANSITIONS:
-            history = ", ".join(self.history)
-            raise InvalidTransition(
-                f"{self.member.name}: {self.state} -> {state}; so far {history}"
-            )
-        self.state = state
-
     def end(self, outcome: Outcome, trouble: Failed | None = None) -> None:
-        self.move("ended")
+        self.become("ended")
         if trouble is None:
             self.result = Result(outcome)
         else:
@@ -184,7 +176,7 @@ class Rollout:
             self._stop("interrupted")
             return []
         host = self._hosts[event.host]
-        host.history.append(type(event).__name__)
+        host.events.append(type(event).__name__)
         return [*self._step(host, event), *self._switches()]
 
     def _step(self, host: _Host, event: Event) -> Iterator[Instruction]:
@@ -192,7 +184,7 @@ class Rollout:
             case Planned():
                 yield from self._plan(host, event)
             case Staged():
-                host.move("staged")
+                host.become("staged")
                 if self.stopped:
                     host.end("skipped")
             case Switched() if host.disturbs:
@@ -217,7 +209,7 @@ class Rollout:
         elif event.stores:
             yield self._go(host, "staging", "stage")
         else:
-            host.move("staged")
+            host.become("staged")
 
     def _fail(self, host: _Host, event: Failed) -> Iterator[Instruction]:
         """What was under way did not come about. Before the switch it is the host's own affair;
@@ -262,7 +254,7 @@ class Rollout:
                 host.end("skipped")
 
     def _go(self, host: _Host, state: State, do: Do, reason: str = "") -> Instruction:
-        host.move(state)
+        host.become(state)
         return Instruction(do, host.member.name, reason)
 
     # --- which is next -------------------------------------------------------------------------

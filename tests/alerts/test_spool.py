@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from agent.alerts.dedup_window import Taken
-from agent.alerts.lifecycle import InvalidTransition
 from agent.alerts.losses import GATHER_LOST_S, MAX_LOST
 from agent.alerts.spool import BURST, Spool
 from agent.alerts.spool_events import (
@@ -27,6 +26,7 @@ from agent.alerts.spool_events import (
     TellLost,
     Undeliverable,
 )
+from agent.runtime.state_machine import InvalidTransition
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS
 from agent.wire.push import Lost
 from tests.alerts.samples import notification

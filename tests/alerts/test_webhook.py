@@ -35,9 +35,9 @@ OK = Answered(204, "204 No Content")
 DOWN = Answered(0, "Connection refused")
 
 
-def made(**options):
+def made(*, jitter=lambda: 1.0, **options):
     """A webhook that is subscribed, with a lease of 60 s, at 0 s."""
-    webhook = Webhook("w", FILTER, jitter=lambda: 1.0, **options)
+    webhook = Webhook("w", FILTER, jitter=jitter, **options)
     assert webhook.handle(WebhookStarted(), 0.0) == [AskInbox(Subscribe("w", FILTER, True))]
     assert webhook.handle(InboxSaid(Subscribed("w", "open", 0, 60_000.0)), 0.0) == [acknowledged(0)]
     return webhook
@@ -95,8 +95,7 @@ def test_pauses_double_up_to_the_longest_and_the_operator_is_told_once():
 
 
 def test_jitter_takes_up_to_half_of_a_pause_away():
-    webhook = made()
-    webhook._jitter = lambda: 0.0
+    webhook = made(jitter=lambda: 0.0)
     came(webhook, 1)
     webhook.handle(DOWN, 1.0)
     assert webhook.next_tick == 1.5

@@ -10,7 +10,7 @@ from agent.wire import directory as d
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess, installed
-from testkit.attempts import ATTEMPTS, PAUSE_MS
+from testkit.waiting import wait_until
 
 COMMAND = installed("sanderling-drs")
 PATIENCE_MS = 20_000
@@ -68,9 +68,9 @@ class Asker:
 
     def ask_until(self, request, condition):
         """Ask again until `condition(reply)` holds."""
-        for _ in range(ATTEMPTS):
-            if condition(reply := self.ask(request)):
-                return reply
-            # Nothing comes unasked.
-            assert not self.socket.poll(PAUSE_MS)
-        raise AssertionError(reply)
+
+        def look():
+            assert not self.socket.poll(0), "something came unasked"
+            return self.ask(request)
+
+        return wait_until(look, condition)

@@ -5,7 +5,6 @@ import pytest
 from agent.directory.registrar import (
     READ_PATIENCE_S,
     WRITE_PATIENCE_S,
-    InvalidTransition,
     Registrar,
     State,
 )
@@ -24,6 +23,7 @@ from agent.directory.registrar_events import (
     Tick,
     Undelivered,
 )
+from agent.runtime.state_machine import InvalidTransition
 from agent.wire import directory as d
 from agent.wire.codec import Decoder, WireError, encode
 
@@ -203,7 +203,10 @@ def test_a_reply_that_makes_no_sense_is_ignored(reply):
 
 def test_what_cannot_happen_raises_with_the_history():
     registrar = started()
-    with pytest.raises(InvalidTransition, match=r"iad1: new Start at 0.000; .*kept Start at 9.000"):
+    with pytest.raises(
+        InvalidTransition,
+        match=r"iad1: new Start at 0.000; .*kept Start at 9.000 is not in Registrar",
+    ):
         registrar.handle(Start(), 9.0)
 
 

@@ -22,6 +22,7 @@ from fleet.inventory.load import load
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.parties import HostOf
 from fleet.keys.store import Store
+from testkit.waiting import wait_until
 
 BIN: Final = Path(sys.executable).parent
 PATIENCE_S: Final = 600
@@ -237,7 +238,4 @@ class Desk:
 
 def await_(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
     """Wait until `condition` holds; AssertionError with `what` was waited for if it does not."""
-    give_up_s = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < give_up_s, f"waited {patience_s:g} s for {what}"
-        time.sleep(LOOK_EVERY_S)
+    wait_until(condition, patience_s=patience_s, pause_s=LOOK_EVERY_S, what=f"for {what}:")

@@ -60,11 +60,7 @@ class PushMaster(AgentProcess):
 
     def wait_until(self, condition):
         """Until the counters are so."""
-        for _ in self.attempts():
-            counters = self.status().counters
-            if condition(counters):
-                return counters
-        raise AssertionError(counters)
+        return self.wait_for(lambda: self.status().counters, condition)
 
     def wait_for_links(self, count=2):
         return self.wait_until(lambda counters: counters["overlay_links_up"] == count)

@@ -60,11 +60,7 @@ class MasterProcess(AgentProcess):
 
     def wait_until(self, condition):
         """Ask for the status until `condition(status)` holds."""
-        for _ in self.attempts():
-            status = self.status()
-            if condition(status):
-                return status
-        raise AssertionError(status)
+        return self.wait_for(self.status, condition)
 
 
 class FakeNode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
 
 import pytest
 
@@ -29,7 +28,6 @@ high = -30.0
 high = 3.0
 """
 FAULTS = "SELECT count(*) FROM events WHERE kind = 'fault_began'"
-PATIENCE_S = 30.0
 
 
 class EdgeProcess(AgentProcess):
@@ -43,19 +41,18 @@ class EdgeProcess(AgentProcess):
 
     def await_waiting(self, count):
         """Until so many faults wait in its history; there may be other events."""
-        until = time.monotonic() + PATIENCE_S
-        found = None
-        while found != count:
-            assert time.monotonic() < until, found
-            assert self.process.poll() is None, self.process.stderr.read()
+        self.wait_for(self.waiting, lambda found: found == count)
+
+    def waiting(self):
+        try:
+            db = sqlite3.connect(f"file:{self.history}?mode=ro", uri=True)
             try:
-                db = sqlite3.connect(f"file:{self.history}?mode=ro", uri=True)
-                try:
-                    ((found,),) = db.execute(FAULTS).fetchall()
-                finally:
-                    db.close()
-            except sqlite3.OperationalError:
-                continue  # the file is being made
+                ((found,),) = db.execute(FAULTS).fetchall()
+            finally:
+                db.close()
+        except sqlite3.OperationalError:
+            return None  # the file is being made
+        return found
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent.overlay import session as s
 from agent.overlay.fair_queue import Flow
-from agent.overlay.lifecycle import InvalidTransition
 from agent.overlay.limits import Limits
 from agent.overlay.session import (
     Arrived,
@@ -24,6 +23,7 @@ from agent.overlay.session import (
     Transmit,
     Up,
 )
+from agent.runtime.state_machine import InvalidTransition
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello
 
 WINDOW = 4
@@ -409,6 +409,6 @@ def test_a_group_that_is_alone_has_room_for_all_that_custody_holds() -> None:
 
 def test_a_link_goes_along_the_arrows_of_its_table_and_no_others() -> None:
     session = up()
-    session._become("paused")
+    session.become("paused")
     with pytest.raises(InvalidTransition, match="paused → up is not allowed for a link"):
-        session._become("up")
+        session.become("up")

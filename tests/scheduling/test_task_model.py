@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 )
 
 from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, policy_key
+from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
@@ -33,7 +34,6 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.lifecycle import InvalidTransition
 from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator

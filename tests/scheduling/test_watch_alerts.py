@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from agent.scheduling.lifecycle import InvalidTransition
+from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.watches.alerts import AHEAD_S, HISTORY_S, SAVE_EVERY, SUBSCRIBE_AGAIN_S
 from agent.scheduling.watches.entry import LONGEST_PAUSE_S, MAX_AHEAD
 from agent.scheduling.watches.events import (

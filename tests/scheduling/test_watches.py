@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from agent.scheduling.lifecycle import InvalidTransition
+from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.watches import quotas
 from agent.scheduling.watches.answers import as_asked
 from agent.scheduling.watches.entry import FIRST_PAUSE_S, MAX_AHEAD, RoundEntry, rounds_of

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from agent.client import Client, NoReplyError, Operator
 from agent.net.keys import KeyFiles, new, read_publics
 from fleet.testbed.ports import free_address
-from testkit.attempts import attempts
+from testkit.waiting import wait_until
 
 PATIENCE_MS = 20_000
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}
@@ -234,15 +233,15 @@ class Fleet:
             except NoReplyError as error:
                 raise AssertionError(self.said(iad)) from error
 
-    def attempts(self, iad: str) -> Iterator[None]:
-        """Many, as long as its master lives."""
-        return attempts([self.processes[iad]])
+    def wait_for(self, iad: str, look, holds):
+        """As long as its master lives."""
+        try:
+            return wait_until(look, holds, processes=[self.processes[iad]])
+        except AssertionError as error:
+            raise AssertionError(self.said(iad)) from error
 
     def wait_until(self, iad: str, condition):
-        for _ in self.attempts(iad):
-            if condition(status := self.status(iad)):
-                return status
-        raise AssertionError(status, self.said(iad))
+        return self.wait_for(iad, lambda: self.status(iad), condition)
 
 
 def ask(client: Client, latency_ms: float = 5_000.0):

@@ -117,10 +117,11 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
     with running.client("iad1") as client:
         assert ask(client).status == "complete"
         running.allow("iad1", "app")
-        for _ in running.attempts("iad1"):
-            answer = client.query(["b1/f4"], last_s=60, form="aggregate", latency_ms=5_000)
-            if answer.status == "refused":
-                break
+        answer = running.wait_for(
+            "iad1",
+            lambda: client.query(["b1/f4"], last_s=60, form="aggregate", latency_ms=5_000),
+            lambda answer: answer.status == "refused",
+        )
         assert answer.reason == "not_authorised"
         assert "not allowed here any more" in answer.message
         running.allow("iad1", NODES["iad1"])

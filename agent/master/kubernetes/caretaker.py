@@ -25,6 +25,7 @@ from agent.master.kubernetes.deployments import (
     Scale,
     operations,
 )
+from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 0.5  # after a failure; doubles
 LONGEST_PAUSE_S: Final = 60.0
@@ -90,16 +91,14 @@ class Pace:
     """The pause after each pass: doubling while passes fail."""
 
     def __init__(self) -> None:
-        self._failures = 0
+        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def after(self, look: Look) -> float:
         """Seconds until the next pass, unless the desired state changes before."""
         if look.failed:
-            pause_s = FIRST_PAUSE_S * 2.0 ** min(self._failures, 16)
-            self._failures += 1
-            return min(LONGEST_PAUSE_S, pause_s)
-        self._failures = 0
-        # A refused operation will be refused again, so there is no hurry.
+            return self._pauses.next()
+        self._pauses.reset()
+        # What was refused will be again: that is worth no hurry.
         return RESYNC_S if look.settled or look.refused else SETTLING_S
 
 

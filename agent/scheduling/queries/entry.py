@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import QUERY_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import QUERY_TRANSITIONS
 from agent.scheduling.result_budget import ResultBudget
 from agent.scheduling.shared_budget import Holding
 from agent.wire.messages import Gap, Missing, Query, Task, TaskResult
@@ -39,13 +40,15 @@ class Share:
         self.cancelled = False
 
 
-class QueryEntry:
-    """A query from arrival to answer. `firsts` is set if its areas went to two IADs each."""
+class QueryEntry(StateMachine):
+    """A query from arrival to answer. `firsts` is there if its areas went to two IADs each."""
 
     __slots__ = (
         "client", "evaluated_s", "firsts", "held", "held_areas", "pending", "query", "received_s",
-        "refused", "room", "sender", "shares", "state", "task_percentile", "timer", "unmatched",
+        "refused", "room", "sender", "shares", "task_percentile", "timer", "unmatched",
     )  # fmt: skip
+
+    TRANSITIONS = QUERY_TRANSITIONS
 
     def __init__(
         self,
@@ -56,16 +59,16 @@ class QueryEntry:
         held: Holding,
         held_areas: Holding,
     ) -> None:
+        super().__init__()
         self.client = client
         self.sender = sender
         self.query = query
         self.received_s = received_s
         self.evaluated_s: float | None = None
-        self.state = "new"
         self.shares: list[Share] = []
         # Size limit of its answer, in bytes.
         self.room = ResultBudget()
-        # Of what all answers here hold, and all open queries.
+        # Its part of what all answers of this master hold, and of all open queries' areas.
         self.held = held
         self.held_areas = held_areas
         self.firsts: FirstAnswers | None = None
@@ -77,15 +80,9 @@ class QueryEntry:
         self.timer = -1
 
     def release(self) -> None:
-        """It is over: nothing is held any more."""
+        """Return both: the query has ended."""
         self.held.release()
         self.held_areas.release()
 
     def __repr__(self) -> str:
         return f"<query {self.query.id} {self.state}, {self.pending} pending>"
-
-    def become(self, state: str) -> None:
-        """Change state along `QUERY_TRANSITIONS`."""
-        if (self.state, state) not in QUERY_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state

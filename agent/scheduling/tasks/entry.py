@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from _core.deadlines.class_advance import limited_advance
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.admission import Refused
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
     SUBTASK_TRANSITIONS,
     TASK_TRANSITIONS,
-    InvalidTransition,
 )
 from agent.scheduling.result_budget import ResultBudget, gap_of
 from agent.scheduling.shared_budget import Holding
@@ -30,9 +30,9 @@ LONGEST_SIZE_S: Final = 86_400.0
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 
-class TaskEntry:
-    """A task being served: its pending subtasks, and its results as far as it has `room` for them.
-    `origin` is where its result goes, `iad` the IAD that sent it; `channels` are those that its
+class TaskEntry(StateMachine):
+    """A task being served: what is still pending and what has come back, as far as it has `room`
+    for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
     service gives, `limited`: it gives no others. Its subtasks are enqueued at `enqueued_s`, which
     is t_0, and its budget ends `budget_s` later; `evaluated_s`, when its evaluation had ended, is
     for the records alone."""
@@ -40,9 +40,11 @@ class TaskEntry:
     __slots__ = (
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
         "fanout", "heading", "held", "held_areas", "hopeless", "iad", "limited", "missing",
-        "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "state",
-        "task", "timer",
+        "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "task",
+        "timer",
     )  # fmt: skip
+
+    TRANSITIONS = TASK_TRANSITIONS
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class TaskEntry:
         held: Holding,
         held_areas: Holding,
     ) -> None:
+        super().__init__()
         self.task = task
         self.origin = origin
         self.iad = iad
@@ -70,7 +73,6 @@ class TaskEntry:
         self.received_s = received_s
         self.enqueued_s = received_s
         self.evaluated_s = received_s
-        self.state = "new"
         self.deadline: Deadline | None = None
         self.deadline_s = received_s
         self.fanout = 0
@@ -78,10 +80,10 @@ class TaskEntry:
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
         self.room = ResultBudget()
-        # Of what all answers here hold, and all open tasks.
+        # Its part of what all answers of this master hold, and of all open tasks' areas.
         self.held = held
         self.held_areas = held_areas
-        # Why it was given up while its subtasks were under way.
+        # The reason why it was given up while subtasks were in flight.
         self.refused: Refused | None = None
         self.missing: list[Missing] = []
         self.timer = -1
@@ -89,33 +91,28 @@ class TaskEntry:
     def __repr__(self) -> str:
         return f"<task {self.task.id} {self.state}, {len(self.pending)} pending>"
 
-    def become(self, state: str) -> None:
-        """Change state along `TASK_TRANSITIONS`."""
-        if (self.state, state) not in TASK_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
-
     def beyond(self) -> TooLarge:
         """How large its result would have become, as far as can be told by now."""
         come = self.fanout - len(self.pending) + 1
         return self.room.told(self.task.window.length_s, self.fanout, come)
 
 
-class SubtaskEntry:
-    """One node's share of a task. `dispatches` counts how often it was sent: more than once if the
-    node's link was cut; `id` changes each time, so that a late result is never taken for a new
-    one."""
+class SubtaskEntry(StateMachine):
+    """One node's share of a task. `dispatches` counts how often it was sent: more than once when
+    the node's link was cut; `id` changes each time, so a late result is never mistaken."""
 
     __slots__ = (
         "areas", "demoted", "dispatched_s", "dispatches", "handle", "id", "node",
-        "parent", "state", "unbroken",
+        "parent", "unbroken",
     )  # fmt: skip
 
+    TRANSITIONS = SUBTASK_TRANSITIONS
+
     def __init__(self, parent: TaskEntry, node: Node, areas: list[str]) -> None:
+        super().__init__("queued")
         self.parent = parent
         self.node = node
         self.areas = areas
-        self.state = "queued"
         self.handle = -1
         self.id = -1
         self.dispatched_s: float | None = None
@@ -129,12 +126,6 @@ class SubtaskEntry:
             f"enqueued {self.parent.enqueued_s}, dispatched {self.dispatched_s} "
             f"×{self.dispatches}>"
         )
-
-    def become(self, state: str) -> None:
-        """Change state along `SUBTASK_TRANSITIONS`."""
-        if (self.state, state) not in SUBTASK_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     def lose(self, reason: Gap, channels: tuple[str, ...] = (), message: str = "") -> None:
         """Record that this node's areas have no answer; the arguments are as in `Missing`."""

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from _core.queue.edf import EdfQueue
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import Peer
-from agent.scheduling.lifecycle import NODE_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import NODE_TRANSITIONS
 from agent.scheduling.shared_budget import CHANNEL_BYTES, TIME_BYTES
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.response_times import ResponseTimes
@@ -39,24 +40,26 @@ class NodeResource(Struct, frozen=True):
     live: bool
 
 
-class Node:
+class Node(StateMachine):
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
         "address", "beat_s", "busy", "bytes_per_s", "column", "displaced", "events_dropped",
         "events_waiting", "hello", "name", "peer", "pods", "queue", "quiet_until_s",
-        "response_times", "seen_s", "state", "strangers", "told_pods", "watched",
+        "response_times", "seen_s", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
+    TRANSITIONS = NODE_TRANSITIONS
+
     def __init__(self, name: str, column: int) -> None:
+        super().__init__()
         self.name = name
         self.column = column
         self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
         self.busy: dict[int, SubtaskEntry] = {}
         self.response_times = ResponseTimes()
-        # What the readings of a second took, the last time that somebody asked for a series.
+        # Bytes per second of window of the most recent series that it sent.
         self.bytes_per_s: float | None = None
-        self.state = "new"
         self.hello: Hello
         self.peer: Peer = None
         self.address = ""
@@ -78,14 +81,8 @@ class Node:
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
 
-    def become(self, state: str) -> None:
-        """Change state along `NODE_TRANSITIONS`."""
-        if (self.state, state) not in NODE_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
-
     def expected_bytes(self, channels: Sequence[str], window_s: float) -> float:
-        """What a series of it will take, about."""
+        """The expected size of a series from this node."""
         per_s = self.bytes_per_s
         if per_s is None:
             per_s = TIME_BYTES + CHANNEL_BYTES * len(channels or self.hello.channels)

@@ -10,7 +10,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from agent.scheduling.lifecycle import ALERTS_TRANSITIONS, InvalidTransition
+from agent.runtime.state_machine import StateMachine
+from agent.scheduling.lifecycle import ALERTS_TRANSITIONS
 from agent.scheduling.watches.events import (
     AskInbox,
     Gathered,
@@ -43,8 +44,8 @@ HISTORY_S = 3 * 86_400.0
 NOT_NOW = "this master's disk takes nothing now"
 
 
-class WatchedAlerts:
-    """The state of a watch `on` alerts beyond its rounds' queries.
+class WatchedAlerts(StateMachine):
+    """What a watch `on` alerts has beyond its rounds' queries.
 
     Times are seconds of wall clock, dates milliseconds since 1970 UTC. Alerts dated after `ends_s`
     do not count (inf: there is no end), and earlier ones have `lag_s` to arrive. `new_id` returns
@@ -55,8 +56,10 @@ class WatchedAlerts:
     __slots__ = (
         "_again_s", "_doubt", "_ends_s", "_gathered", "_id", "_interval_s", "_lag_s", "_latest",
         "_losses", "_most_open", "_new_id", "_opened_s", "_outbox", "_position", "_saved_position",
-        "_to_save", "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds", "state",
+        "_to_save", "_wanted", "_why_not", "is_new", "made", "made_s", "missed", "rounds",
     )  # fmt: skip
+
+    TRANSITIONS = ALERTS_TRANSITIONS
 
     def __init__(
         self,
@@ -69,7 +72,8 @@ class WatchedAlerts:
         lag_s: float,
         most_open: int,
     ) -> None:
-        self.is_new = saved is None  # and it was never open
+        super().__init__()
+        self.is_new = saved is None  # and was never open
         if saved is None:
             saved = SavedAlerts(new_id())
         self._wanted = wanted
@@ -94,7 +98,6 @@ class WatchedAlerts:
         self._doubt = ""
         self._outbox: list[PushRequest] = []
         self._to_save = ""  # then later, then at once
-        self.state = "new"
         if saved.subscription:
             self._subscribe()
         else:
@@ -104,12 +107,6 @@ class WatchedAlerts:
 
     def __repr__(self) -> str:
         return f"<alerts {self._id} {self.state} at {self._position}, {self.made} rounds made>"
-
-    def become(self, state: str) -> None:
-        """Change state along `ALERTS_TRANSITIONS`."""
-        if (self.state, state) not in ALERTS_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     @property
     def total(self) -> int | None:

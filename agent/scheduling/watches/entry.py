@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+from agent.runtime.back_off import BackOff
+from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import ANYONE, Peer
-from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS, InvalidTransition
+from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS
 from agent.scheduling.watches.alerts import WatchedAlerts
 from agent.scheduling.watches.events import Cursor, SavedWatch, WatchKey
 from agent.scheduling.watches.trigger import Trigger
@@ -23,15 +25,17 @@ LONGEST_PAUSE_S = 30.0
 ID_CHARACTERS = 48
 
 
-class RoundEntry:
-    """One round from its query until the client has acknowledged it."""
+class RoundEntry(StateMachine):
+    """One round from the time that it is asked until the client has it."""
 
-    __slots__ = ("answer", "ends", "fired", "number", "state")
+    __slots__ = ("answer", "ends", "fired", "number")
+
+    TRANSITIONS = ROUND_TRANSITIONS
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.number = number
-        self.state = "new"
-        # Kept while earlier rounds are missing.
+        # As long as rounds before it are missing.
         self.answer: Answer | None = None
         # Whether the watch ends with it: its refusal would repeat for all later rounds.
         self.ends = False
@@ -40,21 +44,17 @@ class RoundEntry:
     def __repr__(self) -> str:
         return f"<round {self.number} {self.state}>"
 
-    def become(self, state: str) -> None:
-        """Change state along `ROUND_TRANSITIONS`."""
-        if (self.state, state) not in ROUND_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
-
-class WatchEntry:
+class WatchEntry(StateMachine):
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
         "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "payer", "peer",
-        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms", "state",
+        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms",
         "timer", "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
+
+    TRANSITIONS = WATCH_TRANSITIONS
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class WatchEntry:
         alerts: WatchedAlerts | None,
         now: float,
     ) -> None:
+        super().__init__()
         self.key = key
         self.watch: Watch = saved.watch
         self.start_ms: int = saved.start_ms
         self.trigger = trigger
         self.alerts = alerts
-        self.state = "new"
-        # The owner for the limit on watches; a connection, for clients without a key.
+        # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
         # The owner for the limit on readings; a host, for clients without a key.
         self.payer = saved.client
@@ -85,8 +85,8 @@ class WatchEntry:
         self.seen_s = now
         # Temporarily refused: no query before this time.
         self.held_until_s = -math.inf
-        self.refusals = 0
-        # Why less arrives than was asked for, in words; empty: no problem.
+        self.refusals = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        # Why less comes than was asked for, in words; empty: nothing is wrong.
         self.trouble = ""
         # Whether its client was told about unknown channels of its trigger.
         self.warned = False
@@ -94,12 +94,6 @@ class WatchEntry:
 
     def __repr__(self) -> str:
         return f"<watch {self.key} {self.state}, settled {self.settled}, {self.rounds}>"
-
-    def become(self, state: str) -> None:
-        """Change state along `WATCH_TRANSITIONS`."""
-        if (self.state, state) not in WATCH_TRANSITIONS:
-            raise InvalidTransition(self.state, state, self)
-        self.state = state
 
     def restore(self, cursor: Cursor) -> None:
         """Restore the state from disk."""
@@ -167,9 +161,7 @@ class WatchEntry:
         asked.become("waiting")
         self.trouble = f"rounds come late: {answer.message or answer.reason}"[:500]
         if now >= self.held_until_s:
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self.refusals, 20))
-            self.refusals += 1
-            self.held_until_s = now + pause_s
+            self.held_until_s = now + self.refusals.next()
 
     def set_back(self, now: float) -> None:
         """The clock was set back: no delay may exceed its maximum."""
@@ -187,8 +179,8 @@ class WatchEntry:
         else. O(`MAX_AHEAD`)."""
         if self.state != "attached":
             return None
-        if self.refusals and any(r.state == "asked" for r in self.rounds.values()):
-            return None  # a single round probes whether the others can be served
+        if self.refusals.failures and any(r.state == "asked" for r in self.rounds.values()):
+            return None  # one finds out whether the others have a chance
         for number in range(self.settled + 1, self.settled + 1 + MAX_AHEAD):
             if self.alerts is not None and number > self.alerts.made:
                 return None

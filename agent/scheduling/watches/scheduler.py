@@ -255,7 +255,7 @@ class WatchScheduler:
             self.counters["rounds_put_off"] += 1
             entry.put_off(round_entry, answer, now)
             return self._go_on(entry, now)
-        entry.refusals = 0
+        entry.refusals.reset()
         entry.trouble = trouble_of(round_entry.number, answer)
         round_entry.become("answered")
         round_entry.answer = answer

@@ -14,7 +14,7 @@ from fleet.keys.store import Store
 from fleet.rollout.keys.push import pusher, write_local
 from fleet.testbed.ports import free_address
 from testkit.agent_process import installed
-from testkit.attempts import attempts
+from testkit.waiting import wait_until
 
 PATIENCE_MS = 20_000
 AREAS = {"n1": "b1/f4/r413", "n2": "b1/f4/r409"}
@@ -123,16 +123,16 @@ class Running:
         with Operator(self.address(iad, "operator"), keys) as operator:
             return operator.status(PATIENCE_MS)
 
-    def attempts(self, iad):
-        """Many, as long as its master lives."""
+    def wait_for(self, iad, look, holds):
+        """As long as its master lives."""
         (found,) = (h for h in hosts(self.fleet) if h.node is None and h.iad.name == iad)
-        return attempts([self.processes[found.name]])
+        try:
+            return wait_until(look, holds, processes=[self.processes[found.name]])
+        except AssertionError as error:
+            raise AssertionError({name: self.said(name) for name in self.processes}) from error
 
     def wait_until(self, iad, condition):
-        for _ in self.attempts(iad):
-            if condition(status := self.status(iad)):
-                return status
-        raise AssertionError(status, {name: self.said(name) for name in self.processes})
+        return self.wait_for(iad, lambda: self.status(iad), condition)
 
     def stop(self):
         for process in self.processes.values():

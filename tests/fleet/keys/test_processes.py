@@ -100,9 +100,7 @@ def test_a_person_is_out_on_a_connection_that_exists(running, tmp_path):
         assert ask(ada).status == "complete"
         done = revoke(fleet.store, fleet.fleet, named(fleet.fleet, "ada"), "", fleet.push)
         assert done.told == ("iad4/master",)
-        for _ in fleet.attempts("iad4"):
-            if (answer := ask(ada)).status == "refused":
-                break
+        answer = fleet.wait_for("iad4", lambda: ask(ada), lambda got: got.status == "refused")
         assert answer.reason == "not_authorised"
     with fleet.client("iad4") as other:
         assert ask(other).status == "complete"

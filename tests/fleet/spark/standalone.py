@@ -7,8 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +17,7 @@ import psutil
 import pyspark
 
 from fleet.spark import java
+from testkit.waiting import wait_until
 from tests.fleet.spark.shared import SHORT_LIVED
 
 DEPLOY = "org.apache.spark.deploy"
@@ -81,11 +80,7 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Ask until it holds; AssertionError if it never does."""
-    until_s = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < until_s
-        pause.wait(0.02)
+    wait_until(condition, patience_s=PATIENCE_S, pause_s=0.02)
 
 
 def _registered(cluster: Cluster) -> int:
