@@ -43,10 +43,10 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "Every key of the agents' TOML files, and of a fleet's [inventory](inventory.md). Made by",
-        "`make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`. An agent's",
-        "`--check` validates its file, `fleet inventory check` the inventory; an unknown key is an",
-        "error that names the nearest known one.",
+        "All keys of the agents' TOML files and of a fleet's [inventory](inventory.md).",
+        "An agent's `--check` validates its file, `fleet inventory check` the inventory; the error",
+        "for an unknown key names the nearest known one. `make docs` generates this page from",
+        "`agent/wire/*_config.py` and `fleet/inventory/model.py`.",
     ]
     told: Told = {}
     for command, kind in (
@@ -131,9 +131,10 @@ def states() -> str:
     lines = [
         "# States",
         "",
-        "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts` and `agent/overlay`. An arrow that is not here raises",
-        "an error. The link of an edge node to its master is in [edge.md](edge.md).",
+        "State machines of queries, tasks, nodes, watches, subscriptions and links, to look",
+        "up the states in logs and records. A transition without an arrow raises an error.",
+        "`make docs` generates this page from `lifecycle.py` of `agent/scheduling`, `agent/alerts`",
+        "and `agent/overlay`. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
     for title, table in (
         ("Query, at the query scheduler", lifecycle.QUERY_TRANSITIONS),
@@ -160,10 +161,10 @@ def record_lines() -> str:
     lines = [
         "# Records",
         "",
-        "Each master writes a JSON line about every query that it received, every task and subtask",
-        "that it served and every event of its edge nodes, to `current.jsonl` in its records",
-        "folder; a full file becomes `records-<n>.jsonl`. Made from `agent/wire/records.py` by",
-        "`make docs`.",
+        "Fields of a master's log records, to analyse latencies and events. Each master appends a",
+        "JSON line per received query, served task and subtask, and event of its edge nodes to",
+        "`current.jsonl` in its records folder; a full file becomes `records-<n>.jsonl`.",
+        "`make docs` generates this page from `agent/wire/records.py`.",
         "",
         _prose(records.__doc__),
         "",
