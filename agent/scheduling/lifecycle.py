@@ -20,7 +20,7 @@ SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("dispatched", "queued"): "the node says that no pod runs it",
     ("queued", "expired"): "answer timeout, the node left, or the task was cancelled or refused",
     ("dispatched", "abandoned"): "the same; the pod may still be busy",
-    ("abandoned", "returned"): "late result, it frees the pod and nobody wants it",
+    ("abandoned", "returned"): "late result: it frees the pod and is discarded",
     ("abandoned", "forgotten"): "the node says that no pod runs it, or left",
 }
 TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
@@ -32,7 +32,7 @@ TASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("waiting", "open"): "all joined, or it has waited long enough: subtasks enqueued",
     ("waiting", "partial"): "it has waited long enough, and there is no node to ask",
     ("waiting", "refused"): "all joined: over the rate, or infeasible even unloaded",
-    ("waiting", "cancelled"): "its sender wants no result any more",
+    ("waiting", "cancelled"): "cancelled by its sender",
     ("open", "complete"): "last subtask returned, nothing missing",
     ("open", "partial"): "last subtask returned, or answer timeout",
     ("open", "cancelled"): "its sender wants no result any more",
@@ -59,22 +59,22 @@ WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("attached", "cancelled"): "cancel",
     ("detached", "cancelled"): "cancel",
     ("finished", "cancelled"): "cancel",
-    ("attached", "expired"): "nothing heard of its client for too long",
-    ("detached", "expired"): "nothing heard of its client for too long",
-    ("finished", "expired"): "nothing heard of its client for too long",
+    ("attached", "expired"): "no message from its client for too long",
+    ("detached", "expired"): "no message from its client for too long",
+    ("finished", "expired"): "no message from its client for too long",
 }
 ALERTS_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "subscribing"): "watch, or found on disk",
     ("subscribing", "open"): "subscribed",
-    ("subscribing", "waiting"): "refused, or the disk takes nothing now",
+    ("subscribing", "waiting"): "refused, or the disk accepts no writes now",
     ("open", "waiting"): "the disk takes no acknowledgement now",
     ("waiting", "subscribing"): "ten seconds later",
-    ("subscribing", "subscribing"): "what was kept is lost: anew",
-    ("open", "subscribing"): "the inbox knows it no more, or a position is missing",
+    ("subscribing", "subscribing"): "the stored subscription is lost: start over",
+    ("open", "subscribing"): "the inbox no longer knows it, or a position is missing",
     ("subscribing", "ended"): "its time is over, or its watch is",
     ("open", "ended"): "its time is over, or its watch is",
     ("waiting", "ended"): "its time is over, or its watch is",
-    ("new", "ended"): "found on disk so",
+    ("new", "ended"): "found on disk in this state",
 }
 ROUND_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "asked"): "its window has ended, or its alerts came, and few rounds before it are open",

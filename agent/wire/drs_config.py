@@ -32,7 +32,7 @@ class DrsDirectory(Section, frozen=True):
         Meta(min_length=1, description="SQLite file (relative: to the config file)."),
     ] = "directory.sqlite"
     longest_lease_s: Annotated[
-        float, Meta(ge=1.0, le=86_400.0, description="Longest lease that is given, in seconds.")
+        float, Meta(ge=1.0, le=86_400.0, description="Longest lease granted, in seconds.")
     ] = 3_600.0
 
 
@@ -44,7 +44,7 @@ class DrsMirror(Section, frozen=True):
         File, Meta(description="File with the primary's public keys, one a line.")
     ] = ""
     every_s: Annotated[
-        Positive, Meta(le=3_600.0, description="Seconds between two looks at the primary.")
+        Positive, Meta(le=3_600.0, description="Seconds between two polls of the primary.")
     ] = 1.0
 
 

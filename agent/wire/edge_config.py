@@ -92,14 +92,14 @@ class EdgeChannel(Section, frozen=True):
         Limit | None, Meta(description="A jump of no more than this is never a spike.")
     ] = None
     max_rate_per_s: Annotated[
-        Limit | None, Meta(description="By how much the quantity may change in a second.")
+        Limit | None, Meta(description="Largest plausible change of the quantity per second.")
     ] = None
     flat_s: Annotated[
-        Limit | None, Meta(description="Seconds of the very same value that make a flatline.")
+        Limit | None, Meta(description="Seconds of an unchanged value that count as a flatline.")
     ] = None
     drift: Annotated[
         Limit | None,
-        Meta(description="How far it may be from what co-located channels say."),
+        Meta(description="Largest plausible deviation from co-located channels."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class EdgeSensor(Section, frozen=True):
         Meta(
             max_length=64,
             description="Where it hangs, such as desk. Channels of one quantity and unit in the "
-            "same place are held against each other, to find one that drifts; empty: no others.",
+            "same place are compared with each other, to detect drift; empty: not compared.",
         ),
     ] = ""
     options: Annotated[
@@ -178,8 +178,7 @@ class EdgeTrigger(Section, frozen=True):
         Positive,
         Meta(
             le=30 * DAY_S,
-            description="Seconds without knowing what the sensor would say after which it is "
-            "cleared.",
+            description="Seconds without a usable reading of the sensor after which it is cleared.",
         ),
     ] = 300.0
     areas: Annotated[
@@ -209,8 +208,8 @@ class EdgeHistory(Section, frozen=True):
         Meta(
             ge=0,
             le=1 << 50,
-            description="Bytes that readings may take; the oldest go first. 0: no bound but "
-            "retention_s.",
+            description="Most bytes of readings; the oldest are deleted first. 0: only "
+            "retention_s limits them.",
         ),
     ] = 0
     group_readings: Annotated[Count, Meta(le=100_000, description="Readings in one row group.")] = (
@@ -240,13 +239,13 @@ class EdgeEvents(Section, frozen=True):
         Meta(
             ge=1,
             le=1_000_000,
-            description="Events kept while no master takes them over; the oldest go first, and "
-            "are counted.",
+            description="Events kept while no master acknowledges them; the oldest are dropped "
+            "first, and counted.",
         ),
     ] = 10_000
     backlog_per_s: Annotated[
         float,
-        Meta(ge=0.1, le=10_000.0, description="Old events sent a second; new ones go at once."),
+        Meta(ge=0.1, le=10_000.0, description="Old events sent per second; new ones go at once."),
     ] = 20.0
 
 
