@@ -1,4 +1,4 @@
-"""`fleet demo`: the main job on one machine, from a starting fleet to FIFO against EDFQ."""
+"""`fleet demo`: starts a fleet on one machine, queries it, and compares FIFO with EDFQ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet image build` and `list`: from a recipe to an image, its block map and its manifest."""
+"""`fleet image build` and `list`: builds an image, its block map and its manifest from a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boot partition of a card: files in it, by mtools, without mounting and without root."""
+"""Files in the FAT boot partition of a card, through mtools: no mount, no root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's own data, and how a card of ours carries it to the first boot."""
+"""A node's own data (name, keys, configuration), and where a card carries it to the first boot."""
 
 from __future__ import annotations
 

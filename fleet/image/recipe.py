@@ -1,4 +1,4 @@
-"""Recipe and layers → the plan of an image, or the one line that says why there is none. Pure."""
+"""Resolves a recipe and its layers into an image plan, or into a one-line error. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of others: how a stock Raspberry Pi OS is told at its first boot who it is.
+"""First-boot customization of stock Raspberry Pi OS images.
 
 cloud-init's NoCloud (Raspberry Pi OS from Trixie on) reads user-data and meta-data from the boot
 partition; JSON is YAML, so both are written as JSON. Before that, Raspberry Pi Imager leaves a

@@ -1,4 +1,4 @@
-"""`fleet doctor`: what is wrong with a fleet, and what mends it."""
+"""`fleet doctor`: finds faults of a fleet and names the remedy for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet exec`: one command on many hosts at a time."""
+"""`fleet exec`: runs one command on many hosts in parallel."""
 
 from __future__ import annotations
 

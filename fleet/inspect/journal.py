@@ -1,4 +1,5 @@
-"""Lines of hosts' journals: asked for, as `journalctl -o json` has them, merged by time; pure."""
+"""systemd journals of hosts: the `journalctl -o json` request, its parser, a merge by time;
+pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet status` by the inventory: the state of masters and hosts, once or again and again."""
+"""`fleet status`: the state of all masters and hosts in the inventory, once or repeatedly."""
 
 from __future__ import annotations
 

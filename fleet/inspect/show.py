@@ -1,4 +1,4 @@
-"""`fleet inventory show`: the fleet as the inventory has it, and the files of a host."""
+"""`fleet inventory show`: the inventory's IADs and hosts, and the files of one host."""
 
 from __future__ import annotations
 

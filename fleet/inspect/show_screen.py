@@ -1,4 +1,4 @@
-"""The fleet on a terminal. A host with a model is a node."""
+"""Terminal output of `fleet inventory show`. A host with a model is a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a fleet on a terminal: a summary, then hosts, those in trouble first."""
+"""Terminal output of `fleet status`: a summary, then the hosts, those with faults first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for a host: what it says itself, else one of its groups, else the fleet."""
+"""Effective settings of a host: its own, else those of its groups, else those of the fleet."""
 
 from __future__ import annotations
 

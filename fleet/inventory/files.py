@@ -1,4 +1,4 @@
-"""The files that an inventory makes of each host: configuration, keys, allow-list."""
+"""Files generated from the inventory for each host: configuration, keys, allow-list."""
 
 from __future__ import annotations
 

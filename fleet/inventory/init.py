@@ -1,4 +1,4 @@
-"""`fleet init`: a folder with an inventory to begin with."""
+"""`fleet init`: creates a fleet's folder with a template inventory."""
 
 from __future__ import annotations
 

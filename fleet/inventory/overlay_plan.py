@@ -1,4 +1,4 @@
-"""Which IAD has which place in an overlay of masters, and what each master's file says of it."""
+"""Positions of IADs in the overlay of masters, and each master's overlay configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds keys in a fleet, and how its hosts are called."""
+"""Key-holding parties of a fleet, and the names of its hosts."""
 
 from __future__ import annotations
 

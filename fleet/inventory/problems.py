@@ -1,4 +1,4 @@
-"""What is wrong with an inventory whose keys and values are all right by themselves."""
+"""Semantic validation of an inventory whose syntax and types are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet keys init`: the keys that are missing."""
+"""`fleet keys init`: generates the keys that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet keys show`: every key, its age and state; what expires soon."""
+"""`fleet keys show`: age and state of every key, and keys that expire soon."""
 
 from __future__ import annotations
 

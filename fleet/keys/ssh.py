@@ -1,4 +1,4 @@
-"""SSH keys: made, fingerprinted, and pinned in OpenSSH's own forms."""
+"""SSH keys: generation, fingerprints, and host key pins in OpenSSH's formats."""
 
 from __future__ import annotations
 

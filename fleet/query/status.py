@@ -1,4 +1,4 @@
-"""`fleet status --operator`: the state of one IAD, from its operator socket."""
+"""`fleet status --operator`: the status of one IAD, from its operator socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of an IAD on a terminal: its nodes, open faults, raised triggers, its counters."""
+"""Terminal output of an IAD's status: nodes, open faults, raised triggers, counters."""
 
 from __future__ import annotations
 

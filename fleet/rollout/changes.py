@@ -1,4 +1,4 @@
-"""The changes that a deployment makes to a host, one struct each, in the order they are made."""
+"""The changes that a deployment makes to a host: one struct each, in order of execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet deploy`: releases and configuration onto hosts, while queries stay answered."""
+"""`fleet deploy`: rolls releases and configuration out to hosts while queries are answered."""
 
 from __future__ import annotations
 

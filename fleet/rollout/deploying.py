@@ -1,4 +1,4 @@
-"""What `fleet deploy` does to a host, step by step."""
+"""The steps of `fleet deploy` on one host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the facts of a host and what it shall be to the changes that make it so. Pure."""
+"""Computes the changes from a host's facts to its desired state. Pure."""
 
 from __future__ import annotations
 

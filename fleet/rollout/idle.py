@@ -1,4 +1,4 @@
-"""Connections of a rollout that are idle: a few are kept open, the others are closed."""
+"""Pool of a rollout's idle SSH connections: a few stay open, the others are closed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A run's journal: ``runs/<time>-<n>.jsonl`` in the fleet's folder. Each line is on the disk before
-the next thing is begun."""
+"""Write-ahead journal of a run: ``runs/<time>-<n>.jsonl`` in the fleet's folder. Each line is on
+disk before the next step begins."""
 
 from __future__ import annotations
 

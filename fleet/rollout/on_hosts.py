@@ -1,4 +1,4 @@
-"""Which releases hosts have: `fleet releases --hosts`."""
+"""`fleet releases --hosts`: the releases that hosts have."""
 
 from __future__ import annotations
 

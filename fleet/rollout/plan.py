@@ -1,4 +1,4 @@
-"""What is to be done to each host: its facts against the inventory, the keys and a release."""
+"""Plans a deployment: each host's facts against the inventory, the keys and a release."""
 
 from __future__ import annotations
 

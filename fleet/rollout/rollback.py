@@ -1,4 +1,4 @@
-"""`fleet rollback`: hosts go back to what they were before the last deployment, files included."""
+"""`fleet rollback`: restores hosts to their state before the last deployment, files included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deployment at work: a rollout's instructions done to hosts, its events kept in the journal."""
+"""Executes a rollout's instructions on hosts and records its events in the journal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One host during a deployment: its connection, kept open from the facts to the verdict, and the
-programs that run over it."""
+"""Session with one host during a deployment: its connection, kept open from the facts to the
+verdict, and the programs that run over it."""
 
 from __future__ import annotations
 

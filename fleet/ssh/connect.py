@@ -1,4 +1,5 @@
-"""A connection to one host: its pinned key only, the fleet's key only, nobody's configuration."""
+"""SSH connection to one host: only its pinned host key and the fleet's key; user configuration
+is ignored."""
 
 from __future__ import annotations
 

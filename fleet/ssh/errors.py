@@ -1,4 +1,4 @@
-"""What can go wrong with a host, as one line and a remedy."""
+"""Host errors: one line and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same work on many hosts at a time; what happens on one stays with it."""
+"""Runs the same function on many hosts in parallel; errors stay with their host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an IAD's master says to its operator."""
+"""Queries an IAD's master for its status through the operator socket."""
 
 from __future__ import annotations
 

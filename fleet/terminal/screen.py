@@ -1,4 +1,4 @@
-"""Answers and states on a terminal: what people read; programs use ``--json``."""
+"""Rich rendering of answers and states for people; programs use ``--json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TCP ports for processes that are about to start on this machine."""
+"""Allocates TCP ports for processes that are about to start on this machine."""
 
 from __future__ import annotations
 

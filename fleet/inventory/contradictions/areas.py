@@ -1,4 +1,4 @@
-"""Areas: what an IAD offers is what its nodes cover, and the other way round."""
+"""Validation of areas: the areas that an IAD offers match those that its nodes cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of notifications, wherever an inventory has one."""
+"""Validation of notification filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overlay of masters: its two factors, and one IAD at each place."""
+"""Validation of the overlay of masters: its two factors, and one IAD per position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: names, filters, and where their certificates are."""
+"""Validation of webhooks: names, filters, and paths of certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet lake follow`: what is pulled becomes tables, as it comes."""
+"""`fleet lake follow`: ingests pulled files continuously."""
 
 from __future__ import annotations
 

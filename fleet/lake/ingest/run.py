@@ -1,4 +1,4 @@
-"""`fleet lake ingest`: what was pulled becomes tables."""
+"""`fleet lake ingest`: ingests what was pulled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report found, in sentences that the numbers make."""
+"""Findings of a report: sentences generated from its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML in small pieces. What is no Html yet is escaped: names and labels come from a network."""
+"""HTML building blocks. All text is escaped: names and labels come from the network."""
 
 from __future__ import annotations
 

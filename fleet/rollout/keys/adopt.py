@@ -1,4 +1,4 @@
-"""`fleet keys adopt`: pin the key that a host has already, once somebody vouches for it."""
+"""`fleet keys adopt`: pins a host's present SSH key once the operator vouches for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts are given what the key store has for them now."""
+"""Distributes the key store's current files to hosts."""
 
 from __future__ import annotations
 

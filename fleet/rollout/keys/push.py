@@ -1,4 +1,4 @@
-"""Key files and allow-lists to hosts: over SSH, or into the folder of a master that runs here."""
+"""Pushes key files and allow-lists: over SSH, or into the folder of a local master."""
 
 from __future__ import annotations
 

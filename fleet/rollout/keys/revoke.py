@@ -1,4 +1,4 @@
-"""`fleet keys revoke`: a party out of all allow-lists, at once."""
+"""`fleet keys revoke`: removes a party from all allow-lists at once."""
 
 from __future__ import annotations
 

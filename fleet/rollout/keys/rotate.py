@@ -1,4 +1,4 @@
-"""A rotation carried out: its state machine, the store, the hosts and the clock."""
+"""Executes a key rotation: connects its state machine to the store, the hosts and the clock."""
 
 from __future__ import annotations
 

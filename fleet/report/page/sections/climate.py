@@ -1,4 +1,4 @@
-"""Temperature and humidity of rooms, by hour and by day."""
+"""Section: temperature and humidity of rooms, by hour and by day."""
 
 from __future__ import annotations
 

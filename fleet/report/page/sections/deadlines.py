@@ -1,4 +1,4 @@
-"""Deadline violations per node and hour, and what the auto-scaler would do."""
+"""Section: deadline violations per node and hour, and the auto-scaler's response."""
 
 from __future__ import annotations
 

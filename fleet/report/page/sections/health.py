@@ -1,4 +1,4 @@
-"""Nodes and sensors, the worst first."""
+"""Section: health of nodes and sensors, worst first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queueing against load (DSSP Fig. 8)."""
+"""Section: queueing delay against load (DSSP Fig. 8)."""
 
 from __future__ import annotations
 

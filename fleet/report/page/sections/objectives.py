@@ -1,4 +1,4 @@
-"""Who kept the SLO, by class and policy, beside what the clients measured themselves."""
+"""Section: SLO attainment by class and policy, beside the clients' own measurements."""
 
 from __future__ import annotations
 

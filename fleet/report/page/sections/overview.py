@@ -1,4 +1,4 @@
-"""What the report is about, and what it found, in sentences."""
+"""Section: the report's scope and its findings."""
 
 from __future__ import annotations
 

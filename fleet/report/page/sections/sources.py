@@ -1,4 +1,4 @@
-"""Where the numbers come from."""
+"""Section: data sources of the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time went (DSSP Table III)."""
+"""Section: time breakdown (DSSP Table III)."""
 
 from __future__ import annotations
 
