@@ -15,14 +15,15 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     moment,
     name_of,
+    nothing,
     numbers,
     percent,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import ROWS, Shown, grid, node_name
 
 MOST: Final = 12
