@@ -40,7 +40,7 @@ def test_a_demo_is_found_while_it_runs():
 
 def test_a_demo_that_was_killed_is_not_found():
     script = (
-        "import os\nfrom fleet import running\n"
+        "import os\nfrom fleet.query import running\n"
         "with running.announced((running.Addresses('iad1', 'a', 'b'),)):\n"
         "    assert len(running.found()) == 1\n"
         "    os._exit(9)\n"
