@@ -35,7 +35,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read stdout has enough; Python must not try again when it ends.
+        # The reader of stdout has closed it; Python must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

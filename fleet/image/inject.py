@@ -19,13 +19,13 @@ FORMAT: Final = 1
 FOLDER: Final = "sanderling"
 MARK: Final = f"{FOLDER}/image.json"
 MANIFEST: Final = f"{FOLDER}/manifest.json"
-# Who logs in to images of ours.
+# Login user of Sanderling images.
 USER: Final = "fleet"
 LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
 
 
 class ImageMark(Struct, frozen=True):
-    """What an image of ours says of itself, in its boot partition."""
+    """Self-description of a Sanderling image, in its boot partition."""
 
     format: Literal[1]
     release: str

@@ -30,7 +30,7 @@ RUN: Final = (
 
 
 class UnknownImageError(CommandError):
-    """Nobody here knows how to tell this image who it is; the text is one line."""
+    """The image follows no known first-boot convention; the text is one line."""
 
 
 def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None]:

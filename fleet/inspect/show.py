@@ -140,7 +140,7 @@ def run_files(folder: Folder, name: str, *, as_json: bool) -> int:
 
 
 def describe(fleet: Inventory, chosen: Sequence[HostOf]) -> Shown:
-    """What there is to say of these hosts."""
+    """Describe these hosts, grouped by IAD."""
     by_iad: dict[str, list[HostOf]] = {}
     for host in chosen:
         by_iad.setdefault(host.iad.name, []).append(host)

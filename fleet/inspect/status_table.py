@@ -124,7 +124,7 @@ def host_table(rows: Sequence[HostRow]) -> Table:
 
 
 def finding_line(shared: Shared) -> Text:
-    """What is wrong with whom, and the remedy."""
+    """The host, its fault and the remedy."""
     finding = shared.finding
     text = Text(f"{finding.severity:<7} ", FINDING_STYLES[finding.severity])
     text.append(f"{named(shared.subjects)}: {printable(finding.what)}", "default")

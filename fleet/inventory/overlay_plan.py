@@ -26,7 +26,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
 
     @cached_property
     def iads(self) -> dict[Broker, str]:
-        """Who is at a place."""
+        """The IADs at a position."""
         return {place: iad for iad, place in self.places.items()}
 
     def neighbours(self, iad: str) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def warnings(fleet: Inventory) -> list[str]:
 
 
 def _refused(fleet: Inventory) -> Iterator[str]:
-    """What an agent would say of its file."""
+    """Errors that the agents would report for their configuration files."""
     members = pool_members(fleet)
     for iad in fleet.iad:
         try:

@@ -81,7 +81,7 @@ class Journal:
 
 @contextmanager
 def opened(folder: Folder) -> Iterator[Journal]:
-    """The journal of a new run, and nobody else deploys meanwhile. Busy."""
+    """Open the journal of a new run and hold the lock that excludes other runs. Busy."""
     folder.runs.mkdir(exist_ok=True)
     busy = Busy("another deployment of this fleet is under way; wait for its end")
     with locks.alone(folder.runs / LOCK, busy):

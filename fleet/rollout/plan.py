@@ -26,7 +26,7 @@ from fleet.terminal.output import once
 
 
 class HostPlan(NamedTuple):
-    """The way from what a host is to what it shall be."""
+    """The plan from a host's present state to its desired state."""
 
     host: HostOf
     facts: Facts

@@ -50,7 +50,7 @@ ORDER_S: Final = 20.0
 
 
 class HostReport(Struct, frozen=True):
-    """What came of a host."""
+    """Result of one host."""
 
     host: str
     outcome: Outcome

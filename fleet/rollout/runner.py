@@ -58,7 +58,7 @@ DROPPABLE: Final = frozenset({"gather", "stage"})
 
 
 class View(Protocol):
-    """Whoever shows how far it is; called from several threads."""
+    """Progress display; called from several threads."""
 
     def begun(self, host: str, do: Do) -> None:
         """Work on a host begins."""
@@ -71,7 +71,8 @@ class View(Protocol):
 
 
 class Acts(Protocol):
-    """What is done to a host, and what came of it; HostError. Called from several threads."""
+    """Operations on a host: each returns its outcome or raises HostError; called from several
+    threads."""
 
     def gather(self, session: Session) -> AnyEvent:
         """Read its facts."""

@@ -123,7 +123,7 @@ def heard() -> Iterator[Interrupts]:
             raise KeyboardInterrupt
     except BaseException:
         if interrupts.pressed:
-            # Whoever starts this again must not meet a Java that still writes.
+            # A restart must not run beside a Java that still writes.
             while _children_in_sessions():
                 time.sleep(LOOK_S)
             interrupts.told = True

@@ -89,7 +89,7 @@ def without_module(home: Path, version: int) -> Path:
         try:
             new.rename(made)
         except OSError:
-            # Somebody else was faster, and made the same.
+            # Another process was faster and made the same.
             shutil.rmtree(new)
             if not made.is_dir():
                 raise

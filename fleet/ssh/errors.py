@@ -35,5 +35,5 @@ class HostError(Exception):
 
     @property
     def remedy(self) -> str:
-        """What usually mends it; empty if nobody knows."""
+        """The usual remedy; empty if there is none."""
         return REMEDIES[self.kind]

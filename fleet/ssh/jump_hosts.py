@@ -59,7 +59,7 @@ class JumpHost:
                 return
             connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):  # it may be broken already; nobody needs to know
+            with suppress(Exception):  # it may be broken already, which makes no difference here
                 connection.close()
 
 

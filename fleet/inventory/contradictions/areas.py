@@ -10,7 +10,7 @@ from fleet.inventory.nearest import did_you_mean
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """IADs that offer without nodes, areas that nobody covers, nodes that nobody can ask."""
+    """IADs that offer areas without nodes, areas without a node, nodes that no query reaches."""
     for iad in fleet.iad:
         if not iad.node:
             if iad.areas or iad.offers:

@@ -25,7 +25,7 @@ Way = Callable[[], AbstractContextManager[Any]]
 
 
 class OtherKeyError(KeyStoreError):
-    """A host shows another key than somebody said."""
+    """The host shows another key than the operator expected."""
 
     status = exits.REFUSED
 
