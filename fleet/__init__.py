@@ -1,1 +1,1 @@
-"""Everything that an operator runs."""
+"""The operator's tools: the `fleet` command and everything behind it."""

@@ -1,4 +1,4 @@
-"""The command `fleet`: what it ends with, whatever happens.
+"""Entry point of the `fleet` command: exit statuses and the handling of every error.
 
 Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
 3 refused, 4 no reply that can be read, 5 nothing was done (every host failed, or it was stopped
@@ -35,7 +35,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read stdout has enough; Python must not try again when it ends.
+        # The reader of stdout has closed it; Python must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

@@ -1,5 +1,5 @@
-"""The command line of `fleet`: options and their checks. What a command does is imported when it
-runs, so that ``--help`` costs nothing."""
+"""The root click group of `fleet`. A command's implementation is imported when it runs, so that
+``--help`` stays fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shell completes: names from the inventory. Never an error, never a wait."""
+"""Shell completion of names from the inventory. It never raises and never blocks."""
 
 from __future__ import annotations
 

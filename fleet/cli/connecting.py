@@ -1,4 +1,4 @@
-"""Options that name a master to talk to: by address and key files, or by its IAD in the fleet.
+"""Options that select the master to talk to: by address and key files, or by IAD name.
 
 Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
 a fleet's folder, that of the demo that runs on this machine: of several, the one that was started

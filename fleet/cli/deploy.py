@@ -1,4 +1,4 @@
-"""The command lines of `fleet deploy`, `fleet rollback` and `fleet replace`."""
+"""Click commands: `fleet deploy`, `fleet rollback` and `fleet replace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries that only some commands need."""
+"""Check for optional dependencies that only some commands need."""
 
 from __future__ import annotations
 

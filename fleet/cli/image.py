@@ -1,4 +1,4 @@
-"""The command line of `fleet image`: options and their checks."""
+"""Click commands: `fleet image`."""
 
 from __future__ import annotations
 

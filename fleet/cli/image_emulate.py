@@ -1,4 +1,4 @@
-"""The command line of `fleet image emulate`."""
+"""Click command: `fleet image emulate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `fleet image flash`."""
+"""Click command: `fleet image flash`."""
 
 from __future__ import annotations
 

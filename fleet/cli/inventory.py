@@ -1,4 +1,4 @@
-"""The command lines of `fleet init` and `fleet inventory`."""
+"""Click commands: `fleet init` and `fleet inventory`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines of `fleet keys`."""
+"""Click commands: `fleet keys`."""
 
 from __future__ import annotations
 

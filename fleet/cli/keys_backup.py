@@ -1,4 +1,4 @@
-"""`fleet keys backup` and `restore`: where the passphrase comes from, and what is said."""
+"""Implementation of `fleet keys backup` and `restore`: reads the passphrase, prints the result."""
 
 from __future__ import annotations
 

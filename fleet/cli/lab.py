@@ -1,4 +1,4 @@
-"""`fleet lab …`: the experiments of lab/, where they are installed."""
+"""`fleet lab …`: runs the experiments of lab/ if they are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines of `fleet lake` and `fleet report`."""
+"""Click commands: `fleet lake` and `fleet report`."""
 
 from __future__ import annotations
 

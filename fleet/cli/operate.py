@@ -1,4 +1,4 @@
-"""Commands for the day: status, exec, logs, reboot, doctor; their options."""
+"""Click commands for daily operation: status, exec, logs, reboot, doctor."""
 
 from __future__ import annotations
 

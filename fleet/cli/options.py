@@ -1,4 +1,4 @@
-"""Options of `fleet` that several commands have, or that need more than click's own types."""
+"""Click options and parameter types that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `fleet plan`."""
+"""Click command: `fleet plan`."""
 
 from __future__ import annotations
 

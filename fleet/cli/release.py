@@ -1,4 +1,4 @@
-"""The command lines of `fleet release` and `fleet releases`."""
+"""Click commands: `fleet release` and `fleet releases`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `fleet service`: options and their checks."""
+"""Click commands: `fleet service`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of `fleet subscribe`."""
+"""Click command: `fleet subscribe`."""
 
 from __future__ import annotations
 

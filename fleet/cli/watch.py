@@ -1,4 +1,4 @@
-"""The command line of `fleet watch`."""
+"""Click command: `fleet watch`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every command may use: exit statuses, locks, TOML, errors that nobody expected."""
+"""Shared by all commands: exit statuses, file locks, TOML, crash reports."""

@@ -1,4 +1,4 @@
-"""Exit statuses of `fleet`, and the one line that goes with a failure."""
+"""Exit statuses of `fleet`, and the exception that carries a status and its one-line message."""
 
 from __future__ import annotations
 

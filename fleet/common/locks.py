@@ -1,4 +1,4 @@
-"""Locks between processes. A lock goes with the process that holds it, however that ends."""
+"""Advisory file locks between processes. The kernel releases a lock when its process ends."""
 
 from __future__ import annotations
 

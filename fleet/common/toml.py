@@ -1,4 +1,4 @@
-"""Configuration structs as TOML text; the standard library only reads it."""
+"""TOML writer for configuration structs; the standard library only reads TOML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that worker threads decode."""
+"""Thread-safe msgspec decoding: prepares decoders in the thread that imports them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 def made_ready(*kinds: Any) -> None:
-    """Have msgspec work out what it needs of these types, in the thread that imports them.
+    """Make msgspec analyse these types in the importing thread.
 
-    It does so on first use otherwise, and two threads that are first at once crash the process.
+    msgspec does so on first use otherwise, and two threads that do it at once crash the process.
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

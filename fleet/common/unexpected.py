@@ -1,4 +1,4 @@
-"""Errors that nobody expected: one line for people, the traceback in a file of its own."""
+"""Crash reports: one line on stderr, the traceback in a file of its own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`fleet demo`: the main job on one machine."""
+"""`fleet demo`: a whole fleet on one machine."""

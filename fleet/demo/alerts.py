@@ -1,4 +1,4 @@
-"""The demo's alerts: a trigger at the nodes of one IAD, a subscriber at another's master."""
+"""The demo's alerts: triggers on the nodes of one IAD, a subscriber at another IAD's master."""
 
 from __future__ import annotations
 

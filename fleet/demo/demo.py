@@ -1,4 +1,4 @@
-"""`fleet demo`: the main job on one machine, from a starting fleet to FIFO against EDFQ."""
+"""`fleet demo`: starts a fleet on one machine, queries it, and compares FIFO with EDFQ."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WARM_UP_RATE_PER_S: Final = 8.0
 
 
 class Options(Struct, frozen=True):
-    """What `fleet demo` is told: `rate_per_s` is λ, over all query schedulers."""
+    """Options of `fleet demo`: `rate_per_s` is λ, over all query schedulers."""
 
     directory: Path
     seconds: float
@@ -110,7 +110,7 @@ EMULATED: Final = (
 
 def run(options: Options) -> int:
     """Run the demo; the exit status."""
-    # Whoever ends this process otherwise than by Ctrl-C gets an orderly end too.
+    # Other signals than Ctrl-C shut down in an orderly way, too.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     try:

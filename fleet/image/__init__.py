@@ -1,1 +1,1 @@
-"""Images of cards: recipes, layers, and how a file becomes of them that a Pi boots."""
+"""SD card images: recipes, layers, image assembly, flashing."""

@@ -1,4 +1,5 @@
-"""From a root file system of packages to an image: what runs as root, if only of a user namespace.
+"""Image assembly: partitions and file systems from a root file system. Runs as root, at least in
+a user namespace.
 
 Without loop devices and mounts. The same specification gives the same bytes.
 """

@@ -1,4 +1,4 @@
-"""Block maps: which blocks of an image matter, and what is in them (bmap-tools' format, 2.0)."""
+"""Block maps: the used blocks of an image and their checksums (bmap-tools' format, 2.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet image build` and `list`: from a recipe to an image, its block map and its manifest."""
+"""`fleet image build` and `list`: builds an image, its block map and its manifest from a recipe."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is told of an image beside it, in IMAGE.json."""
+    """Manifest of an image, stored beside it as IMAGE.json."""
 
     image: str  # name of its file
     model: str
@@ -113,7 +113,7 @@ def stored(folder: Folder) -> list[Manifest]:
 
 
 def read_manifest(image: Path) -> Manifest:
-    """What is told of an image beside it; OSError, msgspec.DecodeError."""
+    """Read the manifest beside an image; OSError, msgspec.DecodeError."""
     return msgspec.json.decode(image.with_suffix(MANIFEST).read_bytes(), type=Manifest)
 
 

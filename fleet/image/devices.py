@@ -1,4 +1,4 @@
-"""Which block device may be overwritten: decided on what lsblk says of all of them."""
+"""Guards against overwriting the wrong block device, based on lsblk's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A card booted by QEMU: the operating system and the agent as on a Pi, without its firmware."""
+"""Boots a card image in QEMU: the operating system and the agent run, the Pi's firmware does
+not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boot partition of a card: files in it, by mtools, without mounting and without root."""
+"""Files in the FAT boot partition of a card, through mtools: no mount, no root."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Fat:
         self._run("mdeltree", f"::/{name}")
 
     def copy_out(self, names: Mapping[str, Path]) -> None:
-        """Copy files to where they shall be on this machine."""
+        """Copy files to paths on this machine."""
         for name, place in names.items():
             done = self._run("mcopy", "-n", "-D", "o", f"::/{name}", str(place))
             if done.returncode:

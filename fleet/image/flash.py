@@ -1,4 +1,4 @@
-"""`fleet image flash`: an image onto a card, with a node's data on it."""
+"""`fleet image flash`: writes an image to a card and adds one node's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's own data, and how a card of ours carries it to the first boot."""
+"""A node's own data (name, keys, configuration), and where a card carries it to the first boot."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FORMAT: Final = 1
 FOLDER: Final = "sanderling"
 MARK: Final = f"{FOLDER}/image.json"
 MANIFEST: Final = f"{FOLDER}/manifest.json"
-# Who logs in to images of ours.
+# Login user of Sanderling images.
 USER: Final = "fleet"
 LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
 
 
 class ImageMark(Struct, frozen=True):
-    """What an image of ours says of itself, in its boot partition."""
+    """Self-description of a Sanderling image, in its boot partition."""
 
     format: Literal[1]
     release: str

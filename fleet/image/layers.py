@@ -1,4 +1,4 @@
-"""What an image is described by: recipes, layers and their variables, as their files have them."""
+"""File formats of image recipes, layers and their variables."""
 
 from __future__ import annotations
 

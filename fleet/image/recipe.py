@@ -1,4 +1,4 @@
-"""Recipe and layers → the plan of an image, or the one line that says why there is none. Pure."""
+"""Resolves a recipe and its layers into an image plan, or into a one-line error. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OWNERS: Final = ("fleet", "root", "sanderling")
 
 
 class PlannedFile(NamedTuple):
-    """A file that the image shall have; `path` is absolute."""
+    """A file of the planned image; `path` is absolute."""
 
     path: str
     content: bytes
@@ -50,7 +50,7 @@ class PlannedFile(NamedTuple):
 
 
 class PlannedDirectory(NamedTuple):
-    """A folder that the image shall have; `path` is absolute."""
+    """A folder of the planned image; `path` is absolute."""
 
     path: str
     mode: int

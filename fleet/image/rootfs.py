@@ -1,4 +1,5 @@
-"""The root file system of Debian packages: by mmdebstrap, from a cache of packages, and cached."""
+"""Root file system from Debian packages: runs mmdebstrap with a package cache, caches the
+result."""
 
 from __future__ import annotations
 

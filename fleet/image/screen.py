@@ -1,4 +1,4 @@
-"""What `fleet image build` shows while it works: a bar on a terminal, else a line a stage."""
+"""Progress of `fleet image build`: a bar on a terminal, otherwise one line per stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of others: how a stock Raspberry Pi OS is told at its first boot who it is.
+"""First-boot customization of stock Raspberry Pi OS images.
 
 cloud-init's NoCloud (Raspberry Pi OS from Trixie on) reads user-data and meta-data from the boot
 partition; JSON is YAML, so both are written as JSON. Before that, Raspberry Pi Imager leaves a
@@ -30,7 +30,7 @@ RUN: Final = (
 
 
 class UnknownImageError(CommandError):
-    """Nobody here knows how to tell this image who it is; the text is one line."""
+    """The image follows no known first-boot convention; the text is one line."""
 
 
 def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None]:

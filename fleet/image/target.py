@@ -1,4 +1,4 @@
-"""What an image is written to: a card's block device, or a file that stands for a card."""
+"""The destination of an image: a card's block device, or a file in place of a card."""
 
 from __future__ import annotations
 

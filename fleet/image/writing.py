@@ -1,4 +1,4 @@
-"""An image onto a card: what its map names is written, then read back from the card itself."""
+"""Writes the mapped blocks of an image to a card and verifies them by reading the card back."""
 
 from __future__ import annotations
 

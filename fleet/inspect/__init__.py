@@ -1,1 +1,1 @@
-"""A fleet day by day: its state, commands on hosts, their journals, restarts, and what is wrong."""
+"""Daily operation: status, remote commands, logs, reboots, diagnosis."""

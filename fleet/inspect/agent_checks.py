@@ -1,5 +1,4 @@
-"""What is wrong with an agent: its unit, release, files, its link to the master, its sensors;
-pure."""
+"""Doctor checks of an agent: unit, release, files, link to the master, sensors; pure."""
 
 from __future__ import annotations
 

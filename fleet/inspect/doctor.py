@@ -1,4 +1,4 @@
-"""`fleet doctor`: what is wrong with a fleet, and what mends it."""
+"""`fleet doctor`: finds faults of a fleet and names the remedy for each."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def answered(seen: HostSeen) -> bool:
 
 
 def status_of(report: Report, iads: Sequence[IadSeen]) -> int:
-    """0 if nothing is wrong, 1 if something is, 5 if nobody could be asked."""
+    """0 if there are no findings, 1 if there are, 5 if no host could be reached."""
     if not report.answered and not any(seen.status for seen in iads):
         return exits.NOTHING
     wrong = any(finding.severity != "note" for finding in report.findings)

@@ -1,4 +1,4 @@
-"""`fleet exec`: one command on many hosts at a time."""
+"""`fleet exec`: runs one command on many hosts in parallel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fleet.terminal.output import printable, say, write_json_line
 
 # timeout(1) says so.
 TIMED_OUT: Final = 124
-# A command that does not end when it is told to.
+# A command that ignores its termination signal.
 KILLED_AFTER_S: Final = 5
 # Beyond its own time there: the way there and back.
 GRACE_S: Final = 10.0
@@ -45,7 +45,7 @@ class Line(Struct, frozen=True, tag="line", tag_field="type"):
 
 
 class End(Struct, frozen=True, tag="end", tag_field="type"):
-    """What came of a host: the command's exit status, or why there is none."""
+    """Result on one host: the command's exit status, or why there is none."""
 
     host: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What is wrong, with whom, and what mends it."""
+"""Findings of the doctor: the fault, the host concerned, the remedy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What is wrong with a fleet as a whole: its keys, its IADs, the operator's machine, and what only
-shows between hosts; pure."""
+"""Doctor checks across hosts: keys, IADs, the operator's machine, disagreements; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lines of hosts' journals: asked for, as `journalctl -o json` has them, merged by time; pure."""
+"""systemd journals of hosts: the `journalctl -o json` request, its parser, a merge by time;
+pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 # How long a line may be under way: those from other hosts that are older still come before it.
 HOLD_S: Final = 0.7
-# Digits of microseconds since 1970; longer ones are nobody's clock.
+# Digits of microseconds since 1970; longer numbers are no plausible time.
 LONGEST_TIME: Final = 16
 
 

@@ -1,4 +1,4 @@
-"""Bytes from many hosts, turned into whole lines; pure."""
+"""Line splitter for byte streams from many hosts; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a fleet: its masters and its hosts are asked, all at once."""
+"""Collects the state of a fleet: queries all masters and hosts in parallel."""
 
 from __future__ import annotations
 

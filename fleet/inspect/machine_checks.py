@@ -1,4 +1,4 @@
-"""What is wrong with a host itself: power, card, clock, memory; pure.
+"""Doctor checks of a host's hardware: power, card, clock, memory; pure.
 
 Power and temperature: Raspberry Pi's documentation of `vcgencmd get_throttled` and of "Frequency
 management and thermal control" (from 80 °C on the firmware slows the processor down).

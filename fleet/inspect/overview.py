@@ -1,4 +1,4 @@
-"""`fleet status` by the inventory: the state of masters and hosts, once or again and again."""
+"""`fleet status`: the state of all masters and hosts in the inventory, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
 
 
 def status_of(found: FleetStatus) -> int:
-    """0 if all could be asked, 5 if nobody could, else 1."""
+    """0 if all could be reached, 5 if none could, else 1."""
     silent = [not iad.answers for iad in found.iads] + [bool(row.error) for row in found.hosts]
     heard = any(iad.answers for iad in found.iads) or any(row.uptime_s for row in found.hosts)
     if not any(silent):

@@ -1,4 +1,4 @@
-"""A command on a host whose output is taken as it comes."""
+"""A remote command whose output is streamed."""
 
 from __future__ import annotations
 

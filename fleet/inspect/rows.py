@@ -1,4 +1,4 @@
-"""A fleet's state as a table: one row a host, from what was seen of it; pure."""
+"""Status table rows, one per host, from the collected state of a fleet; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen of a fleet at a time: by its masters, and on its hosts."""
+"""Snapshot of a fleet: what its masters and its hosts reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet inventory show`: the fleet as the inventory has it, and the files of a host."""
+"""`fleet inventory show`: the inventory's IADs and hosts, and the files of one host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from rich.table import Table
 
 from fleet.common import exits
 from fleet.inventory.effective import release_of, sensors_of
@@ -19,8 +20,12 @@ from fleet.inventory.selection import one_host, select
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
 from fleet.terminal import output
+from fleet.terminal.screen import BOUNDLESS, console, line, plain_table, show_table
 
 NO_KEY: Final = b"# not made yet: fleet keys init\n"
+# An IAD may offer every room of a building; the table of its nodes names them all.
+MAX_AREAS: Final = 4
+OWN: Final = "–"  # the release built from these sources
 
 
 class ShownHost(Struct, frozen=True):
@@ -115,8 +120,6 @@ def run(
     if as_json:
         output.write_json(shown)
     else:
-        from fleet.inspect.show_screen import show
-
         show(shown)
     return exits.DONE
 
@@ -137,7 +140,7 @@ def run_files(folder: Folder, name: str, *, as_json: bool) -> int:
 
 
 def describe(fleet: Inventory, chosen: Sequence[HostOf]) -> Shown:
-    """What there is to say of these hosts."""
+    """Describe these hosts, grouped by IAD."""
     by_iad: dict[str, list[HostOf]] = {}
     for host in chosen:
         by_iad.setdefault(host.iad.name, []).append(host)
@@ -185,3 +188,58 @@ def _shown_file(file: HostFile) -> ShownFile:
 
 def _mode(file: HostFile) -> str:
     return f"{file.mode:04o}"
+
+
+def show(shown: Shown) -> None:
+    """A row for each IAD with its master, then one for each node."""
+    screen = console()
+    masters = any(iad.master.release for iad in shown.iads)
+    pinned = masters or any(host.release for iad in shown.iads for host in iad.hosts)
+    show_table(screen, _iad_table(shown, pinned))
+    nodes = [host for iad in shown.iads for host in iad.hosts if host.model]
+    if nodes:
+        line(screen, "")
+        table = _node_table(nodes, pinned, ", ")
+        unbounded = screen.options.update(width=BOUNDLESS)
+        if screen.measure(table, options=unbounded).maximum > screen.width:
+            table = _node_table(nodes, pinned, "\n")
+        show_table(screen, table)
+    if pinned:
+        line(screen, f"release {OWN}: the one built from these sources", style="dim")
+
+
+def _iad_table(shown: Shown, pinned: bool) -> Table:
+    columns = ["iad", "master", "ports", *(["release"] if pinned else []), "nodes", "offers"]
+    table = plain_table(*columns, left=len(columns), folds=("offers",))
+    table.columns[-2].justify = "right"
+    for iad in shown.iads:
+        count = sum(1 for host in iad.hosts if host.model)
+        cells = [iad.name, _master(iad), _ports(iad)]
+        cells += [iad.master.release or OWN] if pinned else []
+        table.add_row(*cells, str(count), _few(iad.areas))
+    return table
+
+
+def _node_table(nodes: Sequence[ShownHost], pinned: bool, between: str) -> Table:
+    columns = ["node", "address", "model", "areas", "sensors", "groups"]
+    columns += ["release"] if pinned else []
+    table = plain_table(*columns, left=len(columns), folds=("areas", "sensors", "groups"))
+    for host in nodes:
+        cells = [host.name, host.address, host.model]
+        cells += [between.join(names) for names in (host.areas, host.sensors, host.groups)]
+        table.add_row(*cells, *([host.release or OWN] if pinned else []))
+    return table
+
+
+def _master(iad: ShownIad) -> str:
+    return f"{iad.master.address}{' (here)' if iad.master.local else ''}"
+
+
+def _ports(iad: ShownIad) -> str:
+    master = iad.master
+    return f"{master.public_port} {master.nodes_port} {master.operator_port}"
+
+
+def _few(areas: tuple[str, ...]) -> str:
+    more = f", … ({len(areas)})" if len(areas) > MAX_AREAS else ""
+    return ", ".join(areas[:MAX_AREAS]) + more

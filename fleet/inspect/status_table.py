@@ -1,4 +1,4 @@
-"""The state of a fleet on a terminal: a summary, then hosts, those in trouble first."""
+"""Terminal output of `fleet status`: a summary, then the hosts, those with faults first."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def host_table(rows: Sequence[HostRow]) -> Table:
 
 
 def finding_line(shared: Shared) -> Text:
-    """What is wrong with whom, and the remedy."""
+    """The host, its fault and the remedy."""
     finding = shared.finding
     text = Text(f"{finding.severity:<7} ", FINDING_STYLES[finding.severity])
     text.append(f"{named(shared.subjects)}: {printable(finding.what)}", "default")

@@ -1,4 +1,4 @@
-"""`fleet logs tail`: the journals of many hosts as one."""
+"""`fleet logs tail`: follows the journals of many hosts, merged by time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The inventory: what a fleet consists of (fleet.toml), and what that makes of each host."""
+"""The inventory (fleet.toml): its model, validation, and the files it yields for each host."""

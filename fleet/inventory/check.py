@@ -1,4 +1,4 @@
-"""`fleet inventory check`: everything that is wrong with an inventory, at once."""
+"""`fleet inventory check`: reports every error of an inventory at once."""
 
 from __future__ import annotations
 

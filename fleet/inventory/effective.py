@@ -1,4 +1,4 @@
-"""What holds for a host: what it says itself, else one of its groups, else the fleet."""
+"""Effective settings of a host: its own, else those of its groups, else those of the fleet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def groups_of(fleet: Inventory, node: Node) -> list[Group]:
 
 
 def release_of(fleet: Inventory, host: HostOf) -> str:
-    """The release it shall run; empty: the one built from these sources."""
+    """The desired release; empty: the one built from these sources."""
     of_group = ""
     if host.node is not None:
         of_group = next((g.release for g in groups_of(fleet, host.node) if g.release), "")
@@ -28,7 +28,7 @@ def is_canary(fleet: Inventory, host: HostOf) -> bool:
 
 
 def user_of(fleet: Inventory, host: HostOf) -> str:
-    """Who logs in."""
+    """The login user."""
     return host.entry.user or fleet.ssh.user
 
 

@@ -1,4 +1,4 @@
-"""The files that an inventory makes of each host: configuration, keys, allow-list."""
+"""Files generated from the inventory for each host: configuration, keys, allow-list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATE: Final = "/var/lib/sanderling"
 
 
 class HostFile(NamedTuple):
-    """A file that a host shall have below /etc/sanderling. `restart`: whether the agent only
+    """A desired file of a host below /etc/sanderling. `restart`: whether the agent only
     notices a change when it starts again (it looks at key files and allow-lists by itself)."""
 
     path: str  # relative
@@ -46,7 +46,7 @@ class HostFile(NamedTuple):
 
 
 def files_of(fleet: Inventory, host: HostOf, keys: Keys) -> tuple[HostFile, ...]:
-    """What `host` shall have in its folder of configuration."""
+    """The desired files of `host` in its configuration folder."""
     if host.node is None:
         return _master_files(fleet, host.iad, keys)
     return (

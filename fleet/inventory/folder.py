@@ -1,4 +1,4 @@
-"""The folder of a fleet: where its inventory, keys, releases, images and runs are."""
+"""Layout of a fleet's folder: inventory, keys, releases, images, runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet as a picture: IADs, masters, nodes, areas, in the languages of Mermaid and Graphviz."""
+"""Diagram of a fleet (IADs, masters, nodes, areas) in Mermaid and Graphviz."""
 
 from __future__ import annotations
 

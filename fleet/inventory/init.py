@@ -1,4 +1,4 @@
-"""`fleet init`: a folder with an inventory to begin with."""
+"""`fleet init`: creates a fleet's folder with a template inventory."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _name(root: Path) -> str:
 
 
 def _ignore(path: Path) -> bool:
-    """Add what git shall not see; whether anything was missing."""
+    """Add the entries to .gitignore; return whether any was missing."""
     there = path.read_text(encoding="utf-8") if path.exists() else ""
     missing = [line for line in IGNORED if line not in there.splitlines()]
     if missing:

@@ -1,4 +1,4 @@
-"""The inventory, read and found to be free of contradictions."""
+"""Loads and validates the inventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nearest right name, for whoever wrote a wrong one."""
+"""`Did you mean …?` suggestions for misspelled names."""
 
 from __future__ import annotations
 

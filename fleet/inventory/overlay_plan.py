@@ -1,4 +1,4 @@
-"""Which IAD has which place in an overlay of masters, and what each master's file says of it."""
+"""Positions of IADs in the overlay of masters, and each master's overlay configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
 
     @cached_property
     def iads(self) -> dict[Broker, str]:
-        """Who is at a place."""
+        """The IADs at a position."""
         return {place: iad for iad, place in self.places.items()}
 
     def neighbours(self, iad: str) -> tuple[str, ...]:

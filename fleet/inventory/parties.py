@@ -1,4 +1,4 @@
-"""Who holds keys in a fleet, and how its hosts are called."""
+"""Key-holding parties of a fleet, and the names of its hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Party(NamedTuple):
 
 
 class Keys(Protocol):
-    """What the key store gives to whoever writes files of a host."""
+    """Interface of the key store for writers of host files."""
 
     def publics(self, party: Party) -> tuple[str, ...]:
         """Its valid public keys, the current one first; () for one that has none or was revoked."""
@@ -77,7 +77,7 @@ class HostOf(NamedTuple):
 
     @property
     def party(self) -> Party:
-        """Who its agent is."""
+        """The party of its agent."""
         return Party("node", self.name) if self.node else Party("master", self.iad.name)
 
 
@@ -112,7 +112,7 @@ CLIENT: Final = Party("client", "fleet")
 
 
 def parties(fleet: Inventory) -> Iterator[Party]:
-    """Everybody who needs a CURVE key."""
+    """All parties that need a CURVE key."""
     yield OPERATOR
     yield CLIENT
     for host in hosts(fleet):

@@ -1,4 +1,4 @@
-"""What is wrong with an inventory whose keys and values are all right by themselves."""
+"""Semantic validation of an inventory whose syntax and types are correct."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def warnings(fleet: Inventory) -> list[str]:
 
 
 def _refused(fleet: Inventory) -> Iterator[str]:
-    """What an agent would say of its file."""
+    """Errors that the agents would report for their configuration files."""
     members = pool_members(fleet)
     for iad in fleet.iad:
         try:

@@ -1,4 +1,4 @@
-"""Which hosts a command is about: ``--iad``, ``--group`` and ``--limit``."""
+"""Host selection: ``--iad``, ``--group`` and ``--limit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the chosen hosts are logged in to."""
+"""The selected hosts that are reached over SSH."""
 
 from __future__ import annotations
 

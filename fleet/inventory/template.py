@@ -1,4 +1,4 @@
-"""The `fleet.toml` that `fleet init` writes: commented, and of use as it is."""
+"""The commented `fleet.toml` that `fleet init` writes; it is valid as written."""
 
 from __future__ import annotations
 

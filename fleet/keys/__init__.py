@@ -1,1 +1,1 @@
-"""Keys of a fleet: made, kept, rotated, revoked, backed up (docs/run/keys.md)."""
+"""Keys of a fleet: generation, storage, rotation, revocation, backup (docs/run/keys.md)."""

@@ -1,4 +1,4 @@
-"""The whole key store in one encrypted file.
+"""Encrypted backup of the whole key store in one file.
 
     line       "sanderling-keys 1\\n": what it is, and the version of this form
     1 byte     log2 of scrypt's N; its r is 8 and p is 1

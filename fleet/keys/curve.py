@@ -1,4 +1,4 @@
-"""CURVE keys with their dates, as the key files of agents have them."""
+"""CURVE keys with their dates, in the agents' key file format."""
 
 from __future__ import annotations
 

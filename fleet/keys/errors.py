@@ -1,4 +1,4 @@
-"""What goes wrong with keys, in one line."""
+"""Errors of the key store."""
 
 from fleet.common.exits import CommandError
 

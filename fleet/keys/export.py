@@ -1,4 +1,4 @@
-"""`fleet keys export`: the files that a person needs, to give to them."""
+"""`fleet keys export`: writes the key files that a person needs."""
 
 from __future__ import annotations
 

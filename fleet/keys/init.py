@@ -1,4 +1,4 @@
-"""`fleet keys init`: the keys that are missing."""
+"""`fleet keys init`: generates the keys that are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.terminal import output
 
 
 class Made(Struct, frozen=True):
-    """What `fleet keys init --json` prints: for whom a key was made."""
+    """Output of `fleet keys init --json`: the parties that got a key."""
 
     curve: tuple[str, ...]
     host_keys: tuple[str, ...]

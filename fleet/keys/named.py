@@ -1,4 +1,4 @@
-"""Whose keys a name on the command line means."""
+"""Resolves a name on the command line to the parties that hold its keys."""
 
 from __future__ import annotations
 

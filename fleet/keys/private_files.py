@@ -1,4 +1,4 @@
-"""A folder of secrets: for its owner alone, each file written whole or not at all."""
+"""A folder of secrets: accessible to its owner only, each file replaced atomically."""
 
 from __future__ import annotations
 

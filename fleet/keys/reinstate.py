@@ -1,4 +1,4 @@
-"""`fleet keys reinstate`: who was revoked gets new keys."""
+"""`fleet keys reinstate`: issues new keys to a revoked party."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotation of keys without a restart or a lost query, as a state machine: announce, switch, forget.
+"""State machine of key rotation without restarts or lost queries: announce, switch, forget.
 
 Each party has a stage, and each host what it was given last of every party whose keys stand in its
 files. A party goes on when all hosts that it concerns have its stage, and `overlap_s` has passed

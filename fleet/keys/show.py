@@ -1,4 +1,4 @@
-"""`fleet keys show`: every key, its age and state; what expires soon."""
+"""`fleet keys show`: age and state of every key, and keys that expire soon."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run(folder: Folder, *, as_json: bool) -> int:
 
 
 def describe(store: Store, fleet: Inventory, now: datetime) -> Shown:
-    """What there is to say."""
+    """Describe every key of the store."""
     state = read_state(store.folder.keys / "rotation.json")
     gone = {each.party for each in store.revocations()}
     return Shown(

@@ -1,4 +1,4 @@
-"""SSH keys: made, fingerprinted, and pinned in OpenSSH's own forms."""
+"""SSH keys: generation, fingerprints, and host key pins in OpenSSH's formats."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def fingerprint(public: str) -> str:
 
 
 def same_fingerprint(given: str, public: str) -> bool:
-    """Whether a fingerprint that somebody typed is this key's."""
+    """Whether a typed fingerprint matches this key."""
     return hmac.compare_digest(given.strip().rstrip("=").encode(), fingerprint(public).encode())
 
 

@@ -1,4 +1,4 @@
-"""What the stages of a rotation are in the key store."""
+"""Applies the stages of a rotation to the key store."""
 
 from __future__ import annotations
 

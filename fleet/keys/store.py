@@ -65,7 +65,7 @@ WEBHOOK_BYTES: Final = 32
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """Whose keys count no more, which, since when and why."""
+    """A revocation: the party, its keys, the time and the reason."""
 
     role: Role
     name: str
@@ -102,7 +102,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody else writes to the store meanwhile."""
+        """Hold the write lock of the store."""
         for each in (self._root, self._curve, self._ssh, self._webhook):
             make_private(each)
         keep_from_git(self._root)
@@ -237,7 +237,7 @@ class Store:
         return self.host_key(host).public
 
     def adopted(self, host: str) -> bool:
-        """Whether the pinned key was made by somebody else."""
+        """Whether the pinned key was adopted from the host."""
         return self._pin_path(host).exists()
 
     def adopt(self, fleet: Inventory, host: HostOf, public: str) -> None:
@@ -279,7 +279,7 @@ class Store:
     # --- revocation ----------------------------------------------------------------------------
 
     def revocations(self) -> tuple[Revocation, ...]:
-        """Who is out, the oldest first."""
+        """All revocations, the oldest first."""
         content = read_private(self._root / "revoked.json")
         try:
             return _REVOCATIONS.decode(content or b"[]")
@@ -374,7 +374,7 @@ def host_name(party: Party) -> str:
 
 
 def party_of(host: str) -> Party:
-    """Whose agent runs on the host of this name."""
+    """The party of the agent on the host of this name."""
     iad, _, node = host.partition("/")
     return Party("master", iad) if node == "master" else Party("node", host)
 

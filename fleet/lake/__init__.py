@@ -1,1 +1,1 @@
-"""The lake: its schema, what is pulled into it, how it becomes tables, SQL over them."""
+"""The lake: schema, collection from hosts, ingestion into tables, SQL."""

@@ -1,4 +1,4 @@
-"""Which lake a command means."""
+"""Resolves the lake that a command works on."""
 
 from __future__ import annotations
 

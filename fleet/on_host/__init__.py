@@ -1,4 +1,4 @@
-"""Everything that runs as root on a host: sent as one archive (fleet/ssh/remote.py), read as one.
+"""Programs that run as root on a host, sent there as one archive (fleet/ssh/remote.py).
 
 Standard library only, and nothing of ours from elsewhere. `program` is where it begins.
 """

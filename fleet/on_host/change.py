@@ -1,4 +1,4 @@
-"""What changes a host; prints progress as lines of JSON. It does one of seven things:
+"""Changes a host, and prints progress as lines of JSON. It has seven actions:
 
     stage     remove releases that are too many, take a bundle from standard input, check it,
               unpack it to releases/<release>

@@ -1,4 +1,4 @@
-"""The agent of a new release checks its configuration before anything is touched."""
+"""Has the agent of a new release validate its configuration before anything is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor asks beside the facts, which takes longer to read, as one JSON document.
+"""Diagnosis of a host as one JSON document: the checks that take longer than its facts.
 
 Nothing is changed; the only packets are the attempts to connect that the request names.
 """

@@ -1,6 +1,5 @@
-"""The facts of a host, as one JSON document; nothing is changed. Whatever cannot be read is left
-out, so that one odd host still has facts.
-"""
+"""The facts of a host as one JSON document; read-only. A fact that cannot be read is left out,
+so that a host with one fault still reports the others."""
 
 from __future__ import annotations
 

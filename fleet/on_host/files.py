@@ -1,4 +1,4 @@
-"""Files, each replaced at once and on the disk, and the records of what was done."""
+"""Atomic, durable file replacement, and the log of actions on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's history, read on its host while its agent writes: row groups that are new or changed.
+"""Reads a node's history on its host while its agent writes: row groups that are new or changed.
 
 What `frames` is, says fleet/lake/pull/host_source.py. Asked for: `known`, by history id the groups
 that were taken, packed as `KNOWN`; `latest`, the history whose groups count for one that is not

@@ -1,4 +1,4 @@
-"""The host that is changed: its commands, its lines to the operator, its locks."""
+"""The local host: runs commands, reports to the operator, takes locks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Logs are read on their host: the frames of `history` or `records`, which
-fleet/lake/pull/host_source.py names, go to the operator in lines of JSON.
-"""
+"""Streams logs to the operator: the frames of `history` or `records`
+(fleet/lake/pull/host_source.py) as lines of JSON."""
 
 from __future__ import annotations
 

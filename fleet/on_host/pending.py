@@ -1,4 +1,4 @@
-"""What undoes a switch, kept on the disk from before anything is touched."""
+"""The undo record of a switch, on stable storage before anything is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are on a host, and whose they are."""
+"""Paths on a host, and their owners."""
 
 RELEASES = "/opt/sanderling/releases"
 CURRENT = "/opt/sanderling/current"

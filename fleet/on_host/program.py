@@ -1,4 +1,4 @@
-"""Where the archive begins: does what it is asked, or undoes a switch if nobody asks.
+"""Entry point of the archive: performs the request, or undoes a switch if started without one.
 
 Only what is asked for is loaded: a small Pi compiles it each time.
 """

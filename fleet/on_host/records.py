@@ -1,4 +1,4 @@
-"""A master's records, read on its host: whole lines, in segments.
+"""Reads a master's records on its host: whole lines, in segments.
 
 What `frames` is, says fleet/lake/pull/host_source.py. Asked for: `known`, by file id how many bytes
 were taken and the SHA-256 of the last ones before there; `since_ms`, `segment_bytes`, `max_bytes`.

@@ -1,4 +1,4 @@
-"""Releases: a bundle is taken and unpacked, those that are too many are removed."""
+"""Releases on a host: receives and unpacks bundles, removes old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host is switched to a release and its configuration, and the verdict on it."""
+"""Switches a host to a release and its configuration, and applies the verdict."""
 
 from __future__ import annotations
 

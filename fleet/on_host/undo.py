@@ -1,4 +1,4 @@
-"""A switch is undone: by the operator, by the timer, or as the host does not stay up."""
+"""Undoes a switch: by the operator, by the timer, or because the host does not stay up."""
 
 from __future__ import annotations
 

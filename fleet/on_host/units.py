@@ -1,4 +1,4 @@
-"""Units of systemd: the agents', and those that undo a switch which nobody confirms."""
+"""systemd units: those of the agents, and those that undo an unconfirmed switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One fleet under one seed's load: run a policy at a rate, see who keeps the SLO and who waits."""
+"""One simulated fleet and load: runs a policy at a rate, reports SLO attainment and waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of queries that `fleet plan` plans for: a TOML file, or DSSP's Table II."""
+"""Query classes of a capacity plan: from a TOML file, or DSSP's Table II."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`fleet plan`: what a fleet sustains, and the pods that a target takes, by simulation.
+"""`fleet plan`: finds the rate that a fleet sustains and the pods that a target needs, by
+simulation.
 
 docs/run/planning.md says how to use it and what it rests on.
 """

@@ -1,4 +1,4 @@
-"""The load of a capacity plan: queries drawn from classes, as a simulator trace at any rate."""
+"""Synthetic load of a capacity plan: a trace of queries drawn from classes, at any rate."""
 
 from __future__ import annotations
 

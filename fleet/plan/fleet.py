@@ -1,4 +1,4 @@
-"""The fleet that `fleet plan` plans for: IADs and their nodes, and the pods that they have."""
+"""The fleet that `fleet plan` simulates: IADs, their nodes, and their pods."""
 
 from __future__ import annotations
 

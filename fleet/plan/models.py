@@ -1,4 +1,4 @@
-"""What the lake's models tell a capacity plan: unloaded response times and classes of queries.
+"""Reads the lake's models for a capacity plan: unloaded response times and query classes.
 
 They are tables of fleet/lake/schema/tables/models.py, which `fleet report` writes; nothing of Spark
 is needed to read them.

@@ -1,4 +1,4 @@
-"""The picture of a capacity plan: latency / SLO against the rate, and pods for the target."""
+"""Figure of a capacity plan: latency / SLO against the rate, and pods for the target."""
 
 from __future__ import annotations
 

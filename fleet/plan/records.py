@@ -1,5 +1,5 @@
-"""What masters' records tell a capacity plan: unloaded response times, and what a query spends
-outside queues and pods."""
+"""Estimates from masters' records for a capacity plan: unloaded response times, and the time of
+a query outside queues and pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A capacity plan as it is shown, drawn and printed as JSON: names in place of numbers."""
+"""Result document of a capacity plan, for the terminal, the figure and --json; names, not
+indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A capacity plan on a terminal."""
+"""Terminal output of a capacity plan."""
 
 from __future__ import annotations
 

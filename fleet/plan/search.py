@@ -1,4 +1,4 @@
-"""The highest rate of each policy, and its curve; means over seeds."""
+"""Finds the highest sustainable rate of each policy, and its latency curve; means over seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unloaded response times of nodes as distributions: measured at the node, at its IAD, or assumed.
+"""Distributions of nodes' unloaded response times: measured per node or IAD, or assumed.
 
 They are what the simulated pods take, and what fills the windows from which deadlines come.
 """

@@ -1,1 +1,1 @@
-"""Commands that talk to a master: queries, watches, subscriptions, services, its state."""
+"""Client commands: queries, watches, subscriptions, services, an IAD's status."""

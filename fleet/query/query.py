@@ -1,4 +1,4 @@
-"""`fleet query`: one query, its answer, and the exit status that says which kind it was."""
+"""`fleet query`: sends one query, prints the answer, sets the exit status by its completeness."""
 
 from __future__ import annotations
 

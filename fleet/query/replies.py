@@ -1,4 +1,4 @@
-"""What came back from a master: as the wire's JSON, or the one line that says why nothing did."""
+"""Output of a master's reply: as wire JSON, or a one-line error."""
 
 from __future__ import annotations
 

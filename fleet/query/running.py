@@ -1,4 +1,4 @@
-"""The demos that run on this machine, for commands that are given no address.
+"""Registry of demos that run on this machine, for commands without an address.
 
 Each leaves its masters' addresses in a file, and holds the lock of that file, which the system
 releases however the demo ends.

@@ -1,4 +1,4 @@
-"""`fleet service`: services of a master, from its operator socket."""
+"""`fleet service`: manages a master's services through its operator socket."""
 
 from __future__ import annotations
 

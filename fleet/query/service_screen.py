@@ -1,4 +1,4 @@
-"""Services and their set-up on a terminal."""
+"""Terminal output of `fleet service`."""
 
 from __future__ import annotations
 

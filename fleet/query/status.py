@@ -1,13 +1,115 @@
-"""`fleet status --operator`: the state of one IAD, from its operator socket."""
+"""`fleet status --operator`: the status of one IAD (nodes, open faults, raised triggers, counters),
+from its operator socket."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
+from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.common import exits
 from fleet.query import replies
-from fleet.query.status_screen import show_status
 from fleet.terminal import screen
+from fleet.terminal.fitted import whole
+from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
+
+# Counters of a state that are shown even at zero.
+ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
+# A dozen counters for who studies the overlay: only with --json.
+DETAIL: Final = "overlay_sent_"
+
+
+def show_status(screen: Console, status: IadStatus) -> None:
+    """The nodes of an IAD, the faults of their sensors, what their triggers raised, and its
+    counters."""
+    nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
+    live = sum(node.state == "live" for node in nodes)
+    line(screen, f"{status.iad}: {live} of {len(nodes)} nodes live, policy {status.policy}")
+    _show_nodes(screen, nodes)
+    _show_faults(screen, nodes)
+    _show_alerts(screen, nodes)
+    dated: list[NodeFault | NodeAlert] = [each for node in nodes for each in node.faults]
+    dated += [each for node in nodes for each in node.alerts]
+    if not all(each.synchronised for each in dated):
+        line(screen, "? by a clock that was not synchronised", style="dim")
+    counters = [f"open queries {status.open_queries}", f"open tasks {status.open_tasks}"]
+    counters += [
+        f"{name.replace('_', ' ')} {count}"
+        for name, count in status.counters.items()
+        if (count and not name.startswith(DETAIL)) or name in ALWAYS_SHOWN
+    ]
+    line(screen, ", ".join(map(whole, counters)), style="dim")
+    if status.counters.get("deadlines_missed"):
+        line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
+    if status.unreachable_iads:
+        line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")
+
+
+def _show_nodes(screen: Console, nodes: Sequence[NodeStatus]) -> None:
+    table = plain_table(
+        *("node", "state", "areas", "emulates", "pods", "idle", "queue", "samples"),
+        left=4,
+        folds=("areas",),
+    )
+    for node in nodes:
+        table.add_row(
+            node.node,
+            Text(node.state, style=STYLES[node.state]),
+            ", ".join(node.areas),
+            node.emulates or "–",
+            str(node.pods),
+            str(node.idle_pods),
+            str(node.queued),
+            str(node.unloaded_samples),
+        )
+    show_table(screen, table)
+
+
+def _show_faults(screen: Console, nodes: Sequence[NodeStatus]) -> None:
+    table = plain_table("node", "sensor", "channel", "since", "what", left=5, folds=("what",))
+    today = datetime.now().astimezone()
+    for node in nodes:
+        for fault in node.faults:
+            said = [_printable(text) for text in (fault.sensor, fault.channel, fault.text)]
+            table.add_row(node.node, said[0], said[1], _since(fault, today), said[2])
+    _show_any(screen, "open faults", table)
+
+
+def _show_alerts(screen: Console, nodes: Sequence[NodeStatus]) -> None:
+    table = plain_table("node", "trigger", "areas", "since", "what", left=5, folds=("what",))
+    today = datetime.now().astimezone()
+    for node in nodes:
+        for alert in node.alerts:
+            said = [_printable(text) for text in (alert.trigger, alert.text)]
+            areas = ", ".join(alert.areas)
+            table.add_row(node.node, said[0], areas, _since(alert, today), said[1])
+    _show_any(screen, "raised triggers", table)
+
+
+def _show_any(screen: Console, title: str, table: Table) -> None:
+    if table.row_count:
+        line(screen, f"{title}: {table.row_count}", style="yellow")
+        show_table(screen, table)
+
+
+def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
+    try:
+        since = local_time(what.since_ms, today)
+    except (OSError, OverflowError, ValueError):
+        since = "–"  # a node's clock may say anything
+    return since if what.synchronised else f"{since}?"
+
+
+def _printable(text: str) -> str:
+    """What a node wrote, without what would move a terminal's cursor."""
+    return "".join([letter if letter.isprintable() else "?" for letter in text])
 
 
 def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:

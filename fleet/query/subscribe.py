@@ -1,4 +1,4 @@
-"""`fleet subscribe`: a line for each alert as it comes."""
+"""`fleet subscribe`: prints a line for each alert as it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet watch`: a standing query, a line per round as it comes."""
+"""`fleet watch`: a standing query, printed one line per round."""
 
 from __future__ import annotations
 

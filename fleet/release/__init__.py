@@ -1,1 +1,1 @@
-"""Releases: what hosts run, made here for their machine and Python and kept with the fleet."""
+"""Releases: cross-built for the hosts' machines and Pythons, stored with the fleet."""

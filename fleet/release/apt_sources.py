@@ -1,5 +1,5 @@
-"""Where packages come from: the host's own apt configuration, for another suite and machine. Pure
-but for `of_host`."""
+"""The local apt configuration, rewritten for another suite and architecture. Pure but for
+`of_host`."""
 
 from __future__ import annotations
 

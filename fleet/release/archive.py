@@ -1,4 +1,4 @@
-"""Archives with the same bytes for the same files."""
+"""Reproducible archives: the same files give the same bytes."""
 
 from __future__ import annotations
 

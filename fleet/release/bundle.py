@@ -1,4 +1,4 @@
-"""Bundles: a release for one target as a file, which a host only has to unpack."""
+"""Bundles: a release for one target in one file, which a host only has to unpack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte code for a release, made ahead: a host's agent may not write into it."""
+"""Compiles a release's byte code ahead of time: agents may not write into it."""
 
 from __future__ import annotations
 

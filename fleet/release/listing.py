@@ -1,4 +1,4 @@
-"""`fleet releases`: what is stored."""
+"""`fleet releases`: lists stored releases."""
 
 from __future__ import annotations
 

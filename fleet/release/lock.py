@@ -1,4 +1,4 @@
-"""What a lock file says for one target: exact versions and the hashes that they may have."""
+"""Parses a lock file for one target: exact versions and their permitted hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet release build`: the release of these sources, for the targets of a fleet."""
+"""`fleet release build`: builds a release of this checkout for a fleet's targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release is made of: the sources in a checkout, and the name that they give it."""
+"""The sources of a release in a checkout, and the release name derived from them."""
 
 from __future__ import annotations
 

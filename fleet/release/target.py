@@ -1,4 +1,4 @@
-"""What a release is made for, and the one line that says why it cannot be."""
+"""Build targets, and a one-line error for a target that cannot be built."""
 
 from __future__ import annotations
 

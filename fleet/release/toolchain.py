@@ -1,4 +1,4 @@
-"""Compilers and headers for targets."""
+"""Cross compilers and headers for targets."""
 
 from __future__ import annotations
 

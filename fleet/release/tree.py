@@ -1,4 +1,4 @@
-"""The files of a release, in memory: a virtual environment that was never on this machine."""
+"""The file tree of a release, in memory: a virtual environment for another machine."""
 
 from __future__ import annotations
 

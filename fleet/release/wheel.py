@@ -1,4 +1,4 @@
-"""Sanderling's own wheel for a target, from a copy of the sources; what was compiled is kept."""
+"""Builds Sanderling's wheel for a target from a copy of the sources; caches compiled modules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Wheels of what Sanderling needs, of all targets in one folder: downloaded once, and never used
-unless their hash is in the lock."""
+"""Wheelhouse: wheels of Sanderling's dependencies for all targets, downloaded once and verified
+against the lock's hashes."""
 
 from __future__ import annotations
 

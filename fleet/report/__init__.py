@@ -1,1 +1,1 @@
-"""The report: its jobs, its tables, its page."""
+"""The report: Spark jobs, tables, HTML page."""

@@ -1,4 +1,4 @@
-"""`fleet report`: the page about what the lake holds."""
+"""`fleet report`: writes the report of a lake."""
 
 from __future__ import annotations
 

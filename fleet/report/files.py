@@ -1,4 +1,4 @@
-"""The data of a report: one Parquet and one CSV file for each table."""
+"""Data files of a report: one Parquet and one CSV file per table."""
 
 from __future__ import annotations
 

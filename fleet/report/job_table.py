@@ -1,4 +1,4 @@
-"""Which job makes which table of a report, and from what."""
+"""Registry of report jobs: the table that each makes, and its inputs."""
 
 from __future__ import annotations
 

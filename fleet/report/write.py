@@ -1,4 +1,4 @@
-"""Write a report: its tables, its page and its pictures; whole or not at all."""
+"""Writes a report atomically: tables, page and plots."""
 
 from __future__ import annotations
 

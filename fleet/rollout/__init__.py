@@ -1,1 +1,1 @@
-"""Changes of hosts: releases, configuration, keys, reboots, a few hosts at a time."""
+"""Rolling changes of hosts: releases, configuration, keys, reboots."""

@@ -1,4 +1,4 @@
-"""The changes that a deployment makes to a host, one struct each, in the order they are made."""
+"""The changes that a deployment makes to a host: one struct each, in order of execution."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RestartUnit(Change, frozen=True, tag="restart_unit"):
 
 
 class RemoveFile(Change, frozen=True, tag="remove_file"):
-    """Remove a file that an earlier deployment wrote, and nobody wants any more."""
+    """Remove a file that an earlier deployment wrote and the inventory no longer has."""
 
     path: str
 

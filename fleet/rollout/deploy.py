@@ -1,4 +1,4 @@
-"""`fleet deploy`: releases and configuration onto hosts, while queries stay answered."""
+"""`fleet deploy`: rolls releases and configuration out to hosts while queries are answered."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def _question(report: Report, chosen: Sequence[HostOf]) -> str:
 
 
 def _nothing_to_do(report: Report, options: Options) -> int:
-    """The end of a run whose plan has no changes: nobody is asked."""
+    """End a run whose plan has no changes, without a prompt."""
     if options.as_json:
         output.write_json(report)
     output.say(summary(report))

@@ -1,4 +1,4 @@
-"""What `fleet deploy` does to a host, step by step."""
+"""The steps of `fleet deploy` on one host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Deploying:
         self._gate_s = gate_s
 
     def gather(self, session: Session) -> AnyEvent:
-        """The way of the host to what it shall be."""
+        """The plan from the host's facts to its desired state."""
         plan = self._planner.plan(session.host, session.facts())
         self.plans[session.host.name] = plan
         return plan.planned

@@ -1,4 +1,4 @@
-"""From the facts of a host and what it shall be to the changes that make it so. Pure."""
+"""Computes the changes from a host's facts to its desired state. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fleet.rollout.desired import RULES, SYSUSERS, UNIT_FOLDER, Desired, Desired
 
 
 def changes(facts: Facts, desired: Desired) -> list[AnyChange]:
-    """What there is to do, in order; [] for a host that is as it shall be."""
+    """The changes to make, in order; [] for a host in its desired state."""
     found = list(_changes(facts, desired))
     if facts.pending is not None and not disturbs(found):
         found.append(VerifyRelease(facts.releases.current))

@@ -1,4 +1,4 @@
-"""What a host shall be: one release, its files, its unit."""
+"""Desired state of a host: release, files, unit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What happens in a rollout, and what is to be done next: the words of fleet/rollout/rollout.py and
-of a run's journal."""
+"""Events and instructions of a rollout: the messages of fleet/rollout/rollout.py and of a run's
+journal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether a host serves again after a change: what its master says, and a query of its areas. The
-decision is pure; `Gate` asks."""
+"""Health gate after a change: the master's view of the host, and a query of its areas. The
+decision is pure; `Gate` does the I/O."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A run's journal: ``runs/<time>-<n>.jsonl`` in the fleet's folder. Each line is on the disk before
-the next thing is begun."""
+"""Write-ahead journal of a run: ``runs/<time>-<n>.jsonl`` in the fleet's folder. Each line is on
+disk before the next step begins."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Journal:
 
 @contextmanager
 def opened(folder: Folder) -> Iterator[Journal]:
-    """The journal of a new run, and nobody else deploys meanwhile. Busy."""
+    """Open the journal of a new run and hold the lock that excludes other runs. Busy."""
     folder.runs.mkdir(exist_ok=True)
     busy = Busy("another deployment of this fleet is under way; wait for its end")
     with locks.alone(folder.runs / LOCK, busy):

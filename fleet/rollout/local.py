@@ -14,7 +14,7 @@ from fleet.keys.store import Store
 
 
 class LocalPlan(NamedTuple):
-    """The files of a local master that are not as they shall be."""
+    """The files of a local master that differ from their desired content."""
 
     host: HostOf
     folder: Path

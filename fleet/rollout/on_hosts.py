@@ -1,4 +1,4 @@
-"""Which releases hosts have: `fleet releases --hosts`."""
+"""`fleet releases --hosts`: the releases that hosts have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.terminal import output
 
 
 class HostReleases(msgspec.Struct, frozen=True):
-    """What one host has; with an `error` nobody knows."""
+    """Releases of one host; unknown if there is an `error`."""
 
     host: str
     current: str = ""

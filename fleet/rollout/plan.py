@@ -1,4 +1,4 @@
-"""What is to be done to each host: its facts against the inventory, the keys and a release."""
+"""Plans a deployment: each host's facts against the inventory, the keys and a release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fleet.terminal.output import once
 
 
 class HostPlan(NamedTuple):
-    """The way from what a host is to what it shall be."""
+    """The plan from a host's present state to its desired state."""
 
     host: HostOf
     facts: Facts

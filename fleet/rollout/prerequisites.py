@@ -1,4 +1,4 @@
-"""What a host must have before anything is done to it, from its facts. Pure."""
+"""Prerequisites of a host, checked from its facts before it is changed. Pure."""
 
 from __future__ import annotations
 

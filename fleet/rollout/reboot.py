@@ -1,5 +1,5 @@
-"""`fleet reboot`: hosts are started again a few at a time, each waited for; in the order, and with
-the limits, of a rollout (fleet/rollout/rollout.py)."""
+"""`fleet reboot`: reboots a few hosts at a time and waits for each, in the order and within the
+limits of a rollout (fleet/rollout/rollout.py)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ORDER_S: Final = 20.0
 
 
 class HostReport(Struct, frozen=True):
-    """What came of a host."""
+    """Result of one host."""
 
     host: str
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""`fleet replace NODE`: a successor takes over the name, the areas and the keys of a node."""
+"""`fleet replace NODE`: moves a node's name, areas and keys to a successor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a deployment: the document of --json, and the lines for people."""
+"""Result of a deployment: the document of --json, and the lines on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet rollback`: hosts go back to what they were before the last deployment, files included."""
+"""`fleet rollback`: restores hosts to their state before the last deployment, files included."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RollingBack:
         self._gate_s = gate_s
 
     def gather(self, session: Session) -> AnyEvent:
-        """What there is to go back to."""
+        """Find the state to restore."""
         name, facts = session.host.name, session.facts()
         which, back_to = "kept", facts.releases.before
         if facts.pending is not None:

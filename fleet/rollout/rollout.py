@@ -1,5 +1,5 @@
-"""A rollout over many hosts: which is touched when, and when to stop. Pure: events in, instructions
-out (docs/run/deploy.md has the order and its reasons)."""
+"""State machine of a rollout over many hosts: order, concurrency, and when to stop. Pure: events
+in, instructions out (docs/run/deploy.md has the order and its reasons)."""
 
 from __future__ import annotations
 

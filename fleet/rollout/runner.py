@@ -1,25 +1,64 @@
-"""A deployment at work: a rollout's instructions done to hosts, its events kept in the journal."""
+"""Executes a rollout's instructions on hosts, records its events in the journal, and pools idle
+SSH connections."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from fleet.rollout.events import AnyEvent, Do, Dropped, Instruction
-from fleet.rollout.idle import Idle
 from fleet.rollout.journal import HostEnded, Journal
 from fleet.rollout.rollout import Rollout
 from fleet.rollout.session import Session
 from fleet.rollout.workers import carry_out
+
+# A host goes from one step to the next within moments, unless it waits for its turn.
+MOST_IDLE: Final = 4
+
+
+class Idle:
+    """Sessions between two steps. Used by several threads."""
+
+    def __init__(self, most: int = MOST_IDLE) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}  # whose step ended last comes last
+
+    @contextmanager
+    def used(self, session: Session) -> Iterator[None]:
+        """Inside, a step is done over the session, and its connection stays."""
+        name = session.host.name
+        with self._lock:
+            self._sessions.pop(name, None)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sessions[name] = session
+            self._close(self._most)
+
+    def close(self) -> None:
+        """Close all of them; those in use stay."""
+        self._close(0)
+
+    def _close(self, most: int) -> None:
+        with self._lock:
+            surplus = list(self._sessions)[: max(0, len(self._sessions) - most)]
+            # Let go inside, as its next step may begin at once; closed outside, as that takes long.
+            closing = [self._sessions.pop(name).let_go() for name in surplus]
+        for close in closing:
+            close()
+
 
 # What a stopped rollout does not begin any more.
 DROPPABLE: Final = frozenset({"gather", "stage"})
 
 
 class View(Protocol):
-    """Whoever shows how far it is; called from several threads."""
+    """Progress display; called from several threads."""
 
     def begun(self, host: str, do: Do) -> None:
         """Work on a host begins."""
@@ -32,7 +71,8 @@ class View(Protocol):
 
 
 class Acts(Protocol):
-    """What is done to a host, and what came of it; HostError. Called from several threads."""
+    """Operations on a host: each returns its outcome or raises HostError; called from several
+    threads."""
 
     def gather(self, session: Session) -> AnyEvent:
         """Read its facts."""

@@ -1,5 +1,5 @@
-"""One host during a deployment: its connection, kept open from the facts to the verdict, and the
-programs that run over it."""
+"""Session with one host during a deployment: its connection, kept open from the facts to the
+verdict, and the programs that run over it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Request = dict[str, Any]
 
 
 class Session:
-    """A host and its connection, which is made when it is needed and made anew when it broke."""
+    """A host and its connection, which opens on demand and reopens after a failure."""
 
     def __init__(self, folder: Folder, fleet: Inventory, host: HostOf) -> None:
         self.host = host
@@ -68,7 +68,9 @@ class Session:
 
         def close() -> None:
             if connection is not None:
-                with suppress(Exception):  # it may be broken already; nobody needs to know
+                with suppress(
+                    Exception
+                ):  # it may be broken already, which makes no difference here
                     connection.close()
 
         return close

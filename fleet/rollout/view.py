@@ -1,4 +1,4 @@
-"""How far a deployment is, on stderr: one moving line on a terminal, plain lines elsewhere."""
+"""Progress of a deployment on stderr: one live line on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that do what a rollout says, and the loop that tells it what came of that."""
+"""Worker threads that execute a rollout's instructions, and the loop that returns the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.rollout.rollout import Rollout
 from fleet.ssh.ctrl_c import noted
 from fleet.ssh.errors import HostError
 
-# Whoever may be out of service goes before whoever is not.
+# Hosts that may be out of service take precedence over those that serve.
 URGENCY: Final[dict[Do, int]] = {
     "roll_back": 0,
     "confirm": 1,

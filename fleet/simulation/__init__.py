@@ -1,1 +1,2 @@
-"""Fleets, loads and policies in virtual time, for `fleet plan`, the demo and the lab."""
+"""Simulation of fleets, loads and policies in virtual time, for `fleet plan`, the demo and the
+lab."""

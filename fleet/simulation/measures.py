@@ -1,4 +1,4 @@
-"""What a run measured: outcomes of queries, and their summary by class; pure."""
+"""Metrics of a run: query outcomes, and their summary by class; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of results: one look, and the same bytes from the same numbers."""
+"""Plot style of results, with reproducible output: the same numbers give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lab fleet consists of: IADs, their nodes, what each node replays and emulates; pure."""
+"""Layout of a lab fleet: IADs, their nodes, what each node replays and emulates; pure."""
 
 from __future__ import annotations
 

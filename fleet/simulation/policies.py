@@ -1,4 +1,4 @@
-"""The queueing policies in the order and under the names in which results show them."""
+"""Queueing policies: display order and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One policy on a trace at a load: the one place that knows what a policy needs."""
+"""Simulates one policy on a trace at a load; knows what each policy needs."""
 
 from __future__ import annotations
 

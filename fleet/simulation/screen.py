@@ -1,4 +1,4 @@
-"""What the demo shows: headings, progress, and the tables of its runs."""
+"""Terminal output of the demo: headings, progress, tables of its runs."""
 
 from __future__ import annotations
 

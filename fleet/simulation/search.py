@@ -1,4 +1,4 @@
-"""The highest load at which a measured ratio stays below 1, in few measurements; pure."""
+"""Search for the highest load with a measured ratio below 1, in few measurements; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means over seeds with 95 % intervals (Student's t), and gains from pairs of a seed; pure."""
+"""Means over seeds with 95 % intervals (Student's t), and paired gains per seed; pure."""
 
 from __future__ import annotations
 

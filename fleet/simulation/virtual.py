@@ -1,4 +1,4 @@
-"""A trace in virtual time: the schedulers of the real masters, with an event heap for the world.
+"""Discrete-event simulation: the real masters' schedulers in virtual time.
 
 The same `QueryScheduler` and `TaskScheduler` decide as under the sockets; only clock, network and
 nodes are imitated. What a result rests on is in docs/decisions/0004-virtual-time.md.

@@ -1,4 +1,4 @@
-"""The load of DSSP's testbed (Table II): classes of queries, Poisson arrivals, random rooms; pure.
+"""Workload of DSSP's testbed (Table II): query classes, Poisson arrivals, random rooms; pure.
 
 One seed gives one endless trace. Its first 30 s are what the real fleet is asked; virtual time
 asks the same and goes on.

@@ -1,1 +1,1 @@
-"""Spark: a Java to run it, and the one place that makes a session."""
+"""Spark sessions, and the Java that they run on."""

@@ -1,4 +1,4 @@
-"""What Spark says when something fails, in one line: without stacks and codes."""
+"""One-line messages for Spark's errors: no stack traces, no error codes."""
 
 from __future__ import annotations
 

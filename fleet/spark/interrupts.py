@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark works: the process has ended within two seconds, whatever it waits for.
+"""Ctrl-C while Spark works: the process ends within two seconds, whatever it waits for.
 
 Python answers a signal between two instructions of its main thread, which may be far away: what
 waits for Java waits on, a lock is held by a thread that does, and threads are joined at the end.
@@ -123,7 +123,7 @@ def heard() -> Iterator[Interrupts]:
             raise KeyboardInterrupt
     except BaseException:
         if interrupts.pressed:
-            # Whoever starts this again must not meet a Java that still writes.
+            # A restart must not run beside a Java that still writes.
             while _children_in_sessions():
                 time.sleep(LOOK_S)
             interrupts.told = True

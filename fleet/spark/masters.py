@@ -1,4 +1,4 @@
-"""What can be told of a Spark master beforehand, so that nobody waits for one that is not there."""
+"""Checks a Spark master before connecting, so that no session waits for an absent one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java process behind a session: its environment, and what it says."""
+"""The Java process of a session: its environment and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark sessions, made here and nowhere else: quiet, and ended whatever happens."""
+"""Factory of Spark sessions: quiet, and always stopped."""
 
 from __future__ import annotations
 

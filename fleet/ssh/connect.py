@@ -1,4 +1,5 @@
-"""A connection to one host: its pinned key only, the fleet's key only, nobody's configuration."""
+"""SSH connection to one host: only its pinned host key and the fleet's key; user configuration
+is ignored."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ def open_login(login: Login, known_hosts: Path) -> Iterator[Connection]:
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise error_of(error, login, connected=True) from error
     finally:
-        with suppress(Exception):  # what is open may be broken already; nobody needs to know
+        with suppress(Exception):  # it may be broken already, which makes no difference here
             connection.close()
 
 
@@ -235,7 +236,7 @@ def _opened_with(
             "transport_factory": _Transport,
         },
     )
-    # Fabric's own policy trusts whoever answers.
+    # Fabric's own policy trusts any host key.
     connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
     for pin in pins:
         connection.client.get_host_keys().add(login.known_as, pin.get_name(), pin)

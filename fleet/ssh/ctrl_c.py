@@ -1,4 +1,4 @@
-"""Ctrl-C as a note instead of an exception, for loops that must not lose what is under way."""
+"""Ctrl-C as a flag instead of an exception, for loops that must not lose work in progress."""
 
 from __future__ import annotations
 

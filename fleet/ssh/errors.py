@@ -1,4 +1,4 @@
-"""What can go wrong with a host, as one line and a remedy."""
+"""Host errors: one line and a remedy."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class HostError(Exception):
 
     @property
     def remedy(self) -> str:
-        """What usually mends it; empty if nobody knows."""
+        """The usual remedy; empty if there is none."""
         return REMEDIES[self.kind]

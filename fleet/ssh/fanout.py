@@ -1,4 +1,4 @@
-"""The same work on many hosts at a time; what happens on one stays with it."""
+"""Runs the same function on many hosts in parallel; errors stay with their host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARALLEL: Final = 50
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What came of the work on a host: a value, or why there is none."""
+    """Result of the work on one host: a value, or why there is none."""
 
     host: HostOf
     value: T | None
@@ -73,7 +73,7 @@ def for_each(
         finally:
             done.put(None)
 
-    # Daemons: whoever interrupts twice does not wait for hosts that hang.
+    # Daemons, so that a second Ctrl-C does not wait for hosts that hang.
     threads = [
         threading.Thread(target=run, name=f"hosts-{number}", daemon=True)
         for number in range(max(1, min(parallel, total)))

@@ -1,4 +1,4 @@
-"""The SSH key that hosts are logged in to with: a file, or one that the SSH agent holds."""
+"""The SSH key for logins: from a file or from the SSH agent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Connections to jump hosts: one to each, shared by all hosts behind it that are worked on at a
-time, since an sshd drops logins that come by the dozen."""
+"""Shared connections to jump hosts: one for all hosts behind it, since an sshd drops logins that
+arrive by the dozen."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class JumpHost:
                 return
             connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):  # it may be broken already; nobody needs to know
+            with suppress(Exception):  # it may be broken already, which makes no difference here
                 connection.close()
 
 

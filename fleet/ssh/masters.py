@@ -1,4 +1,4 @@
-"""What an IAD's master says to its operator."""
+"""Queries an IAD's master for its status through the operator socket."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def operator_address(iad: Iad) -> str:
 
 
 def status_of(iad: Iad, store: Store, timeout_ms: float) -> IadStatus:
-    """What the master says of itself and its nodes. SilentError."""
+    """Request the status of the master and its nodes. SilentError."""
     address = operator_address(iad)
     try:
-        # The keyed connection has much more patience with a port that nobody listens at.
+        # The keyed connection takes far longer to give up on a closed port.
         place = (iad.master.address, iad.master.operator_port)
         socket.create_connection(place, timeout_ms / 1e3).close()
     except OSError as error:

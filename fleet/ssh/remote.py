@@ -1,4 +1,4 @@
-"""A Python program run as root on a host: sent on standard input, answered in lines of JSON.
+"""Runs a Python program as root on a host: sent on standard input, replies as lines of JSON.
 
 One channel and no file on the host, whatever the program needs: an archive of its modules comes
 first, then its request, then any bytes that it reads. Nothing of these is in the host's list of

@@ -1,1 +1,1 @@
-"""What is printed: answers, tables, units and times, fitted to a terminal's width."""
+"""Terminal output: answers, tables, units and times, fitted to the terminal's width."""

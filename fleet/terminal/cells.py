@@ -1,4 +1,4 @@
-"""Values in the cells of a CSV file."""
+"""Formats values for the cells of a CSV file."""
 
 from __future__ import annotations
 

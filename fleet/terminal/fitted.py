@@ -1,4 +1,4 @@
-"""What is printed, fitted to the width of a terminal: folded between words, never cut off."""
+"""Word wrapping to the width of a terminal; nothing is truncated."""
 
 from __future__ import annotations
 

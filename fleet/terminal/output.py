@@ -1,4 +1,5 @@
-"""What all commands keep to: data on stdout, progress on stderr, questions on a terminal only."""
+"""Output conventions of all commands: data on stdout, progress on stderr, prompts only on a
+terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers and states on a terminal: what people read; programs use ``--json``."""
+"""Rich rendering of answers and states for people; programs use ``--json``."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _channel_lines(
 
 
 def notes_on(summary: ChannelSummary) -> str:
-    """What there is to say about a channel beside its numbers; empty if all is well."""
+    """Remarks on a channel beside its numbers; empty if there are none."""
     notes = [flagged(summary)]
     if summary.age_ms:
         notes.append(f"age up to {format_ms(summary.age_ms)}")

@@ -1,4 +1,4 @@
-"""What an answer says about each area, in a few numbers; pure."""
+"""Per-area summary statistics of an answer; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of results, once for the terminal and once for a page."""
+"""Result tables, rendered for the terminal and for Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as people write them, in UTC."""
+"""Formats timestamps for people, in UTC."""
 
 from __future__ import annotations
 

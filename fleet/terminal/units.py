@@ -1,4 +1,4 @@
-"""Durations and objectives as people write them on a command line; pure."""
+"""Parses and formats durations and objectives on the command line; pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A fleet of real processes on this machine, and load on it."""
+"""A fleet of real processes on this machine, and a load generator."""

@@ -1,4 +1,4 @@
-"""Load on a real fleet: a trace replayed against the masters' sockets, measured at the client."""
+"""Load generator: replays a trace against the masters' sockets, measures at the client."""
 
 from __future__ import annotations
 

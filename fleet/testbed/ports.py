@@ -1,4 +1,4 @@
-"""TCP ports for processes that are about to start on this machine."""
+"""Allocates TCP ports for processes that are about to start on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ports:
         self._next = start % self._span
 
     def take(self, count: int) -> list[int]:
-        """Ports on which nobody listens now; OSError if there are too few."""
+        """Ports that are free now; OSError if there are too few."""
         found: list[int] = []
         for _ in range(self._span):
             port = self._first + self._next
@@ -54,10 +54,10 @@ _ports = Ports(LOWEST_PORT, _end(), os.getpid() * 64)
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 on which nobody listens now; OSError if there are too few."""
+    """TCP ports of 127.0.0.1 that are free now; OSError if there are too few."""
     return _ports.take(count)
 
 
 def free_address() -> str:
-    """An address of 127.0.0.1, for ZeroMQ, on which nobody listens now."""
+    """A free address of 127.0.0.1, for ZeroMQ."""
     return f"tcp://127.0.0.1:{free_ports(1)[0]}"

@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one, however it ends."""
+"""Child processes that never outlive this process, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a run: one run at a time, and a new run moves the previous one aside."""
+"""The folder of a run: locked by one run at a time; a new run moves the previous one aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The masters' records of a query, read back from a run's folder."""
+"""Reads the masters' records of a query from a run's folder."""
 
 from __future__ import annotations
 

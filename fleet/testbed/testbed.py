@@ -246,7 +246,7 @@ class Testbed:
     # --- while it runs --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """`TestbedError` with its last words if a process ended that nobody killed."""
+        """`TestbedError` with its last output if a process ended unexpectedly."""
         for child in self._children.values():
             if not child.running:
                 raise TestbedError(child.how_it_ended())

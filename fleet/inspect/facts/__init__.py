@@ -1,4 +1,4 @@
-"""What is on a host: read in one round trip, without changing anything."""
+"""Facts of a host, read in one round trip without changing anything."""
 
 from fleet.inspect.facts.facts import Facts
 from fleet.inspect.facts.gather import gather

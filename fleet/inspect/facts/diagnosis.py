@@ -1,4 +1,4 @@
-"""What the doctor asks a host beside its facts: complaints, the kernel's log, time, connections."""
+"""Diagnosis of a host beyond its facts: log messages, kernel log, clock, connections."""
 
 from __future__ import annotations
 

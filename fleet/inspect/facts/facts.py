@@ -1,4 +1,4 @@
-"""The facts of a host: what the probe found, typed."""
+"""Typed facts of a host, as the probe reports them."""
 
 from __future__ import annotations
 

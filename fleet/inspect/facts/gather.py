@@ -1,4 +1,4 @@
-"""Facts over a connection: fleet/on_host is sent, its one document is read."""
+"""Reads facts over an SSH connection: sends fleet/on_host, decodes its one JSON document."""
 
 from __future__ import annotations
 

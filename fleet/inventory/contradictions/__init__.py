@@ -1,1 +1,1 @@
-"""What contradicts itself in an inventory: one subject a file, each a generator of lines."""
+"""Validation rules of the inventory: one subject per module, each a generator of error lines."""

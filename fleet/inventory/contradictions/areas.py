@@ -1,4 +1,4 @@
-"""Areas: what an IAD offers is what its nodes cover, and the other way round."""
+"""Validation of areas: the areas that an IAD offers match those that its nodes cover."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fleet.inventory.nearest import did_you_mean
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """IADs that offer without nodes, areas that nobody covers, nodes that nobody can ask."""
+    """IADs that offer areas without nodes, areas without a node, nodes that no query reaches."""
     for iad in fleet.iad:
         if not iad.node:
             if iad.areas or iad.offers:

@@ -1,4 +1,4 @@
-"""Groups: that they exist, and that those of one node do not pull in two directions."""
+"""Validation of groups: they exist, and the groups of one node do not conflict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jump hosts: each one that is named exists."""
+"""Validation of jump hosts: each one that is referenced exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names: each means one thing, and none means something else already."""
+"""Validation of names: unique, and not reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overlay of masters: its two factors, and one IAD at each place."""
+"""Validation of the overlay of masters: its two factors, and one IAD per position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from agent.overlay.scot import Broker, ScotError
-from fleet.inventory.contradictions.filters import unreadable
+from fleet.inventory.contradictions.webhooks import unreadable
 from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.overlay_plan import OverlayPlan

@@ -1,4 +1,4 @@
-"""Persons: that their public SSH keys are such."""
+"""Validation of persons: their public SSH keys parse."""
 
 from __future__ import annotations
 

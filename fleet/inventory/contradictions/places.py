@@ -1,4 +1,4 @@
-"""Places: addresses and ports, and whether those who need a master can reach it."""
+"""Validation of addresses and ports, and of the reachability of masters."""
 
 from __future__ import annotations
 

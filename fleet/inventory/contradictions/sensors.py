@@ -1,4 +1,4 @@
-"""Sensors: every node has some, of drivers that a release has, with options that they take."""
+"""Validation of sensors: every node has some, with known drivers and valid options."""
 
 from __future__ import annotations
 

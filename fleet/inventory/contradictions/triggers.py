@@ -1,4 +1,4 @@
-"""Triggers: names, areas and conditions; which channels there are is for the node to say."""
+"""Validation of triggers: names, areas and conditions. Only the node knows its channels."""
 
 from __future__ import annotations
 

@@ -1,11 +1,20 @@
-"""Webhooks: names, filters, and where their certificates are."""
+"""Validation of webhooks: names, filters, and paths of certificates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.inventory.contradictions.filters import unreadable
+from agent.wire.predicate_language import read_filter
+from agent.wire.predicates import FilterError
 from fleet.inventory.model import Inventory
+
+
+def unreadable(where: str, text: str) -> Iterator[str]:
+    """What is wrong with a filter, in a line that begins with `where`; nothing if it is one."""
+    try:
+        read_filter(text)
+    except FilterError as error:
+        yield f"{where} {text!r}: {error}"
 
 
 def check(fleet: Inventory) -> Iterator[str]:

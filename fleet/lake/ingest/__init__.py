@@ -1,1 +1,1 @@
-"""From landing to tables: parsed, deduplicated, partitioned, committed."""
+"""Ingestion from the landing zone into tables: parse, deduplicate, partition, commit."""

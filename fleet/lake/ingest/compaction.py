@@ -1,4 +1,4 @@
-"""Small files of a partition are joined, so that a reader opens few."""
+"""Compaction: merges the small files of a partition, so that a reader opens few."""
 
 from __future__ import annotations
 

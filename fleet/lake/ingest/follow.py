@@ -1,4 +1,4 @@
-"""`fleet lake follow`: what is pulled becomes tables, as it comes."""
+"""`fleet lake follow`: ingests pulled files continuously."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
         until.set()
 
     with store.writing(lake):
-        pass  # whoever has to wait hears so before Spark starts
+        pass  # report a held lock before Spark starts
     try:
         with open_session("fleet lake follow", master, SETTINGS) as spark:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
@@ -50,7 +50,7 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
 
 
 def line(done: Ingested) -> str:
-    """What came of one batch."""
+    """Summary of one batch."""
     from fleet.lake.ingest.run import reasons, replaced
 
     time = datetime.now(UTC).astimezone().strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Row groups of histories, as rows of `groups` and `readings`.
+"""Ingestion of row groups of histories into the tables `groups` and `readings`.
 
 A group is (iad, node, history, sequence). It may come again: the same, or a later revision, when
 its clock was put right after it had been exported, or when it has grown. The greatest (exported_ms,

@@ -1,4 +1,4 @@
-"""Rows that a table does not have yet, staged."""
+"""Stages the rows that a table does not have yet."""
 
 from __future__ import annotations
 

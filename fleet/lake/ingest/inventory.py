@@ -1,4 +1,4 @@
-"""Which nodes there were: one row a node and day, that of the day's last pull."""
+"""Ingestion of the nodes' inventory: one row per node and day, from the day's last pull."""
 
 from __future__ import annotations
 

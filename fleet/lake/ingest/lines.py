@@ -1,4 +1,4 @@
-"""Lines of masters' records, as rows of tables or with the reason why not."""
+"""Parses lines of masters' records into table rows, or into quarantine rows with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the landing become rows of tables: once, however often they come."""
+"""Idempotent merge of landing files into tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the lake as this process and as Spark name them."""
+"""Paths of lake files: local paths and the URIs that Spark uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the quarantine: what could not be used, and why."""
+"""Quarantine: rows that could not be ingested, and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the lake as DataFrames."""
+"""Reads tables of the lake as DataFrames."""
 
 from __future__ import annotations
 

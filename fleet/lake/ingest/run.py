@@ -1,4 +1,4 @@
-"""`fleet lake ingest`: what was pulled becomes tables."""
+"""`fleet lake ingest`: ingests what was pulled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
     from fleet.terminal.output import write_json
 
     with store.writing(lake):
-        pass  # whoever has to wait hears so before Spark starts
+        pass  # report a held lock before Spark starts
     with open_session("fleet lake ingest", master, SETTINGS) as spark:
         done = ingest(spark, lake, compact=compact)
     if as_json:

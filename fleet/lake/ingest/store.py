@@ -1,4 +1,4 @@
-"""How tables change: all of a change or nothing of it, whatever is killed and when.
+"""Atomic, crash-safe changes of tables through a journal.
 
 Tables are folders of plain Parquet files that never change. A `Change` names files to add, which
 lie complete in the staging, and files to remove. It is written to the journal first, in one

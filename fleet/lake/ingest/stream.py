@@ -1,4 +1,4 @@
-"""From the landing to the tables, as a streaming job: once through, or for ever.
+"""Streaming job from the landing zone to the tables: one pass, or continuous.
 
 The stream is of the landing's file names, not of what is in them; its checkpoint says which were
 seen. A batch of names is merged by `merging.merge`, which reads the files itself, only the columns

@@ -1,4 +1,4 @@
-"""Milliseconds since 1970, UTC, as times and days of the tables."""
+"""Conversion of Unix milliseconds (UTC) to the tables' timestamps and days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of one merge share: where they stage rows, and how these are cut into files."""
+"""Shared state of one merge: staging folder, and how rows are split into files."""
 
 from __future__ import annotations
 

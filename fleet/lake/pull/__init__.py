@@ -1,1 +1,1 @@
-"""`fleet logs pull`: records and readings of all hosts on their way into the lake's landing."""
+"""`fleet logs pull`: collects records and readings from all hosts into the landing zone."""

@@ -1,4 +1,4 @@
-"""What ends a pull before its end: a bound on its bytes, or its operator."""
+"""Limits that end a pull early: its byte budget, or Ctrl-C."""
 
 from __future__ import annotations
 

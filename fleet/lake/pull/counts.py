@@ -1,4 +1,4 @@
-"""What a pull has taken from a host so far."""
+"""Counters of what a pull has taken from one host."""
 
 from __future__ import annotations
 

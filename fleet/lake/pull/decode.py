@@ -1,4 +1,4 @@
-"""Row groups of a history as rows of the landing: packed columns become lists in Parquet.
+"""Decodes row groups of a history into landing rows: packed columns become Parquet lists.
 
 Numbers are not touched: a value has in Parquet the bits that the node stored, NaN's, too.
 """

@@ -1,4 +1,4 @@
-"""Arrow's types of the landing's columns, from the words that Spark has for them."""
+"""Arrow schema of the landing columns, derived from their Spark types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes there were, and what came of each host: one small Parquet file each, by pull."""
+"""Dimension files of a pull: the nodes that exist, and the outcome for each host, in Parquet."""
 
 from __future__ import annotations
 

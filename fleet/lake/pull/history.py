@@ -1,4 +1,4 @@
-"""Taking a node's history: row groups, checked and decoded, in Parquet files of the landing."""
+"""Takes a node's history: verifies and decodes row groups, writes Parquet to the landing zone."""
 
 from __future__ import annotations
 

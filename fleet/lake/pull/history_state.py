@@ -1,4 +1,4 @@
-"""What of a node's histories was taken, and what went before it was; pure.
+"""Tracks which row groups of a node's histories were taken, and which expired before; pure.
 
 A group is taken once it is known by (sequence, CRC of its row): a correction of the clock makes
 another row of it, which is taken again. So nothing has to be known of when rows may change.

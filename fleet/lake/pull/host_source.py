@@ -1,4 +1,4 @@
-"""Where logs come from: a program that reads them on their host, here or over SSH.
+"""Source of logs: a program that reads them on their host, locally or over SSH.
 
 A **program** is a module of `fleet.on_host`, which is sent to the host (`fleet/ssh/remote.py`);
 for a folder of this machine the same module is imported and called. It has one function:

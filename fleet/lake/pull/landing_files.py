@@ -1,4 +1,4 @@
-"""Files of the landing: written in staging, on stable storage before they get their name."""
+"""Durable writes to the landing zone: files are staged and synced before they are renamed."""
 
 from __future__ import annotations
 

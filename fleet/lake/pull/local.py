@@ -1,4 +1,4 @@
-"""The folder of a run on this machine as a fleet: what `fleet.testbed.testbed` lays out."""
+"""Treats a local run's folder as a fleet (`fleet.testbed.testbed` lays it out)."""
 
 from __future__ import annotations
 

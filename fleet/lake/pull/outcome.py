@@ -1,4 +1,4 @@
-"""What came of a pull: the document of --json, the table for people."""
+"""Result of a pull: the document of --json, and the table on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet logs pull`: what masters and nodes have logged comes to the lake's landing."""
+"""`fleet logs pull`: collects the logs of masters and nodes into the lake's landing zone."""
 
 from __future__ import annotations
 

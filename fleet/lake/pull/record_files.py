@@ -1,4 +1,4 @@
-"""Which files of records a master has, had, and lost before they were taken; pure."""
+"""Tracks a master's record files: present, taken, and lost before they were taken; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking a master's records: immutable segments of whole lines in the landing."""
+"""Takes a master's records: immutable segments of whole lines in the landing zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a pull is, on stderr: one moving line on a terminal, a line for each host elsewhere."""
+"""Progress of a pull on stderr: one live line on a terminal, otherwise one line per host."""
 
 from __future__ import annotations
 

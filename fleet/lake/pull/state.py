@@ -1,4 +1,4 @@
-"""How far a host was pulled: one small file each, replaced after what it tells of has landed.
+"""Progress of pulls, one small file per host, replaced only after the data has landed.
 
 Should the state be lost, or be that of before the last segment, the same is taken again, which is
 harmless: readers know repeated lines and groups.

@@ -1,1 +1,1 @@
-"""Folders and tables of the lake, for every reader and writer; no Spark here."""
+"""Folders and tables of the lake, for all readers and writers; independent of Spark."""

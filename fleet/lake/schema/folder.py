@@ -1,4 +1,4 @@
-"""Where everything of a lake is. All files in it are immutable and appear by a rename."""
+"""Layout of a lake's folder. All files in it are immutable and appear by a rename."""
 
 from __future__ import annotations
 

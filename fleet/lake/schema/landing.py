@@ -1,4 +1,4 @@
-"""Parquet files of the landing: names and types of their columns, in Spark's words.
+"""Schemas of the Parquet files in the landing zone, in Spark's type names.
 
 Times are milliseconds since 1970, UTC. Files are written under another name and renamed.
 """

@@ -1,1 +1,1 @@
-"""`fleet lake sql`: the tables as Spark SQL sees them."""
+"""`fleet lake sql`: Spark SQL over the lake's tables."""

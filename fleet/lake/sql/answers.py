@@ -1,4 +1,4 @@
-"""What a statement selected, on stdout: a table for people, CSV and JSON for programs."""
+"""Prints the result of a SQL statement: a table on a terminal, CSV or JSON for programs."""
 
 from __future__ import annotations
 

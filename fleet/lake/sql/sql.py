@@ -1,4 +1,4 @@
-"""`fleet lake sql`: the tables as Spark SQL sees them."""
+"""`fleet lake sql`: runs a Spark SQL statement over the lake's tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lake's tables, the newest report's and the models as views for SQL."""
+"""SQL views of the lake's tables, the newest report's tables and the models."""
 
 from __future__ import annotations
 

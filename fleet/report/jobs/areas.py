@@ -1,4 +1,4 @@
-"""Which area a node's readings are of."""
+"""The area that a node's readings are attributed to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ NODE = ("iad", "node")
 
 
 def node_areas(nodes: DataFrame) -> DataFrame:
-    """`iad, node, area` of the table `nodes`: the first area that a node declared at last; null if
-    it declared none. A row a node."""
+    """`iad, node, area` of the table `nodes`: one row per node; the first area of the node's latest
+    declaration, or null if it declared none."""
     return nodes.groupBy(*NODE).agg(F.get(F.max_by("areas", "time"), 0).alias("area"))
 
 

@@ -1,4 +1,4 @@
-"""What the auto-scaler would do with subtasks that were recorded; plain Python, one at a time."""
+"""Replays recorded subtasks through the auto-scaler; plain Python, one node at a time."""
 
 from __future__ import annotations
 

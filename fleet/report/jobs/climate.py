@@ -1,4 +1,4 @@
-"""Climate of rooms, by hour and by day."""
+"""Room climate by hour and by day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is made from: counts by IAD, host and reason, and the clients' own numbers."""
+"""Sources of a report: counts by IAD, host and reason, and clients' own measurements."""
 
 from __future__ import annotations
 

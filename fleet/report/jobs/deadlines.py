@@ -1,4 +1,4 @@
-"""Deadlines that were missed, by node and hour, and what the auto-scaler would do about them."""
+"""Deadline violations by node and hour, and the auto-scaler's response to them."""
 
 from __future__ import annotations
 

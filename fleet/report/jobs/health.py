@@ -1,4 +1,4 @@
-"""Health of sensors: gaps, missing and impossible values, spikes, flatlines, drift; a verdict.
+"""Sensor health: gaps, missing and impossible values, spikes, flatlines, drift; a verdict.
 
 What a node flagged counts, and what is found here with the default limits of
 docs/understand/quality.md does too: so histories of nodes without checks are judged as well.

@@ -1,4 +1,4 @@
-"""Health of channels, second half: days put together, and what lies across midnight."""
+"""Sensor health, second pass: combines days, and finds what crosses midnight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift: channels against those of the same name in the same place, hour by hour.
+"""Sensor drift: channels against co-located channels of the same name, hour by hour.
 
 The rule of `sensors.quality.colocated` as far as a grid of hours goes: the residual is against the
 median of all, and its mean of the last day is held against that of the first. Its baseline learns

@@ -1,4 +1,4 @@
-"""The limits of sensors/quality as columns."""
+"""The limits of sensors/quality as Spark columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health of channels, first half: what one day's readings say of themselves.
+"""Sensor health, first pass: statistics of one day's readings per channel.
 
 A day is looked at alone, so that memory does not grow with the history; what lies across midnight
 is left for `health_days`, which sees the ends of the days. Times are milliseconds since 1970.

@@ -1,4 +1,4 @@
-"""Queueing against load (DSSP Fig. 8), from whatever load there was."""
+"""Queueing delay against load (DSSP Fig. 8), for whatever loads were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fleet is like, for `fleet plan`: tables that outlive the records."""
+"""Models of the fleet for `fleet plan`: tables that outlive the records."""
 
 from __future__ import annotations
 

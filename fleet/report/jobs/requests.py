@@ -1,4 +1,4 @@
-"""What several jobs say of queries, tasks and subtasks, as column expressions."""
+"""Column expressions about queries, tasks and subtasks that several jobs share."""
 
 from __future__ import annotations
 

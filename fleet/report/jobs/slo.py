@@ -1,4 +1,4 @@
-"""Who kept the SLO: classes of queries under each policy."""
+"""SLO attainment by query class and policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Percentiles and intervals as column expressions, exact and of any amount of data."""
+"""Percentiles and confidence intervals as column expressions, exact at any data size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time went, from reception to result (DSSP Table III, Fig. 7)."""
+"""Time breakdown from reception to result (DSSP Table III, Fig. 7)."""
 
 from __future__ import annotations
 

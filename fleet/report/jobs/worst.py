@@ -1,4 +1,4 @@
-"""Values of the few channels whose verdict is the worst: what their pictures show."""
+"""Values of the channels with the worst verdicts, for their plots."""
 
 from __future__ import annotations
 

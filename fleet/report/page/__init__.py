@@ -1,1 +1,1 @@
-"""The page of a report: sections, pictures, HTML."""
+"""The HTML page of a report: sections and plots."""

@@ -1,4 +1,4 @@
-"""Pictures of a report: one look, readable at 720 pixels and with any colour vision."""
+"""Plot style of a report: legible at 720 pixels and with any colour vision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report found, in sentences that the numbers make."""
+"""Findings of a report: sentences generated from its numbers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fleet.report.page.markup import (
     share,
     whole,
 )
+from fleet.report.page.sections.time_spent import PARTS
 from fleet.report.page.shown import Shown
 
 
@@ -58,8 +59,6 @@ def _listed(parts: list[Html]) -> Html:
 
 
 def _time(shown: Shown) -> Html | None:
-    from fleet.report.page.sections.time_spent import PARTS
-
     way = sum((F.col(key) for key, _, _ in PARTS), F.lit(0.0))
     frame = shown.frame("time_spent").withColumn("queued", F.try_divide("queueing_ms", way))
     rows = shown.top(frame, (F.desc("queued"), "iad", "policy"), 1).rows

@@ -1,4 +1,4 @@
-"""Heat maps, and ranges where there is but one column."""
+"""Heat maps, and range plots where there is only one column."""
 
 from __future__ import annotations
 

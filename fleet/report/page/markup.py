@@ -1,4 +1,4 @@
-"""HTML in small pieces. What is no Html yet is escaped: names and labels come from a network."""
+"""HTML building blocks. All text is escaped: names and labels come from the network."""
 
 from __future__ import annotations
 
@@ -202,3 +202,16 @@ class Section(NamedTuple):
     title: str
     body: Html
     pictures: tuple[Picture, ...] = ()
+
+
+def left_out(more: int, what: str, name: str) -> Html:
+    """That there are more rows than are shown; nothing if there are not."""
+    if not more:
+        return Html()
+    link = element("a", f"{name}.csv", href=f"data/{name}.csv")
+    return element("p", f"{whole(more)} more {what} are in ", link, ".", class_="note")
+
+
+def nothing(text: str) -> Html:
+    """Why there is nothing to show."""
+    return element("p", text, class_="note")

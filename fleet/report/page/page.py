@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else."""
+"""Assembles the page: one self-contained HTML file."""
 
 from __future__ import annotations
 

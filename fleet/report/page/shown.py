@@ -1,4 +1,4 @@
-"""What a page shows of a report's tables: few rows of each, however many there are."""
+"""Row-limited access to a report's tables for the page."""
 
 from __future__ import annotations
 

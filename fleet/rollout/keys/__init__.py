@@ -1,1 +1,1 @@
-"""Keys on their way to hosts: pushed, rotated, revoked, pinned."""
+"""Key distribution to hosts: push, rotate, revoke, pin."""

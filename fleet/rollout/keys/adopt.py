@@ -1,4 +1,4 @@
-"""`fleet keys adopt`: pin the key that a host has already, once somebody vouches for it."""
+"""`fleet keys adopt`: pins a host's present SSH key once the operator vouches for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Way = Callable[[], AbstractContextManager[Any]]
 
 
 class OtherKeyError(KeyStoreError):
-    """A host shows another key than somebody said."""
+    """The host shows another key than the operator expected."""
 
     status = exits.REFUSED
 

@@ -1,4 +1,5 @@
-"""Key files and allow-lists to hosts: over SSH, or into the folder of a master that runs here."""
+"""Distributes key files and allow-lists from the key store to hosts: over SSH, or into the folder
+of a local master."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf, Keys
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import write_file
+from fleet.keys.store import Store
 from fleet.ssh.errors import HostError
+from fleet.ssh.fanout import for_each
 
 # (host, its files in the order in which they are to be written). HostError.
 Push = Callable[[HostOf, Sequence[HostFile]], None]
@@ -77,3 +80,24 @@ def request_of(host: HostOf, files: Sequence[HostFile]) -> dict[str, Any]:
             for file in files
         ],
     }
+
+
+def give(
+    store: Store, fleet: Inventory, concerned: Sequence[HostOf], push: Push
+) -> list[tuple[HostOf, HostError | None]]:
+    """Give hosts their key files and allow-lists as they are now; the error of each that failed."""
+
+    def work(host: HostOf) -> None:
+        give_to(store, fleet, host, push)
+
+    return [(each.host, each.error) for each in for_each(concerned, work)]
+
+
+def give_to(store: Store, fleet: Inventory, host: HostOf, push: Push) -> None:
+    """Give one host its files; again if somebody was revoked meanwhile, since what was read before
+    may have come after that revocation's own files."""
+    while True:
+        known = store.revocations()
+        push(host, key_files_of(fleet, host, store))
+        if store.revocations() == known:
+            return

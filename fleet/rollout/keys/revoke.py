@@ -1,4 +1,4 @@
-"""`fleet keys revoke`: a party out of all allow-lists, at once."""
+"""`fleet keys revoke`: removes a party from all allow-lists at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from fleet.inventory.parties import Party, hosts
 from fleet.keys.named import named
 from fleet.keys.rotation import fleet_of
 from fleet.keys.store import Revocation, Store
-from fleet.rollout.keys.give import give
-from fleet.rollout.keys.push import Push, pusher
+from fleet.rollout.keys.push import Push, give, pusher
 from fleet.terminal import output
 
 

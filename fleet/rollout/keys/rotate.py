@@ -1,4 +1,4 @@
-"""A rotation carried out: its state machine, the store, the hosts and the clock."""
+"""Executes a key rotation: connects its state machine to the store, the hosts and the clock."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import locked, make_private, remove_file, write_file
 from fleet.keys.rotation import Advance, Held, Rotation, Stage, State
 from fleet.keys.store import Store, host_name
-from fleet.rollout.keys.give import give_to
-from fleet.rollout.keys.push import Push
+from fleet.rollout.keys.push import Push, give_to
 from fleet.ssh.errors import HostError
 from fleet.ssh.fanout import PARALLEL, for_each
 

@@ -1,4 +1,4 @@
-"""`fleet keys rotate`: which parties, and what became of them."""
+"""`fleet keys rotate`: selects the parties and reports the outcome."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from agent.wire.codec import Decoder
 from agent.wire.messages import Answer, Coverage, Slo, Status
 from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
-from fleet.query.status_screen import show_status
+from fleet.query.status import show_status
 from fleet.terminal.screen import status_line
 from fleet.testbed.ports import free_ports
 from fleet.testbed.processes import agent_command

@@ -7,7 +7,7 @@ from fleet.inventory.parties import HostOf, Party, hosts, parties
 from fleet.keys import rotation
 from fleet.keys.export import export
 from fleet.keys.named import named
-from fleet.rollout.keys.give import give_to
+from fleet.rollout.keys.push import give_to
 from fleet.rollout.keys.revoke import revoke
 from fleet.rollout.keys.rotate import Rotator
 from tests.fleet.keys.processes import Load, Running, loopback, up

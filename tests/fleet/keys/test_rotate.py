@@ -6,7 +6,7 @@ from fleet.inventory.parties import Party, hosts, parties
 from fleet.keys import rotation
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
-from fleet.rollout.keys.give import give_to
+from fleet.rollout.keys.push import give_to
 from fleet.rollout.keys.revoke import revoke
 from fleet.rollout.keys.rotate import Rotator
 from fleet.ssh.errors import HostError

@@ -1,4 +1,4 @@
-"""What is in the lake's tables: every column with its type, unit and meaning."""
+"""Schemas of the lake's tables: every column with its type, unit and meaning."""
 
 from __future__ import annotations
 

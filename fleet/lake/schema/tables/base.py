@@ -1,4 +1,4 @@
-"""Tables of the lake: what masters and nodes wrote, once each.
+"""Schemas of the base tables: what masters and nodes wrote, each row once.
 
 Of records, columns have the names of docs/understand/records.md, and `time` in place of `wall_ms`.
 """

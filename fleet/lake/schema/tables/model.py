@@ -1,4 +1,4 @@
-"""What a table is."""
+"""Schema types: tables and columns."""
 
 from __future__ import annotations
 

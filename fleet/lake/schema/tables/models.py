@@ -1,4 +1,4 @@
-"""Tables that `fleet plan` reads."""
+"""Schemas of the tables that `fleet plan` reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a report that say what it is made from."""
+"""Schemas of report tables about the report's own sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a report that come from masters' records."""
+"""Schemas of report tables derived from masters' records."""
 
 from __future__ import annotations
 

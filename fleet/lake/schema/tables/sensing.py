@@ -1,4 +1,4 @@
-"""Tables of a report that come from readings."""
+"""Schemas of report tables derived from readings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The sections of the page, a module each: `section(shown)` gives its text and its pictures."""
+"""Sections of the page, one module each: `section(shown)` returns its text and plots."""

@@ -1,4 +1,4 @@
-"""Temperature and humidity of rooms, by hour and by day."""
+"""Section: temperature and humidity of rooms, by hour and by day."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     moment,
+    nothing,
     numbers,
     plain,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import ROWS, Shown, grid
 from sensors.quality.limits import quantity_of
 

@@ -1,4 +1,4 @@
-"""Deadline violations per node and hour, and what the auto-scaler would do."""
+"""Section: deadline violations per node and hour, and the auto-scaler's response."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     moment,
     name_of,
+    nothing,
     numbers,
     percent,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import ROWS, Shown, grid, node_name
 
 MOST: Final = 12

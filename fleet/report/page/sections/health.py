@@ -1,4 +1,4 @@
-"""Nodes and sensors, the worst first."""
+"""Section: health of nodes and sensors, worst first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     moment,
     name_of,
+    nothing,
     numbers,
     plain,
     share,
@@ -29,7 +31,6 @@ from fleet.report.page.markup import (
     whole,
 )
 from fleet.report.page.sections.climate import unit_of
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import Shown, Top, node_name
 
 MOST: Final = 24

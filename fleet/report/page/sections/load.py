@@ -1,4 +1,4 @@
-"""Queueing against load (DSSP Fig. 8)."""
+"""Section: queueing delay against load (DSSP Fig. 8)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     name_of,
+    nothing,
     numbers,
     percent,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import Shown
 
 MOST: Final = 200

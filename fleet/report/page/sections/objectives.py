@@ -1,4 +1,4 @@
-"""Who kept the SLO, by class and policy, beside what the clients measured themselves."""
+"""Section: SLO attainment by class and policy, beside the clients' own measurements."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from fleet.report.page.markup import (
     element,
     figure,
     join,
+    left_out,
     name_of,
+    nothing,
     number,
     numbers,
     share,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import Shown
 
 MOST: Final = 24

@@ -1,4 +1,4 @@
-"""What the report is about, and what it found, in sentences."""
+"""Section: the report's scope and its findings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fleet.report.page.markup import (
     behind,
     element,
     join,
+    left_out,
     moment,
     name_of,
     number,
@@ -92,16 +93,3 @@ def _tiles(totals: Row) -> Html:
         tile("quarantined", "quarantined"),
         class_="tiles",
     )
-
-
-def left_out(more: int, what: str, name: str) -> Html:
-    """That there are more rows than are shown; nothing if there are not."""
-    if not more:
-        return Html()
-    link = element("a", f"{name}.csv", href=f"data/{name}.csv")
-    return element("p", f"{whole(more)} more {what} are in ", link, ".", class_="note")
-
-
-def nothing(text: str) -> Html:
-    """Why there is nothing to show."""
-    return element("p", text, class_="note")

@@ -1,4 +1,4 @@
-"""Where the numbers come from."""
+"""Section: data sources of the report."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fleet.report.page.markup import (
     behind,
     element,
     join,
+    left_out,
     moment,
     name_of,
     numbers,
@@ -22,7 +23,6 @@ from fleet.report.page.markup import (
     whole,
     words,
 )
-from fleet.report.page.sections.overview import left_out
 from fleet.report.page.shown import Shown
 
 MOST: Final = 12

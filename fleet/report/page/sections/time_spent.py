@@ -1,4 +1,4 @@
-"""Where the time went (DSSP Table III)."""
+"""Section: time breakdown (DSSP Table III)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from fleet.report.page.markup import (
     behind,
     figure,
     join,
+    left_out,
     name_of,
+    nothing,
     numbers,
     table,
     whole,
 )
-from fleet.report.page.sections.overview import left_out, nothing
 from fleet.report.page.shown import Shown
 
 MOST: Final = 32
