@@ -1,8 +1,8 @@
-"""How many bytes a socket holds for peers that do not read them.
+"""Send buffers: counts the bytes that a socket holds for peers that do not read them.
 
-libzmq bounds its queues in messages, and an answer may have a hundred megabytes. Large frames are
-handed to it without a copy, and it says when it has let go of one: so what it holds is known to the
-byte. Small ones stay bounded by their number.
+libzmq bounds its queues in messages, but an answer may have a hundred megabytes. Large frames are
+handed over without a copy, and libzmq reports when it releases one, so the bytes held are known
+exactly. Small frames are bounded by their number.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 
 import zmq
 
-# pyzmq copies what is smaller, and 1,000 of those are what a peer may leave unread.
+# pyzmq copies smaller frames, of which a peer may leave 1,000 unread.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
 MOST: Final = 1 << 29
 
 
 class Unsent:
-    """Large frames on their way, by peer."""
+    """Large frames that are still in libzmq, by peer."""
 
     __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes")
 
@@ -31,8 +31,8 @@ class Unsent:
         self.bytes = 0
 
     def has_room(self, peer: Hashable, size: int) -> bool:
-        """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
-        kind does. O(frames that wait for it), and when there is no room for all, for all."""
+        """Whether `size` more bytes may wait for `peer`. A frame of any size may if no other large
+        frame waits. O(frames waiting for the peer); at the total limit, O(all waiting frames)."""
         waiting = self._waiting(peer)
         if waiting and waiting + size > self._most_a_peer:
             return False
@@ -50,7 +50,7 @@ class Unsent:
         frames = self._by_peer.get(peer)
         if frames is None:
             return 0
-        # They leave in the order in which they came.
+        # Frames leave in order.
         while frames and frames[0][0].done:
             self.bytes -= frames.popleft()[1]
         if not frames:
