@@ -161,7 +161,7 @@ class Rounds:
                 if message.state == "open" and message.message not in ("", known):
                     self.on_word(message.message)
                 if message.state == "finished":
-                    # Acknowledge the rounds that did not fire, too: this is the first message about them.
+                    # The first acknowledgement of the rounds that did not fire.
                     self._client.send_message(Acknowledge(self.id, message.next_round - 1))
             case Answer():  # the master could not decode the watch
                 self._state, self.message = "refused", message.message
