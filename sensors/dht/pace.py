@@ -12,9 +12,7 @@ from typing import Final
 
 from sensors.dht.models import TRIES
 
-FRESH: Final = (
-    4  # maximum age, in multiples of the rule: the sensor may have missed starts in between
-)
+FRESH: Final = 4  # maximum age, in multiples of the rule: starts may have been missed
 USUAL_S: Final = 0.5  # maximum duration of a start, unless the processor was busy
 
 
