@@ -28,7 +28,7 @@ def too_large(size: int, most: int, length_s: float) -> TooLarge:
 
 
 def in_words(found: TooLarge, most: int) -> str:
-    """A line for people: ``25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, …``."""
+    """For people: ``25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, …``."""
     size = f"{_megabytes(found.bytes)} of readings, at most {_megabytes(most)} fit"
     window = f"at most {_length(found.longest_s)} of it, " if found.longest_s else ""
     return f"{size}: ask for {window}fewer channels or areas, or aggregates"
