@@ -1,7 +1,7 @@
-"""What bench/ times from inside Cython: loops without the GIL around single calls.
+"""Microbenchmarks for bench/: loops around single calls, timed inside Cython without the GIL.
 
-Each function returns the median of its single timings in seconds, the cost of reading the clock
-included, unless it says otherwise.
+Each function returns the median of its timings in seconds, including the cost of reading the clock,
+unless stated otherwise.
 """
 
 from libc.stdint cimport int32_t

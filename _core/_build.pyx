@@ -1,4 +1,4 @@
-"""How this copy of `_core` was compiled."""
+"""Build configuration of this copy of `_core`."""
 
 cdef extern from "check.h":
     const int SANDERLING_DEBUG_BUILD

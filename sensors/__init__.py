@@ -1,1 +1,1 @@
-"""Sensor drivers, one folder each. See `sensors.base` for what a driver is."""
+"""Sensor drivers, one folder each; `sensors.base` defines their interface."""

@@ -1,4 +1,4 @@
-"""What a driver is: it describes its channels and gives one reading when asked."""
+"""Driver interface: channels, readings, options and errors of a sensor driver."""
 
 # ruff: noqa: PTH118, PTH120 - pathlib takes 0.6 MiB of memory, on every node
 
@@ -14,17 +14,17 @@ from sensors.quality.flags import CHECKSUM, NO_RESPONSE
 
 
 class SensorError(Exception):
-    """A driver cannot be set up, or a reading failed; the text is one line that says why.
-    At setting up it begins with the driver's name (`Options.error`); the agent names the sensor.
+    """A driver cannot be set up, or a reading failed; the text is one line with the reason. During
+    set-up it begins with the driver's name (`Options.error`); the agent adds the sensor's name.
 
-    `flag` is the quality of the reading that is missing for it (`sensors.quality.flags`).
+    `flag` is the quality flag of the missing reading (`sensors.quality.flags`).
     """
 
     flag: ClassVar[int] = NO_RESPONSE
 
 
 class ChecksumError(SensorError):
-    """The sensor answered, and what arrived is damaged."""
+    """The sensor answered, but the data is damaged."""
 
     flag = CHECKSUM
 
@@ -40,10 +40,10 @@ class Channel(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """One value per channel, in the driver's channel order; NaN is a value that is missing.
+    """One value per channel, in the driver's channel order; NaN is a missing value.
 
-    `source_time_ms` is set by a replay: when the values were first recorded, in milliseconds
-    since 1970 UTC. `age_ms` is how long before this read the sensor measured them.
+    `source_time_ms` is set by replays: when the values were first recorded, in milliseconds since
+    1970 UTC. `age_ms` is how long before this read the sensor measured them.
     """
 
     values: tuple[float, ...]
@@ -52,8 +52,7 @@ class Reading(Struct, frozen=True):
 
 
 class Driver(Protocol):
-    """A sensor that is open. One thread, which only this sensor has, uses it; a read may block,
-    for less than an interval."""
+    """An open sensor, used by a dedicated thread; a read may block for less than an interval."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -61,8 +60,8 @@ class Driver(Protocol):
         ...
 
     def read(self) -> Reading:
-        """What the sensor measured since the read before, or measures now; SensorError if that is
-        nothing. A value is given once: what is not new is missing."""
+        """The measurement made since the previous read, or now; SensorError if there is none. A
+        value is returned once: without a new one it is missing."""
         ...
 
     def preload(self) -> Iterable[tuple[int, Reading]]:
@@ -76,7 +75,7 @@ class Driver(Protocol):
 
 
 class Described:
-    """What a check gets for a sensor that it must leave alone: its channels, and no readings."""
+    """A stand-in for a sensor that a check must not touch: it has channels, but no readings."""
 
     def __init__(self, channels: tuple[Channel, ...]) -> None:
         self.channels = channels
@@ -95,13 +94,13 @@ Leave = Literal["", "sensor", "machine"]
 
 
 class Options:
-    """A driver's own options, taken one by one; SensorError in one line for a wrong one.
+    """A driver's options, taken one by one; SensorError in one line for an invalid one.
 
-    `interval_s` is the time between two reads: a driver may find it too short for its sensor.
-    `checking` says that nothing will be read: it is to be found out whether it could be. Else a
-    sensor that is not there should keep no agent from starting. What a check has to `leave` alone
-    is the `sensor`, if an agent reads it meanwhile, or all of the `machine`, if it is another one
-    than the sensor's: then there is no file, library or device to look for either.
+    `interval_s` is the time between two reads, which a driver may refuse as too short. `checking`
+    means that the sensor will not be read, only checked for being readable; otherwise an absent
+    sensor should not prevent the agent from starting. `leave` names what a check must not touch:
+    the `sensor`, if an agent is reading it, or the whole `machine`, if it is not the sensor's; then
+    the driver must not look for files, libraries or devices either.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class Options:
         self._known: list[str] = []
 
     def text(self, name: str) -> str | None:
-        """A text, or None where it is not given; a whole number (a room, say) counts as text."""
+        """A text, or None if absent; an integer (a room number, say) counts as text."""
         value = self._take(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
@@ -132,12 +131,12 @@ class Options:
         return value
 
     def path(self, name: str) -> str | None:
-        """A path, relative to the configuration file's folder, or None where it is not given."""
+        """A path, relative to the configuration file's folder, or None if absent."""
         text = self.text(name)
         return path_in(self._folder, text) if text is not None else None
 
     def count(self, name: str, default: int) -> int:
-        """A whole number, 0 or more."""
+        """An integer, 0 or more."""
         value = self._take(name)
         if value is None:
             return default
@@ -156,7 +155,7 @@ class Options:
         return float(value)
 
     def signed(self, name: str) -> float | None:
-        """A finite number of either sign, or None where it is not given."""
+        """A finite number of either sign, or None if absent."""
         value = self._take(name)
         if value is None:
             return None
@@ -166,14 +165,14 @@ class Options:
         return float(value)
 
     def choice(self, name: str, known: Iterable[str]) -> str | None:
-        """One of the texts `known`, or None where it is not given."""
+        """One of the texts `known`, or None if absent."""
         text = self.text(name)
         if text is not None and text not in (known := tuple(known)):
             raise self.error(f"{name} {text} is not known; {nearest(text, known)}")
         return text
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, no two of them equal; () where it is not given."""
+        """A list of distinct texts; () if absent."""
         value = self._take(name)
         if value is None:
             return ()
@@ -184,8 +183,7 @@ class Options:
         return tuple(value)
 
     def tables(self, name: str) -> tuple[Options, ...]:
-        """A list of tables, each as options of its own to be taken and finished; () where it is
-        not given."""
+        """A list of tables, each as `Options` to be taken and finished separately; () if absent."""
         value = self._take(name)
         if value is None:
             return ()
@@ -199,14 +197,14 @@ class Options:
         )
 
     def flag(self, name: str) -> bool | None:
-        """true or false, or None where it is not given."""
+        """true or false, or None if absent."""
         value = self._take(name)
         if value is not None and not isinstance(value, bool):
             raise self.error(f"{name} must be true or false")
         return value
 
     def finish(self) -> None:
-        """Refuse what no call above has asked for."""
+        """Raise SensorError for options that no call above has taken."""
         for name in self._given:
             if name not in self._known:
                 raise self.error(f"unknown option {name}; {nearest(name, self._known)}")
@@ -221,20 +219,22 @@ class Options:
 
 
 def path_in(folder: str | os.PathLike[str], path: str) -> str:
-    """`path`, taken from `folder` if it is relative, without the ``..`` that it begins with."""
+    """`path`, relative to `folder` unless absolute, with leading ``..`` resolved."""
     if not path.startswith("../"):
         return os.path.join(folder, path)
-    above = os.path.realpath(folder)  # what lies above a symbolic link is not what its name says
+    above = os.path.realpath(
+        folder
+    )  # the parent of a symbolic link's target differs from that of its name
     while path.startswith("../"):
         above, path = os.path.dirname(above), path[3:].lstrip("/")
     return os.path.join(above, path)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for whoever wrote `name`: the nearest of `known`, or all of them."""
+    """A hint for a misspelt `name`: the nearest of `known`, or all of them."""
     import difflib  # only an error needs it
 
     known = tuple(known)
-    # Numbers of like digits are no nearer to each other than others.
+    # Similar digits do not make two numbers similar.
     near = () if name.isdigit() else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

@@ -1,5 +1,8 @@
-"""Drivers by name. A driver's folder is imported when it is opened, so that unused ones cost no
-memory; so is what finds the drivers of other packages."""
+"""Driver registry: opens drivers by name, including those of other packages.
+
+A driver is imported when it is opened, so that unused ones take no memory; so is the lookup of
+other packages' drivers.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ def open_driver(
     checking: bool = False,
     leave: Leave = "",
 ) -> Driver:
-    """Open the driver `name`, to be read every `interval_s` seconds, or only to find out whether it
-    could be; relative paths in its options are taken from `folder`. A check may have to `leave`
-    something alone (`sensors.base.Options`).
+    """Open the driver `name`, to be read every `interval_s` seconds, or only check that it could be
+    opened; relative paths in its options are relative to `folder`. `leave` names what a check must
+    not touch (`sensors.base.Options`).
 
-    A name that is not one of `DRIVERS` is looked for in other packages' entry points. SensorError
-    in one line for an unknown name, a package's driver that cannot be imported, an unknown or
-    wrong option, or a sensor that is not there.
+    A name outside `DRIVERS` is looked up in other packages' entry points. SensorError in one line
+    for an unknown name, a driver that cannot be imported, an unknown or invalid option, or an
+    absent sensor.
     """
     given = Options(name, options, fspath(folder), interval_s, checking=checking, leave=leave)
     module = DRIVERS.get(name)
@@ -50,7 +53,7 @@ def open_driver(
 
 
 def _open_foreign(name: str, options: Options) -> Driver:
-    from importlib.metadata import entry_points  # 3.7 MiB of memory, for these drivers alone
+    from importlib.metadata import entry_points  # 3.7 MiB of memory, needed only for these drivers
 
     found = entry_points(group=GROUP)
     package = _package(name, found)
@@ -58,13 +61,13 @@ def _open_foreign(name: str, options: Options) -> Driver:
         return _driver(next(iter(found.select(name=name))).load()(options))
     except SensorError:
         raise
-    except Exception as error:  # another package's mistake is one line too
+    except Exception as error:  # another package's error becomes one line, too
         line = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise SensorError(f"{name} (of package {package}): {line}") from error
 
 
 def _driver(found: object) -> Driver:
-    """What open_driver gave; TypeError if that is no driver."""
+    """`found` if it is a driver; otherwise TypeError."""
     missing = [
         part for part in ("channels", "read", "preload", "close") if not hasattr(found, part)
     ]
@@ -76,7 +79,7 @@ def _driver(found: object) -> Driver:
 
 
 def _package(name: str, found: EntryPoints) -> str:
-    """The package that has the driver `name`; SensorError if none has, or several have."""
+    """The package with the driver `name`; SensorError unless exactly one has it."""
     packages = sorted(
         [point.dist.name if point.dist else point.value for point in found.select(name=name)]
     )

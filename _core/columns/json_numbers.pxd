@@ -1,8 +1,8 @@
-"""Packed columns of numbers as the text of a JSON array.
+"""JSON encoding of packed columns: numbers to the text of a JSON array.
 
-The bytes that msgspec makes of the same numbers as Python objects: integers in decimal; a float by
-the seven significant digits that 32 bits hold, without trailing zeros (23.46), as decimals from
-1e-5 to below 1e16 and with an exponent beyond (1.5e-7, 1e16); NaN and infinity as null.
+The output equals msgspec's for the same numbers as Python objects: integers in decimal; floats with
+the seven significant digits of 32 bits, without trailing zeros (23.46), as decimals from 1e-5 to
+below 1e16 and otherwise with an exponent (1.5e-7, 1e16); NaN and infinity as null.
 """
 
 from libc.stddef cimport size_t

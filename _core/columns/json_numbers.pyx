@@ -1,4 +1,4 @@
-"""Numbers to text; the functions for Python let go of the interpreter while they write."""
+"""JSON encoding of packed columns; the Python functions release the GIL while they write."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.math cimport fabs, rint
@@ -20,7 +20,7 @@ cdef double[13] POWERS = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10
 
 
 cdef inline char *_unsigned(uint64_t number, char *to) noexcept nogil:
-    """Write a number in decimal; the end of it."""
+    """Write a number in decimal; returns its end."""
     cdef char[20] reversed
     cdef int length = 0
     while True:
@@ -56,7 +56,7 @@ cdef inline int _exponent(double size) noexcept nogil:
 
 
 cdef char *_decimal(uint32_t digits, int exponent, char *to) noexcept nogil:
-    """Write d.dddddd times ten to the exponent, `digits` being all seven of them; the end of it."""
+    """Write d.dddddd times ten to the exponent, from the seven `digits`; returns its end."""
     cdef int length = DIGITS
     cdef int i
     cdef char[DIGITS] text
@@ -101,7 +101,7 @@ cdef char *_decimal(uint32_t digits, int exponent, char *to) noexcept nogil:
 
 
 cdef char *_rare(double size, char *to) noexcept nogil:
-    """As `_float`, for sizes whose digits one multiplication does not give exactly."""
+    """As `_float`, for magnitudes whose digits a single multiplication does not give exactly."""
     cdef char[32] text
     cdef uint32_t digits
     cdef int i
@@ -119,7 +119,7 @@ cdef inline char *_float(float number, char *to) noexcept nogil:
     if not size <= 3.5e38:
         memcpy(to, b"null", 4)
         return to + 4
-    # The sign of a zero, too.
+    # Includes the sign of a zero.
     if (<uint32_t *>&number)[0] >> 31:
         to[0] = c'-'
         to += 1
@@ -129,7 +129,7 @@ cdef inline char *_float(float number, char *to) noexcept nogil:
     if size < 1e-6 or size >= 1e7:
         return _rare(size, to)
     exponent = _exponent(size)
-    # Exact before it is rounded: 24 bits times those of 5^12, 28, fit into a double's 53.
+    # Exact before rounding: 24 bits times the 28 bits of 5^12 fit into a double's 53.
     digits = rint(size * POWERS[DIGITS - 1 - exponent])
     if digits >= 1e7:
         digits = 1e6
@@ -140,7 +140,7 @@ cdef inline char *_float(float number, char *to) noexcept nogil:
 cdef inline char *_integer(int64_t number, char *to) noexcept nogil:
     if number < 0:
         to[0] = c'-'
-        # The least has no positive counterpart.
+        # The minimum has no positive counterpart.
         return _unsigned(<uint64_t>0 - <uint64_t>number, to + 1)
     return _unsigned(<uint64_t>number, to)
 
@@ -180,20 +180,20 @@ cdef bytes _array(bytes data, const Number *numbers):
 
 
 def float32_array(bytes data not None) -> bytes:
-    """The JSON array of 32-bit floats. O(n), without the interpreter's lock."""
+    """The JSON array of 32-bit floats. O(n), without the GIL."""
     return _array(data, <const float *>PyBytes_AS_STRING(data))
 
 
 def int64_array(bytes data not None) -> bytes:
-    """The JSON array of signed 64-bit integers. O(n), as the former."""
+    """The JSON array of signed 64-bit integers. O(n), without the GIL."""
     return _array(data, <const int64_t *>PyBytes_AS_STRING(data))
 
 
 def uint32_array(bytes data not None) -> bytes:
-    """The JSON array of unsigned 32-bit integers. O(n), as the former."""
+    """The JSON array of unsigned 32-bit integers. O(n), without the GIL."""
     return _array(data, <const uint32_t *>PyBytes_AS_STRING(data))
 
 
 def uint8_array(bytes data not None) -> bytes:
-    """The JSON array of unsigned bytes. O(n), as the former."""
+    """The JSON array of unsigned bytes. O(n), without the GIL."""
     return _array(data, <const uint8_t *>PyBytes_AS_STRING(data))

@@ -1,4 +1,4 @@
-"""Series of readings: those of several sensors put into one, by time, and what a column tells."""
+"""Series of readings: merging columns by time, and statistics of a column."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t

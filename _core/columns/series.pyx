@@ -1,4 +1,4 @@
-"""The interpreter's lock is let go of while columns are gone through."""
+"""Merge and statistics of columns; the GIL is released while a column is processed."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcpy
@@ -75,8 +75,8 @@ cdef Summary summarize(
 
 
 def merged_order(bytes a not None, bytes b not None) -> bytes | None:
-    """The places of both columns of times (64-bit, in this machine's byte order) in order of time,
-    a's first where equal, 32 bits each; None if one of them goes back in time. O(n)."""
+    """Indices into both columns of times (64-bit, in this machine's byte order) in time order, a's
+    first where equal, 32 bits each; None if one of the columns is not sorted. O(n)."""
     cdef size_t first = <size_t>PyBytes_GET_SIZE(a) // 8
     cdef size_t second = <size_t>PyBytes_GET_SIZE(b) // 8
     # The data of a bytes object is aligned.
@@ -97,8 +97,8 @@ def merged_order(bytes a not None, bytes b not None) -> bytes | None:
 
 
 def in_order(bytes column not None, size_t item_bytes, bytes order not None) -> bytes:
-    """The items of a column, of 1, 4 or 8 bytes each, by these places, 32 bits each. ValueError if
-    a place is beyond the column. O(n)."""
+    """The items of a column, of 1, 4 or 8 bytes each, in the order of these indices, 32 bits each.
+    ValueError if an index is beyond the column. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(order) // 4
     cdef const uint32_t *places = <const uint32_t *>PyBytes_AS_STRING(order)
     cdef const char *items = PyBytes_AS_STRING(column)
@@ -125,10 +125,10 @@ def in_order(bytes column not None, size_t item_bytes, bytes order not None) -> 
 
 
 def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, int, float, float]:
-    """Of a column of 32-bit floats in this machine's byte order: how many are there, neither NaN nor
-    bad; the places of the first and the last of them; the least and the greatest. All 0 if there is
-    none. `flags` of each value, None if all are good: one of `bad` makes it bad. ValueError if they
-    are not as many as the values. O(n)."""
+    """(count, first index, last index, minimum, maximum) of the values of a column, 32-bit floats
+    in this machine's byte order, that are neither NaN nor bad; all 0 if there are none. `flags` has
+    one byte per value, None if all are good: any bit of `bad` makes a value bad. ValueError if
+    their lengths differ. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
     cdef const float *items = <const float *>PyBytes_AS_STRING(values)
     cdef const uint8_t *marks = NULL
@@ -143,7 +143,7 @@ def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, 
 
 
 def those_there(bytes values not None, bytes flags, uint8_t bad) -> bytes:
-    """The values that `summary` counts, in their order. O(n)."""
+    """The values that `summary` counts, in order. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
     cdef const float *items = <const float *>PyBytes_AS_STRING(values)
     cdef const uint8_t *marks = NULL

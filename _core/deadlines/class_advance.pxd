@@ -1,4 +1,4 @@
-"""How far each class of queries is advanced, so that none misses its SLO while others have slack.
+"""Class advances: serves classes of queries earlier or later, to balance their SLO misses.
 
 Plain C for other Cython modules, without the GIL, one thread at a time.
 """

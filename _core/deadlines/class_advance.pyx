@@ -1,9 +1,9 @@
-"""How far each class of queries is advanced, so that none misses its SLO while others have slack.
+"""Class advances: serves classes of queries earlier or later, to balance their SLO misses.
 
-An advance stands for the Lagrange multiplier of "at most 1 - p_q of this class may miss"
-(docs/understand/policy.md): exponentiated gradient on the misses. A miss advances its class, the more the
-rarer its class may miss; all advances together average to nothing over the queries. Where nobody
-misses nothing moves.
+An advance corresponds to the Lagrange multiplier of "at most 1 - p_q of this class may miss"
+(docs/understand/policy.md): exponentiated gradient on the misses. A miss advances its class, by
+more the fewer misses the class is allowed; the mean advance over all queries stays zero. Without
+misses nothing changes.
 """
 
 from libc.string cimport memset
@@ -11,19 +11,19 @@ from libc.string cimport memset
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
-# Of the queries' mean SLO: what a miss moves if all classes are alike. Larger steps follow faster
-# and wander more.
+# Step of a miss if all classes are equal, as a share of the queries' mean SLO. Larger steps
+# converge faster and fluctuate more.
 cdef double STEP = 0.02
-# So many times as far at first, less with every miss (Robbins and Monro): a start from nothing known
-# is not paid for with hours.
+# Initial multiple of the step, which decreases with every miss (Robbins and Monro), so that a cold
+# start does not take hours.
 cdef double EARLY = 5.0
-# The share of a class is a moving average over so many queries.
+# A class's share of the queries is a moving average over this many queries.
 cdef double MEMORY = 1000.0
-# No miss moves a class further than so many misses of classes that are all alike. A class that is
-# too rare or too strict for that moves a part of the way, and has the same part in the common shift:
-# all the same nothing moves on average.
+# A miss moves a class at most as far as this many misses of equal classes. A class that is too rare
+# or too strict for that moves part of the way and takes the same part in the common shift, so that
+# the mean still stays zero.
 cdef double MAX_STEPS = 10.0
-# Of its SLO: how far a class may be advanced or held back.
+# Maximum advance or delay of a class, as a share of its SLO.
 cdef double FURTHEST = 0.5
 
 
@@ -32,8 +32,8 @@ cdef double limited_advance_c(double advance_s, double budget_s) noexcept nogil:
 
 
 def limited_advance(double advance_s, double budget_s):
-    """An advance (s), limited to half of the budget (s) either way; what a task scheduler makes of
-    one that somebody else has learnt. O(1)."""
+    """An advance (s), limited to half of the budget (s) in either direction, as a task scheduler
+    does with an advance learnt by a query scheduler. O(1)."""
     return limited_advance_c(advance_s, budget_s)
 
 
@@ -56,7 +56,7 @@ cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil:
     cdef int i
     CHECK(0 <= c)
     CHECK(c < b.count)
-    # Before this query counts: a class's share would be too large whenever it is looked at.
+    # Before this query counts: otherwise the class's share would always be too large here.
     if missed and b.classes[c].share > 0.0:
         _advance(b, c)
     b.finished = min(b.finished + 1.0, MEMORY)
@@ -65,7 +65,7 @@ cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil:
 
 
 cdef inline double _part(const QueryClass *q, double usual) noexcept nogil:
-    """How much of the way the class moves; `usual` is share times allowed if all were alike."""
+    """The part of the step that a class moves; `usual` is share · allowed if all were equal."""
     return min(1.0, MAX_STEPS * q.share * q.allowed / usual)
 
 
@@ -87,7 +87,7 @@ cdef void _advance(Balance *b, int c) noexcept nogil:
     usual = alike * allowed
     step_s = STEP * max(1.0, EARLY / (1.0 + b.missed)) * slo_s
     step_s *= _part(&q[c], usual) * usual / (q[c].share * q[c].allowed)
-    # Limited before the shift: what a class cannot use is not taken from the others.
+    # Limited before the shift, so that the part beyond the limit is not taken from other classes.
     q[c].advance_s = limited_advance_c(q[c].advance_s + step_s, q[c].slo_s)
     for i in range(b.count):
         sum_s += q[i].share * q[i].advance_s
@@ -99,7 +99,7 @@ cdef void _advance(Balance *b, int c) noexcept nogil:
 
 
 cdef class ClassBalance:
-    """The advances of up to `CLASSES` classes of queries, learnt from which of them miss."""
+    """The advances of up to `CLASSES` classes of queries, learnt from their misses."""
 
     MAX_CLASSES = CLASSES
 
@@ -107,7 +107,7 @@ cdef class ClassBalance:
         balance_init(&self.b)
 
     def set_class(self, int number, double slo_s, double allowed):
-        """Begin class `number`, a new one or one in another's place, with no advance.
+        """Start class `number`, a new one or a replacement, with advance 0.
 
         `slo_s` is its latency objective in s, `allowed` the share of its queries that may miss it.
         ValueError for a number beyond the next, or values out of range.
@@ -124,7 +124,7 @@ cdef class ClassBalance:
         balance_finished(&self.b, number, missed)
 
     def advance(self, int number):
-        """By how many seconds the class is served earlier than its SLO says; negative: later.
+        """Seconds by which the class is served earlier than its SLO says; negative: later.
 
         ValueError for an unknown class. O(1).
         """

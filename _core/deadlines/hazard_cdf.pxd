@@ -1,7 +1,7 @@
-"""The distribution of a node's unloaded response time, from its window and the pool's.
+"""CDF of a node's unloaded response time, by shrinking its hazards towards the pool's.
 
-Hazards h(b), the share of the samples not below bucket b that lie in it, are shrunk: a node's to
-the pool's, the pool's to those of an exponential. docs/understand/deadlines.md has the model.
+The hazard h(b) is the share of the samples at or above bucket b that lie in it. A node's hazards
+are shrunk to the pool's, the pool's to those of an exponential; see docs/understand/deadlines.md.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

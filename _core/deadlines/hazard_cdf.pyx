@@ -1,15 +1,16 @@
-"""The distribution of a node's unloaded response time, from its window and the pool's.
+"""CDF of a node's unloaded response time, by shrinking its hazards towards the pool's.
 
-Shrinking hazards and not the distribution itself: where many samples are still above a bucket the
-node's own share decides, where few are, the pool's does. So the level of a tail is the node's and
-its shape beyond the node's samples the pool's (docs/understand/deadlines.md).
+Hazards are shrunk instead of the distribution: where many samples lie above a bucket, the node's
+own share dominates, where few do, the pool's. The level of a tail is therefore the node's, and its
+shape beyond the node's samples is the pool's (docs/understand/deadlines.md).
 
-This file is compiled with -ffast-math, for which NaN and infinity do not exist.
+This file is compiled with -ffast-math, which assumes that NaN and infinity do not occur.
 
-Measured, for a node of 1,000 samples: of 1,024 buckets about 400 are neither below F_MIN nor
-above LOG_ONE; only these are computed. Survival is a product over buckets, one multiplication
-waiting for the other: four at a time leave one in four to wait. Logarithms are a polynomial over
-float32 that gcc makes vector code of; the C library's would take two thirds of the whole.
+Measured for a node with 1,000 samples: of 1,024 buckets about 400 are neither below F_MIN nor above
+LOG_ONE; only these are computed. Survival is a product over buckets, a chain of dependent
+multiplications; multiplying by four at a time makes the chain a quarter as long. Logarithms are a
+polynomial over float32 that gcc vectorises; the C library's would take two thirds of the total
+time.
 """
 
 from libc.math cimport exp
@@ -27,12 +28,12 @@ cdef union Float:
 
 LOG_ONE = -1e-12
 
-# F below this counts as 0: no percentile of a deadline is that low, and it is where the prior would
-# need half of all buckets.
+# F below this counts as 0: no deadline's percentile is that low, and this range would need half of
+# all buckets for the prior.
 cdef double F_MIN = 1e-4
 # 1 - F below this is as good as the floor under it that LOG_ONE makes.
 cdef double SURVIVAL_MIN = 1e-12
-# Smaller ones would be denormal, which is slow.
+# Smaller values would become denormal, which is slow.
 cdef double TINY = 1e-280
 
 
@@ -182,7 +183,7 @@ cdef void node_log_cdf(
         span.first += 1
     while span.last >= 0 and counts[span.last] == 0:
         span.last -= 1
-    # Without samples of its own a node's F is at most the pool's: too small to count before either.
+    # Below its own samples a node's F is at most the pool's, so negligible before either begins.
     begin = min(span.first, pool.low)
     end = max(begin, span.last + 1)
     CHECK(begin < BUCKET_COUNT)
@@ -191,7 +192,7 @@ cdef void node_log_cdf(
         above = _survive(pool, counts, begin, end, count, survival)
     elif begin > 0:
         above = pool.survival[begin - 1]
-    # Beyond its own samples: the pool's shape at the node's level.
+    # Beyond the node's samples: the pool's shape at the node's level.
     scale = above
     if end > 0:
         scale = above / pool.survival[end - 1] if pool.survival[end - 1] > 0.0 else 0.0

@@ -1,7 +1,7 @@
-"""A moving-window histogram of response times in logarithmic buckets.
+"""Moving-window histogram of response times in logarithmic buckets.
 
 `Histogram` is plain C for other Cython modules, without the GIL; `ResponseHistogram` is the thin
-class over it. A sample keeps 6 bytes: its bucket and its time.
+class over it. A sample takes 6 bytes: its bucket and its time.
 """
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t

@@ -1,6 +1,6 @@
-"""A moving-window histogram of response times in logarithmic buckets.
+"""Moving-window histogram of response times in logarithmic buckets.
 
-1,024 buckets from 10 µs to 600 s, each 1.0176 times the one before. A sample counts as the
+1,024 buckets from 10 µs to 600 s, each 1.0176 times the previous one. A sample counts as the
 geometric mean of its bucket, which is within 0.88 % of it. The window is limited by count and by
 age; ages have a resolution of 1 ms.
 """
@@ -207,8 +207,8 @@ def bucket_bounds(int i):
 cdef class ResponseHistogram:
     """Response times of the last `max_age_s` seconds, at most the last `max_count` of them.
 
-    `now_s` is on any one clock; a time before an earlier one counts as that earlier one. Memory:
-    4 KiB and 6 bytes a sample, grown as samples come.
+    `now_s` is on any single clock; a time that goes back counts as the latest one. Memory: 4 KiB
+    plus 6 bytes per sample, allocated as samples arrive.
     """
 
     def __cinit__(self, max_count=10_000, double max_age_s=600.0):
@@ -226,16 +226,16 @@ cdef class ResponseHistogram:
 
     @property
     def version(self):
-        """A number that grows with every sample that enters or leaves."""
+        """A number that increases with every sample added or removed."""
         return self.h.version
 
     @property
     def clamped(self):
-        """How many samples were outside 10 µs to 600 s, ever; they count as the nearest bucket."""
+        """Total number of samples outside 10 µs to 600 s; they count in the nearest bucket."""
         return self.h.clamped
 
     def insert(self, double value_s, double now_s):
-        """Add a sample (seconds) at `now_s`; what has left the window by then goes.
+        """Add a sample (seconds) at `now_s`, and drop samples that left the window by then.
 
         ValueError for a negative or non-finite value or time, nothing changed. Amortised O(1).
         """
@@ -250,7 +250,8 @@ cdef class ResponseHistogram:
             raise MemoryError
 
     def expire(self, double now_s):
-        """Drop the samples older than the window's age at `now_s`; how many. Amortised O(1)."""
+        """Drop the samples older than the window's age at `now_s`; returns their number. Amortised
+        O(1)."""
         cdef uint32_t before = self.h.count
         histogram_advance(&self.h, milliseconds(now_s))
         while histogram_expire_one(&self.h) >= 0:

@@ -1,4 +1,4 @@
-"""log F of every node in one matrix, and the quantile of a product over any set of its columns.
+"""Matrix of the nodes' log-CDFs, and the quantile of a product over any set of its columns.
 
 A row for each bucket, a column for each node: log G at a bucket's upper bound (DSSP Eq. 3) is the
 sum of its row over the set's columns.

@@ -1,10 +1,10 @@
-"""log F of every node in one matrix, and the quantile of a product over any set of its columns.
+"""Matrix of the nodes' log-CDFs, and the quantile of a product over any set of its columns.
 
-This file is compiled with -ffast-math, for which NaN and infinity do not exist.
+This file is compiled with -ffast-math, which assumes that NaN and infinity do not occur.
 
-Measured: with 16 independent partial sums gcc keeps four vector registers busy; one alone waits for
-each addition and takes three times as long. A stride of whole rows of 4 KiB would map a column to
-one set of the cache; an odd number of cache lines spreads it.
+Measured: with 16 independent partial sums gcc keeps four vector registers busy; a single sum waits
+for each addition and takes three times as long. A stride of whole rows of 4 KiB would map a column
+to one cache set; an odd number of cache lines spreads it.
 """
 
 from libc.math cimport exp, log

@@ -2,8 +2,8 @@
 
     G(t) = product of F_m(t) over the set        x_u = G^-1(p_t / 100)        t_Q = x_t - x_u
 
-The classes over `_core.deadlines.unloaded`: they check what comes from outside. docs/understand/deadlines.md has the
-model and its errors.
+The Python classes over `_core.deadlines.unloaded`, which validate their arguments.
+docs/understand/deadlines.md has the model and its errors.
 """
 
 from libc.math cimport expm1, log
@@ -46,7 +46,7 @@ cdef int _check_percentile(double p) except -1:
 
 
 cdef class NodeSet:
-    """A set of an `UnloadedModel`'s nodes, made by its `node_set`; remembers its last answers."""
+    """A set of an `UnloadedModel`'s nodes, made by its `node_set`; caches its latest answers."""
 
     def __init__(self):
         raise TypeError("a NodeSet is made by UnloadedModel.node_set")
@@ -96,10 +96,10 @@ cdef class UnloadedModel:
     which is itself shrunk to an exponential: a new node starts as the pool, a new pool with the
     mean `prior_mean_s`.
 
-    A column may lag behind its window by `max_stale_errors` of the window's standard errors, never
-    behind a sample in its tail, and behind what other nodes and time did for `max_stale_age_s`; a
-    set of more than 16 nodes takes up to 16 calls from then. Times are seconds on one monotonic
-    clock; a time before an earlier one counts as that earlier one.
+    A column may lag behind its window by `max_stale_errors` of the window's standard errors, but
+    never behind a sample in its tail; it may lag behind other nodes' samples and expired samples
+    for `max_stale_age_s`, after which a set of more than 16 nodes takes up to 16 calls to refresh.
+    Times are seconds on one monotonic clock; a time that goes back counts as the latest one.
     """
 
     def __cinit__(
@@ -167,7 +167,7 @@ cdef class UnloadedModel:
         return i
 
     def remove_node(self, column):
-        """Forget a node and its samples. Sets that hold it become invalid. ValueError. O(BUCKETS).
+        """Remove a node and its samples. Sets with it become invalid. ValueError. O(BUCKETS).
         """
         model_remove_node(&self.m, self.checked_column(column))
 
@@ -175,7 +175,7 @@ cdef class UnloadedModel:
         """Add an unloaded response time (seconds) of a node, measured until `now_s`.
 
         ValueError for an unknown column and a negative or non-finite value or time, nothing changed.
-        O(1); O(BUCKETS) where the column lags too far behind, about once in sqrt(samples) / 4.
+        O(1); O(BUCKETS) when the column lags too far behind, about once in sqrt(samples) / 4.
         """
         cdef int32_t i = self.checked_column(column)
         cdef int64_t now_ms = milliseconds(now_s)
@@ -185,14 +185,14 @@ cdef class UnloadedModel:
             raise MemoryError
 
     def node_count(self, column):
-        """Samples in a node's window when it was last touched. ValueError for an unknown column."""
+        """Samples in a node's window as of its last update. ValueError for an unknown column."""
         return self.m.columns[self.checked_column(column)].window.count
 
     def node_set(self, columns):
         """The set of these columns, the same object for the same columns while in use.
 
-        ValueError for an empty set, duplicates and unknown columns. The last 1,024 sets asked for
-        are kept. O(k log k).
+        ValueError for an empty set, duplicates and unknown columns. The 1,024 most recently used
+        sets are kept. O(k log k).
         """
         cdef tuple key = tuple(sorted(columns))
         cdef NodeSet nodes
@@ -207,7 +207,7 @@ cdef class UnloadedModel:
         return nodes
 
     def quantile(self, NodeSet nodes not None, double p_t, double now_s):
-        """x_u in seconds: all nodes of the set answer unloaded within it with `p_t` percent.
+        """x_u in seconds: without load, all nodes of the set answer within it in `p_t` percent.
 
         DSSP Eqs. 3-4. MAX_S if that is beyond the range. ValueError for a set with a removed node
         or of another model and unless 0 < p_t < 100. O(1) if nothing changed, else O(k) for k
@@ -241,11 +241,11 @@ cdef class UnloadedModel:
         _check_percentile(p_t)
         if k < 1:
             raise ValueError(f"fanout {k} is not positive")
-        # 1 - the root may be 0, as far as a double tells.
+        # In a double, 1 - the root may be 0.
         return -1.0 / expm1(log(p_t / 100.0) / k)
 
     def min_count(self, NodeSet nodes not None):
-        """The least number of samples that a node of the set has. ValueError as of `quantile`."""
+        """The minimum number of samples over the set's nodes. ValueError as for `quantile`."""
         cdef uint32_t least = 0xFFFFFFFF
         cdef int32_t i
         self.checked_set(nodes, 50.0)

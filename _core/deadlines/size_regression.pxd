@@ -1,7 +1,8 @@
-"""How long a request of known size is expected to take: a regression line for each node.
+"""Size regression: the expected time of a request by its size, with one line per node.
 
-Plain C for other Cython modules, without the GIL, one thread at a time. Sums forget with each
-sample, so that a line follows its node; a node's is shrunk to the pool's, the pool's to a constant.
+Plain C for other Cython modules, without the GIL, one thread at a time. Sums decay with each
+sample, so that a line follows its node; a node's line is shrunk to the pool's, and the pool's to a
+constant.
 """
 
 from libc.stdint cimport int32_t

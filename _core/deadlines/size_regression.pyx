@@ -1,9 +1,9 @@
-"""How long a request of known size is expected to take: a regression line for each node.
+"""Size regression: the expected time of a request by its size, with one line per node.
 
-DSSP takes the service time as unknown, yet a subtask's window tells how many readings its node has
-to fetch. A node's line goes through its own samples and PRIOR_WEIGHT samples' worth of the pool's;
-a slope counts for less the fewer samples it rests on, so that a size which explains nothing changes
-nothing: the line is then level at the mean.
+DSSP treats the service time as unknown, but a subtask's window determines how many readings its
+node has to fetch. A node's line is fitted to its own samples plus PRIOR_WEIGHT samples of the
+pool's; the slope is shrunk more the fewer samples support it. If the size explains nothing, the
+line is level at the mean.
 """
 
 from libc.math cimport isfinite
@@ -17,9 +17,9 @@ cdef enum:
     FIRST_CAPACITY = 16
     MAX_CAPACITY = 1 << 22
 
-# As of the histograms (docs/understand/deadlines.md): what the pool weighs beside a node's own samples.
+# As for the histograms (docs/understand/deadlines.md): the weight of the pool, in samples.
 cdef double PRIOR_WEIGHT = 10.0
-# A sample weighs 1/e after a thousand more.
+# A sample's weight falls to 1/e after a thousand more.
 cdef double FORGET = 1.0 / 1000.0
 cdef double KEEP = 1.0 - FORGET
 
@@ -71,7 +71,7 @@ cdef int sizes_observe(Sizes *s, int32_t column, double size, double time_s) noe
 
 
 cdef Line _shrunk(const Line *own, const Line *pool) noexcept nogil:
-    """A node's moments with PRIOR_WEIGHT samples, or as many as there are, of the pool's."""
+    """A node's moments plus at most PRIOR_WEIGHT samples' worth of the pool's."""
     cdef Line line
     cdef double share = min(PRIOR_WEIGHT, pool.weight) / pool.weight
     cdef double added = pool.weight * share
@@ -98,7 +98,8 @@ cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept
         line = _shrunk(&s.lines[column], &s.pool)
     else:
         line = s.pool
-    # Samples from before all others: what they weigh by now (n others weigh (1 - KEEP^n) / FORGET).
+    # The prior counts as older than all samples; its weight by now (n samples weigh
+    # (1 - KEEP^n) / FORGET).
     prior = PRIOR_WEIGHT * max(0.0, 1.0 - FORGET * s.pool.weight)
     mean_s = line.mean_s + (s.prior_mean_s - line.mean_s) * prior / (s.pool.weight + prior)
     if line.size2 > 0.0:
@@ -109,7 +110,7 @@ cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept
 cdef class SizeModel:
     """The expected unloaded response times of an IAD's nodes, by the size of the request.
 
-    Sizes are in any unit, times in s. Not for several threads at a time. A line weighs 40 bytes.
+    Sizes are in any unit, times in s. Not thread-safe. A line takes 40 bytes.
     """
 
     def __cinit__(self, double prior_mean_s=0.1):
@@ -141,8 +142,8 @@ cdef class SizeModel:
     def expected(self, int column, double size):
         """The expected time (s) of a request of `size` at node `column`, 0 or more.
 
-        The pool's where the node has no samples, `prior_mean_s` where there are none at all.
-        ValueError for a negative column or a size that is not finite. O(1).
+        The pool's if the node has no samples, `prior_mean_s` if there are none at all. ValueError
+        for a negative column or a size that is not finite. O(1).
         """
         self.check_own()
         if column < 0 or not isfinite(size):

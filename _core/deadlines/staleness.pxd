@@ -1,8 +1,8 @@
-"""How far a distribution may lag behind the samples that it was computed from.
+"""Staleness: bounds how far a cached distribution lags behind its samples, in standard errors.
 
-A window of n samples knows F(t) with a standard error of sqrt(F (1 - F) / n). Each change is
-counted as what it can move F by, 1 / n, over the standard error where that weighs most; the sum
-says by how many standard errors F has moved at most, at any t (docs/understand/deadlines.md).
+A window of n samples estimates F(t) with a standard error of sqrt(F (1 - F) / n). Each change moves
+F by at most 1 / n; it is counted relative to the standard error where that is smallest. The sum
+bounds by how many standard errors F has moved at any t (docs/understand/deadlines.md).
 
 Plain C in a header of its own: every sample comes through here twice.
 """

@@ -1,7 +1,8 @@
-"""The samples of an IAD's nodes, and their distributions as far as deadlines ask for them.
+"""Model of unloaded response times: the samples of an IAD's nodes and their cached distributions.
 
-Plain C for other Cython modules, without the GIL, one thread at a time. The model of a node's
-distribution, what stands in for its unseen tail and how stale a column may be: docs/understand/deadlines.md.
+Plain C for other Cython modules, without the GIL, one thread at a time. See
+docs/understand/deadlines.md for the model of a node's distribution and its unobserved tail, and
+for how stale a column may be.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t

@@ -1,7 +1,8 @@
-"""The samples of an IAD's nodes, and their distributions as far as deadlines ask for them.
+"""Model of unloaded response times: the samples of an IAD's nodes and their cached distributions.
 
-A node's distribution is `_core.deadlines.hazard_cdf`, all of them together `_core.deadlines.matrix`, when one is computed anew
-`_core.deadlines.staleness`. Here they meet: samples come and go, columns are refreshed as they come, sets are asked.
+Combines three modules: `_core.deadlines.hazard_cdf` computes a node's distribution,
+`_core.deadlines.matrix` holds all of them, and `_core.deadlines.staleness` decides when to refresh
+one.
 """
 
 from libc.math cimport floor, log
@@ -26,7 +27,7 @@ cdef extern from "check.h":
 cdef enum:
     FIRST_CAPACITY = 16
     MAX_CAPACITY = 1 << 22
-    # One call looks at this many columns for their age, and at this share of a larger set.
+    # One call checks the age of this many columns, and of this share of a larger set.
     LOOKS = 16
     LOOK_SHARE = 16
 
@@ -89,11 +90,11 @@ cdef void model_settle(Model *m, ColumnSet *s) noexcept nogil:
     cdef int32_t i
     if m.now_s < s.next_due_s:
         return
-    # Refreshes only move due times on, so that the earliest stays a lower bound.
+    # Refreshes only postpone due times, so the earliest stays a lower bound.
     s.next_due_s = _first_due(m, &s.chosen)
     if m.now_s < s.next_due_s:
         return
-    # First everything that changes the pool, so that all columns see the same one.
+    # First apply everything that changes the pool, so that all columns use the same one.
     begin = s.next_look
     while passed < size and allowed > 0:
         i = s.next_look
@@ -195,7 +196,7 @@ cdef bint model_alive(const Model *m, ColumnSet *s) noexcept nogil:
 # Nodes.
 
 cdef bint _grow(Model *m) noexcept nogil:
-    """Make room for twice as many columns; False, nothing changed, if memory ran out."""
+    """Double the room for columns; False, with nothing changed, if memory ran out."""
     cdef int32_t capacity = m.capacity * 2 if m.capacity else FIRST_CAPACITY
     cdef Column *columns = <Column *>calloc(capacity, sizeof(Column))
     cdef double *due_s = <double *>calloc(capacity, sizeof(double))

@@ -1,8 +1,8 @@
 """Cluster index vectors: bit i stands for cluster i of the overlay (OctopiA, section IV-C).
 
-Plain C for other Cython modules, without the GIL, one thread at a time: embed a `CivBits`, begin it
-with `civ_init`, use the functions below. Nothing is allocated. Two vectors that are used together
-have the same width.
+Plain C for other Cython modules, without the GIL, one thread at a time: embed a `CivBits`,
+initialise it with `civ_init`, use the functions below. Nothing is allocated. Two vectors used
+together must have the same width.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t

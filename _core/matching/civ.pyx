@@ -1,20 +1,19 @@
 """Cluster index vectors: bit i stands for cluster i of the overlay (OctopiA, section IV-C).
 
-The paper's three contexts are one class, which differs in what bits mean something:
+The paper's three contexts are one class; they differ in the bits that may be set:
 
-- **publication**, `Civ(width)`: carried by a notification, the clusters that are still to be
-  reached. Whoever serves one clears its bit.
+- **publication**, `Civ(width)`: carried by a notification, the clusters still to be reached. The
+  broker that serves a cluster clears its bit.
 - **advertisement**, `Civ.advertisement(width, own)`: at the host broker of a publisher, the target
-  clusters besides its own one. The paper marks the host by its own cluster's bit; here that index
-  stands apart and its bit cannot be set, since it is never forwarded on.
-- **subscription**, `Civ.subscription(width, own)`: at a secondary broker, the secondary cluster bit
-  alone: "the host of this advertisement knows that this cluster wants it".
+  clusters except its own. The paper marks the host by its own cluster's bit; here that index is
+  stored separately and its bit cannot be set, as it is never forwarded to.
+- **subscription**, `Civ.subscription(width, own)`: at a secondary broker, only the secondary
+  cluster bit: "the host of this advertisement knows that this cluster wants it".
 
-`set` and `clear` tell whether they changed the bit: a broker tells the host when `set` of the
-secondary cluster bit was the first, and serves a cluster when `clear` took its bit away.
+`set` and `clear` return whether they changed the bit: a broker informs the host when `set` changed
+the secondary cluster bit, and serves a cluster when `clear` changed its bit.
 
-A vector can be changed, so it has no hash. Messages hold `to_bytes()`, never a vector that somebody
-else may change.
+A vector is mutable, so it has no hash. Messages hold `to_bytes()`, never a shared vector.
 """
 
 
@@ -37,9 +36,9 @@ cdef bint civ_read(CivBits *c, const uint8_t *data) noexcept nogil:
 
 
 cdef class Civ:
-    """A set of clusters, of those from 0 to `width` − 1; 1 ≤ width ≤ 1,024.
+    """A set of clusters from 0 to `width` − 1; 1 ≤ width ≤ 1,024.
 
-    ValueError for another width, IndexError for a cluster that is none of them.
+    ValueError for another width, IndexError for a cluster out of range.
     """
 
     def __cinit__(self, width, clusters=()):
@@ -55,7 +54,7 @@ cdef class Civ:
 
     @staticmethod
     def advertisement(width, own):
-        """No target yet of an advertisement in cluster `own`, whose bit cannot be set."""
+        """An empty vector of an advertisement in cluster `own`, whose bit cannot be set."""
         cdef Civ civ = Civ(width)
         civ.own = civ.check(own)
         return civ
@@ -69,7 +68,7 @@ cdef class Civ:
 
     @staticmethod
     def from_bytes(width, bytes data not None):
-        """What `to_bytes` gave. ValueError if its length is another, or a bit past the width set."""
+        """The inverse of `to_bytes`. ValueError for a wrong length, or a bit past the width."""
         cdef Civ civ = Civ(width)
         cdef uint32_t length = civ_bytes(&civ.bits)
         if len(data) != length:
@@ -115,7 +114,7 @@ cdef class Civ:
         return self.bits.width
 
     def set(self, cluster):
-        """Put it in; whether it was not there. ValueError if the context forbids it. O(1)."""
+        """Add a cluster; whether it was absent. ValueError if the context forbids it. O(1)."""
         cdef uint32_t i = self.check(cluster)
         self.check_set(i)
         if civ_test(&self.bits, i):
@@ -124,7 +123,7 @@ cdef class Civ:
         return True
 
     def clear(self, cluster):
-        """Take it out; whether it was there. O(1)."""
+        """Remove a cluster; whether it was present. O(1)."""
         cdef uint32_t i = self.check(cluster)
         if not civ_test(&self.bits, i):
             return False
@@ -135,7 +134,7 @@ cdef class Civ:
         return civ_test(&self.bits, self.check(cluster))
 
     def __iter__(self):
-        """Ascending, of the clusters that are in it now, whatever changes meanwhile."""
+        """The clusters present now, ascending; later changes do not affect the iterator."""
         cdef list clusters = []
         cdef int32_t i = civ_next(&self.bits, 0)
         while i >= 0:
@@ -150,7 +149,7 @@ cdef class Civ:
         return civ_any(&self.bits)
 
     def copy(self):
-        """Another vector with the same bits, in the publication context."""
+        """A copy with the same bits, in the publication context."""
         cdef Civ civ = Civ.__new__(Civ, self.bits.width)
         civ.bits = self.bits
         return civ
@@ -206,7 +205,7 @@ cdef class Civ:
 
 
 def _restored(width, data, int own, int only):
-    """A vector in one of the other contexts, from a pickle."""
+    """Unpickle a vector in one of the other contexts."""
     cdef Civ civ = Civ.from_bytes(width, data)
     civ.own = own
     civ.only = only

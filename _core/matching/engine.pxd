@@ -1,4 +1,4 @@
-"""Matching of events against many conjunctions of predicates: which of them hold?"""
+"""Matching engine: finds the conjunctions of predicates that an event fulfils."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,10 +1,10 @@
-"""Matching of events against many conjunctions of predicates: which of them hold?
+"""Matching engine: finds the conjunctions of predicates that an event fulfils.
 
 Equality is decided first, for all attributes at once, by a dict: one look-up for each shape of
-conjunctions, as in Fabret et al. (SIGMOD 2001). What remains, ranges and everything else, is
-decided in the group found by bit vectors, one from the index of each attribute, ANDed.
+conjunctions, as in Fabret et al. (SIGMOD 2001). Ranges and all other predicates are decided within
+the group found, by ANDing the bit vectors from each attribute's index.
 
-A result holds the very int objects that were inserted: a list of them costs a pointer each.
+A result holds the same int objects that were inserted, so it costs one pointer per id.
 """
 
 from cpython.dict cimport PyDict_Check, PyDict_GetItemWithError, PyDict_Next
@@ -24,7 +24,7 @@ cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
 cdef extern from "Python.h":
-    # On pointers: a cast to object would count each reference twice more.
+    # On pointers: a cast to object would add two reference counts each.
     void Py_INCREF_POINTER "Py_INCREF"(PyObject *of) noexcept
     PyObject **PySequence_Fast_ITEMS(PyObject *of) noexcept
 
@@ -38,10 +38,10 @@ cdef object _NEVER = NEVER
 
 
 cdef class Conjunctions:
-    """A set of conjunctions, each under an id from 0 to 2**63 - 1. One thread at a time.
+    """A set of conjunctions, each with an id from 0 to 2**63 - 1. One thread at a time.
 
     A conjunction is a sequence of predicates (attribute, operator, operands); an event maps
-    attributes to values: bool, int, float or str. `agent.wire.predicates` says what they mean.
+    attributes to values: bool, int, float or str. `agent.wire.predicates` defines their semantics.
     """
 
     def __cinit__(self):
@@ -65,9 +65,9 @@ cdef class Conjunctions:
     def insert(self, number, conjunction):
         """Add a conjunction.
 
-        ValueError for a predicate that makes no sense, or an id that is there or out of range.
-        For each attribute O(rows + bounds of a bucket): at most 256 rows, and a 256th of the
-        group's bounds. Cutting buckets anew is O(group) once in as many changes.
+        ValueError for an invalid predicate, or an id that exists or is out of range. For each
+        attribute O(rows + bounds of a bucket): at most 256 rows, and a 256th of the group's bounds.
+        Rebuilding the buckets is O(group), once in as many changes.
         """
         cdef dict allowed
         cdef Allowed one
@@ -77,7 +77,7 @@ cdef class Conjunctions:
         if number in self.where:
             raise ValueError(f"id {number} is there already")
         allowed = read_conjunction(conjunction)
-        # Taking ids without a branch writes one more than there are.
+        # Branch-free collection of ids may write one more than there are.
         _make_room(&self.found, &self.found_capacity, len(self.where) + 2)
         for one in allowed.values():
             if one.spans.count == 0:
@@ -98,7 +98,7 @@ cdef class Conjunctions:
             raise
 
     def remove(self, number):
-        """Take a conjunction out. KeyError if there is none under this id. As `insert`."""
+        """Remove a conjunction. KeyError for an unknown id. Complexity as `insert`."""
         cdef Group group
         cdef uint64_t place
         cdef uint32_t slot
@@ -203,7 +203,7 @@ cdef class Conjunctions:
         return attribute
 
     cdef int _release(self, list attributes) except -1:
-        """Forget those that nobody uses."""
+        """Remove unused attributes."""
         cdef Attribute attribute
         for attribute in attributes:
             if attribute.users == 0:
@@ -211,7 +211,7 @@ cdef class Conjunctions:
         return 0
 
     cdef int _forget(self, Group group) except -1:
-        """Take out an empty group, and what it leaves empty."""
+        """Remove an empty group, and the shape and attributes that become unused."""
         cdef Shape shape = group.shape
         cdef Group before = shape.groups[group.key]
         cdef Attribute attribute
@@ -252,7 +252,7 @@ cdef class Conjunctions:
     # Matching.
 
     cdef int _take(self, dict event) except -1:
-        """Note an event's values at the attributes that somebody asks for."""
+        """Store an event's values of the attributes that any conjunction uses."""
         cdef PyObject *attribute
         cdef PyObject *value
         cdef PyObject *name
@@ -334,7 +334,7 @@ cdef class Conjunctions:
         return 0
 
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept:
-        """The ids of a group: of all slots, or of those whose bits are set."""
+        """Collect the ids of a group: of all slots, or of those whose bits are set."""
         cdef PyObject **found = self.found + self.count
         found = group.all_ids(found) if bits == NULL else group.ids_of(bits, found)
         self.count = found - self.found
@@ -350,7 +350,7 @@ cdef class Conjunctions:
         return ids
 
     cdef int _meet_group(self, Group group, dict allowed) except -1:
-        """Collect those whose spans meet the ones given, at each attribute that both constrain."""
+        """Collect the conjunctions whose spans meet `allowed` at each attribute that both use."""
         cdef uint32_t words = (group.slots + 63) >> 6
         cdef uint64_t *all = self.scratch
         cdef uint64_t *one = self.scratch + words

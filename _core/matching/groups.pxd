@@ -1,9 +1,9 @@
-"""Groups of conjunctions that ask for the same values.
+"""Groups of conjunctions with the same equality predicates.
 
-Conjunctions that ask one value (by ``=``) of the same attributes are of one shape; those of a shape
-that ask for the same values are one group, found in a dict. Within a group each conjunction has a
-slot, its place in all bit vectors, and each other attribute that any of them constrains has an
-index (`_core.matching.index`). A group of very many attributes is a chain of several.
+Conjunctions that require one value (by ``=``) of the same attributes have the same shape; those of
+a shape that require the same values form a group, found in a dict. Within a group each conjunction
+has a slot, its position in all bit vectors, and each other attribute that any of them constrains
+has an index (`_core.matching.index`). A group with very many attributes is a chain of several.
 """
 
 from cpython.object cimport PyObject

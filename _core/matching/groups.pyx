@@ -1,4 +1,4 @@
-"""Groups of conjunctions that ask for the same values."""
+"""Groups of conjunctions with the same equality predicates."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -67,12 +67,12 @@ cdef class Group:
         free(self.used)
 
     cdef bint has_room(self, list attributes) except -1:
-        """Whether indexes for all of these are there or may be made."""
+        """Whether indexes for all these attributes exist or may be added."""
         missing = sum([attribute not in self.attributes for attribute in attributes])
         return self.width == 0 or self.width + missing <= MAX_INDEXES
 
     cdef int reserve(self) except -1:
-        """Room for one slot more."""
+        """Make room for one more slot."""
         cdef uint32_t capacity, i
         cdef void *memory
         if self.slots == self.capacity:
@@ -94,7 +94,7 @@ cdef class Group:
         return 0
 
     cdef uint32_t index_of(self, Attribute attribute) except? 0xFFFFFFFF:
-        """Its index, made if there is none."""
+        """The attribute's index, created if there is none."""
         cdef uint32_t i
         cdef void *memory
         for i in range(self.width):
@@ -116,7 +116,7 @@ cdef class Group:
         return i
 
     cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF:
-        """The slot of a new conjunction; takes the spans, one for each attribute."""
+        """Add a conjunction and take over its spans, one per attribute; returns its slot."""
         cdef uint32_t slot, i
         cdef Allowed taken
         self.reserve()
@@ -144,7 +144,7 @@ cdef class Group:
         return slot
 
     cdef int clear(self, uint32_t slot) except -1:
-        """Take a slot's spans out of all indexes."""
+        """Remove a slot's spans from all indexes."""
         cdef uint32_t i
         for i in range(self.width):
             if self.indexes[i].spans[slot].count:
@@ -152,7 +152,7 @@ cdef class Group:
         return 0
 
     cdef list remove(self, uint32_t slot):
-        """Frees a slot; the attributes that have lost their index."""
+        """Free a slot; returns the attributes whose index was dropped."""
         CHECK(slot < self.slots)
         self.clear(slot)
         Py_DECREF(<object>self.ids[slot])
@@ -163,7 +163,7 @@ cdef class Group:
         return self.drop_indexes()
 
     cdef list drop_indexes(self):
-        """Give up indexes that nobody uses; whose they were."""
+        """Drop unused indexes; returns their attributes."""
         cdef list dropped = []
         cdef uint32_t i = self.width
         cdef Attribute attribute
@@ -181,7 +181,7 @@ cdef class Group:
         return dropped
 
     cdef PyObject **all_ids(self, PyObject **found) noexcept:
-        """The ids of all in use; the end of what was written."""
+        """Write the ids of all slots in use; returns the end of the output."""
         cdef uint32_t slot
         if self.live == self.slots:
             memcpy(found, self.ids, self.slots * sizeof(PyObject *))
@@ -193,11 +193,11 @@ cdef class Group:
         return found
 
     cdef PyObject **ids_of(self, const uint64_t *bits, PyObject **found) noexcept:
-        """The ids of the slots whose bits are set; the end of what was written, after which one
-        more place may be used.
+        """Write the ids of the slots whose bits are set; returns the end of the output, after which
+        one more element may be overwritten.
 
-        Where a word has a bit or two, the end of a loop over them is guessed wrong every time:
-        three are taken without a branch, and words are passed over only where eight are empty.
+        With one or two bits per word, a loop over them mispredicts its end every time: three bits
+        are taken without a branch, and words are skipped only if eight in a row are empty.
         """
         cdef uint32_t whole = self.slots >> 6
         cdef uint32_t w = 0, stop
@@ -213,7 +213,7 @@ cdef class Group:
         return found
 
     cdef bint compact(self) except -1:
-        """Give all in use the first slots, if few are; whether they have others now."""
+        """Move all conjunctions to the first slots if few slots are used; whether it did."""
         cdef SpanIndex *indexes
         cdef uint32_t i, slot, to
         if self.slots < WORTH or self.live > self.slots // SPARSE:
@@ -246,7 +246,7 @@ cdef class Group:
         return True
 
     cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept:
-        """The same spans in the first slots of a new index; False if memory ran out."""
+        """Copy the spans to the first slots of a new index; False if memory ran out."""
         cdef uint32_t slot, next = 0
         if index_init(to) != 0 or index_reserve(to, self.live) != 0:
             return False
@@ -264,7 +264,7 @@ cdef void _free_borrowing(SpanIndex *index) noexcept:
 
 
 cdef list groups_meeting(Shape shape, dict allowed):
-    """The groups of a shape whose values are among those allowed."""
+    """The groups of a shape whose values are allowed."""
     cdef Allowed one
     cdef Attribute attribute
     cdef Point point
@@ -279,7 +279,7 @@ cdef list groups_meeting(Shape shape, dict allowed):
 
 
 cdef bint _meets(Shape shape, object key, list asked) except -1:
-    """Whether what is asked allows a group's values; None asks nothing."""
+    """Whether `asked` allows a group's values; None allows everything."""
     cdef Allowed one
     cdef Point point
     values = (key,) if len(shape.equal) == 1 else key

@@ -1,11 +1,11 @@
-"""Which of many conjunctions hold for a value of one attribute: an index of their spans.
+"""Span index: finds the conjunctions that hold for a value of one attribute.
 
-The line of values is cut into buckets. A bucket has a row, the bit vector of the conjunctions that
-hold at its first point, and the bounds of spans after that point, in order. Who holds at a point is
-the row of its bucket, with the bit of every bound up to the point turned over: exactly, and for
-every operator alike.
+The line of values is divided into buckets. A bucket has a row, which is the bit vector of the
+conjunctions that hold at its first point, and the sorted bounds of spans after that point. The
+conjunctions that hold at a point are the row of its bucket, with the bit of every bound up to the
+point flipped. This is exact, and the same for every operator.
 
-Rows lie in blocks of so many conjunctions, so that more of them append a block and move nothing.
+Rows are stored in blocks of conjunctions, so that growth appends a block and moves nothing.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,4 +1,4 @@
-"""Which of many conjunctions hold for a value of one attribute: an index of their spans."""
+"""Span index: finds the conjunctions that hold for a value of one attribute."""
 
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -51,7 +51,7 @@ cdef void index_free(SpanIndex *index) noexcept nogil:
 
 
 cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil:
-    """So many blocks of zeros; NULL if memory ran out."""
+    """Allocate zeroed blocks; NULL if memory ran out."""
     cdef uint64_t **bits = <uint64_t **>calloc(blocks, sizeof(uint64_t *))
     cdef uint32_t b
     if bits == NULL:
@@ -118,7 +118,7 @@ cdef void index_at(
 cdef void index_meeting(
     const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
 ) noexcept nogil:
-    """Who contains the first point of a span, and who begins or ends before its end."""
+    """The slots that contain the first point of a span, or begin or end before its end."""
     cdef uint32_t i, row, last, w
     cdef uint64_t *here = NULL
     for i in range(words):
@@ -158,7 +158,7 @@ cdef void _mark(
 cdef void _mark_row(
     const SpanIndex *index, uint32_t row, uint64_t *out, uint32_t words
 ) noexcept nogil:
-    """Set the bits of a row, which has those who begin at its bucket's first point."""
+    """Set the bits of a row, which includes spans that begin at its bucket's first point."""
     cdef size_t first = <size_t>row * index.block_words
     cdef uint32_t w
     for w in range(words):

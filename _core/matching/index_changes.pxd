@@ -1,7 +1,7 @@
-"""Conjunctions come to an index of spans and go.
+"""Insertion and removal in a span index.
 
-Buckets are cut anew when there were as many changes as bounds at the last time, or an eighth of
-that if one of them has become much larger than the others.
+Buckets are rebuilt after as many changes as there were bounds at the last rebuild, or after an
+eighth of that if one bucket has become much larger than the others.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,7 +1,7 @@
-"""Conjunctions come to an index of spans and go: rooms for them, bounds, bits in rows.
+"""Insertion and removal in a span index: capacity, bounds, bits in rows.
 
-Bounds of a bucket are an ordinary sorted array: adding one moves half of them, which at a million
-conjunctions is some 60 KB and still less than what else an insertion does.
+The bounds of a bucket are a sorted array: an insertion moves half of them, which with a million
+conjunctions is some 60 KB and still less than the rest of the insertion costs.
 """
 
 from libc.stdlib cimport calloc, realloc
@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef int _widen(SpanIndex *index, uint32_t words) noexcept nogil:
-    """A single block with rows of so many words."""
+    """Widen the rows of a single block to this many words."""
     cdef uint64_t **bits = new_blocks(1, index.rows, words)
     cdef uint32_t r
     if bits == NULL:
@@ -65,7 +65,7 @@ cdef int _append_block(SpanIndex *index) noexcept nogil:
 
 
 cdef int _grow_bits(SpanIndex *index) noexcept nogil:
-    """Twice the words of a row, or one block more."""
+    """Double the words of a row, or add a block."""
     cdef uint32_t words = index.blocks * index.block_words
     cdef bint single = index.block_words < BLOCK_WORDS
     cdef uint32_t more = max(words, <uint32_t>1) if single else BLOCK_WORDS
@@ -99,7 +99,7 @@ cdef int index_reserve(SpanIndex *index, uint32_t slots) noexcept nogil:
 
 
 cdef int _make_room(SpanIndex *index, const Point *point, uint32_t more) noexcept nogil:
-    """Room for so many bounds in the bucket of a point."""
+    """Make room for `more` bounds in the bucket of a point."""
     cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
     cdef uint32_t capacity = max(bucket.capacity, <uint32_t>FIRST_BOUNDS)
     cdef void *memory
@@ -124,7 +124,7 @@ cdef uint32_t _first_row_from(const SpanIndex *index, const Point *point) noexce
 cdef void _turn_rows(
     SpanIndex *index, uint32_t slot, const Point *first, const Point *end
 ) noexcept nogil:
-    """Turn a slot's bit in the rows from one point to before another."""
+    """Flip a slot's bit in the rows from one point to before another."""
     cdef uint32_t row = _first_row_from(index, first)
     cdef uint32_t stop = _first_row_from(index, end)
     cdef uint32_t word = slot >> 6
@@ -140,7 +140,7 @@ cdef void _turn_rows(
 cdef uint32_t _place(
     const SpanIndex *index, const Bucket *bucket, const Point *point, uint32_t slot
 ) noexcept nogil:
-    """Where a slot's bound at `point` is among a bucket's, or would be."""
+    """The index of a slot's bound at `point` among a bucket's, or its insertion index."""
     cdef uint32_t low = 0, size = bucket.count, half
     cdef int order
     while size > 0:
@@ -155,7 +155,7 @@ cdef uint32_t _place(
 
 
 cdef uint32_t _add_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
-    """How many bounds its bucket has now."""
+    """Add a bound; returns the number of bounds in its bucket."""
     cdef const Point *point = &index.spans[slot].points[nth]
     cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
     cdef uint32_t i

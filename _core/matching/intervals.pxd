@@ -1,11 +1,10 @@
-"""What predicates allow of one attribute: spans on a line of all values.
+"""Interval sets ("spans"): the values of one attribute that predicates allow.
 
-The line has the booleans first, then the numbers, NaN, and the strings by code points. A span goes
-from its first point to one that is no more in it. Every predicate allows a few spans, and so does
-every conjunction of them; each value has a next one, so both ends can always be named.
+All values are ordered on a line: booleans, numbers, NaN, and strings by code points. A span is a
+half-open interval. A predicate allows a few spans, and so does a conjunction of predicates; as each
+value has a successor, both ends can always be represented.
 
-`Point` and `Spans` are plain C, used without the GIL; `Allowed` is what carries spans through
-Python code.
+`Point` and `Spans` are plain C, used without the GIL; `Allowed` carries spans through Python code.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

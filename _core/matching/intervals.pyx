@@ -1,8 +1,8 @@
-"""What predicates allow of one attribute: spans on a line of all values.
+"""Interval sets ("spans"): the values of one attribute that predicates allow.
 
-A double's bits, the sign turned over, are an order of the doubles that leaves keys free at both
-ends: booleans stand before them, and after them strings by their first six bytes in UTF-8, whose
-order is that of the code points. Two equal keys of strings are decided by the whole strings.
+A double's bits, with the sign flipped, order the doubles and leave keys free at both ends: booleans
+come before them; after them come strings by their first six bytes in UTF-8, whose order is that of
+the code points. Strings with equal keys are compared as a whole.
 """
 
 from cpython.bool cimport PyBool_Check
@@ -61,7 +61,7 @@ cdef uint64_t next_number(uint64_t key) noexcept nogil:
 
 
 cdef double _double(object value) except? -1.0:
-    """An int as a double; what no double can hold is infinite."""
+    """An int as a double; infinite if out of range."""
     try:
         return PyLong_AsDouble(value)
     except OverflowError:
@@ -181,7 +181,7 @@ cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil:
 
 
 cdef class Allowed:
-    """Spans with an owner in Python."""
+    """Spans owned by a Python object."""
 
     def __dealloc__(self):
         spans_free(&self.spans)

@@ -1,7 +1,7 @@
-"""Conjunctions of predicates as spans, and how two of them relate.
+"""Conjunctions of predicates as spans, and their relations: covers, intersects.
 
-What a predicate means is said in `agent.wire.predicates`. Strings have a next one, too: the string
-with a 0 behind it.
+`agent.wire.predicates` defines the semantics of predicates. The successor of a string is the string
+with a 0 appended.
 """
 
 from cpython.unicode cimport PyUnicode_Check
@@ -59,7 +59,7 @@ cdef Allowed _not_equal(object operand):
 
 
 cdef Allowed _ordered(str operator, object operand):
-    """What is before or after a number or a string."""
+    """The values before or after a number or a string."""
     cdef Allowed allowed = Allowed()
     cdef Point point
     cdef uint64_t after
@@ -91,7 +91,7 @@ cdef Allowed _prefix(str operand):
     cdef int last
     if kept:
         last = ord(kept[len(kept) - 1]) + 1
-        # Surrogates are no characters.
+        # Surrogates are not characters.
         end = kept[:len(kept) - 1] + chr(0xE000 if last == 0xD800 else last)
     allowed.add_strings(operand, end)
     return allowed
@@ -104,7 +104,7 @@ cdef Allowed _under(str operand):
 
 
 cdef Allowed _allowed(str operator, tuple operands):
-    """What a predicate that makes sense allows."""
+    """The values that a valid predicate allows."""
     cdef Allowed everything
     if operator == "present":
         everything = Allowed()
@@ -124,7 +124,7 @@ cdef Allowed _allowed(str operator, tuple operands):
 
 
 cdef str _wrong(str operator, tuple operands):
-    """What is wrong with a predicate, None if nothing is."""
+    """The error in a predicate; None if it is valid."""
     if operator not in ("=", "!=", "<", "<=", ">", ">=", "prefix", "under", "in", "present"):
         return "is no operator"
     if operator == "present":
@@ -172,8 +172,7 @@ cdef dict read_conjunction(object conjunction):
 def holds(conjunction, event):
     """Whether an event ({attribute: value}) fulfils all predicates of a conjunction.
 
-    ValueError for a predicate that makes no sense. O(predicates); `matching.Conjunctions` is for
-    many.
+    ValueError for an invalid predicate. O(predicates); use `engine.Conjunctions` for many.
     """
     cdef Point point
     cdef Allowed allowed

@@ -1,4 +1,4 @@
-"""Cutting the line of values into buckets that have about as many bounds each."""
+"""Rebuild of a span index's buckets, with about equally many bounds each."""
 
 from libc.stdint cimport uint32_t
 

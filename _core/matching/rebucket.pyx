@@ -1,8 +1,7 @@
-"""Cutting the line of values into buckets that have about as many bounds each.
+"""Rebuild of a span index's buckets, with about equally many bounds each.
 
-Points where many bounds are become first points of buckets: there the row has taken them in, and
-they cost a search nothing. So does the point where all numbers end, up to which everything above
-something holds.
+Points with many bounds become first points of buckets: there the row includes the bounds, and they
+cost a search nothing. So does the end of all numbers, where every "greater than" span ends.
 """
 
 from libc.stdint cimport uint64_t
@@ -31,7 +30,7 @@ cdef extern from "check.h":
 
 
 cdef uint32_t most_rows(const SpanIndex *index) noexcept nogil:
-    """A row has a bit for every slot: so many rows that those who have spans pay for all bits."""
+    """Maximum number of rows. A row has a bit for every slot, so sparse indexes get fewer rows."""
     cdef uint64_t slots = <uint64_t>index.blocks * index.block_words * 64
     cdef uint64_t paid = MAX_ROWS * index.users // max(slots, <uint64_t>1)
     return <uint32_t>max(min(paid, index.bounds // BOUNDS_A_ROW), <uint64_t>1)
@@ -81,7 +80,8 @@ cdef uint64_t _run_end(const SpanIndex *index, const Bound *all, uint64_t i) noe
 
 
 cdef uint32_t _choose(const SpanIndex *index, const Bound *all, uint64_t *starts) noexcept nogil:
-    """Which bounds begin a bucket (numbers in `all`), beside the first one; how many buckets."""
+    """Choose the bounds that begin a bucket (indices in `all`), besides the first; returns the
+    number of buckets."""
     cdef uint64_t most = most_rows(index)
     cdef uint64_t share = (index.bounds + most - 1) // most
     cdef uint64_t heavy = 0, heavy_points = 0, inside = 0, i = 0, end
@@ -173,7 +173,7 @@ cdef bint _fill(
 
 
 cdef void _write_rows(SpanIndex *index, const Bound *all, uint64_t *state) noexcept nogil:
-    """Go along the line once; `state` is who holds, at first nobody."""
+    """Write the rows in one pass over the line; `state` has the slots that hold, initially none."""
     cdef uint32_t r, i, block
     cdef Bucket *bucket
     for r in range(index.rows):

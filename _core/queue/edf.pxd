@@ -1,4 +1,4 @@
-"""A stable binary heap of (key, sequence, item) with handles: the queue under every policy.
+"""EDF queue: a stable binary heap of (key, sequence, item) with handles, used by every policy.
 
 `Edf` is plain C: any Cython module may embed one and call the functions below without the GIL. One
 thread at a time. `EdfQueue` is the thin Python class over it, holding references to Python objects.

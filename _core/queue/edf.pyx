@@ -1,13 +1,13 @@
-"""A stable binary heap of (key, sequence, item) with handles: the queue under every policy.
+"""EDF queue: a stable binary heap of (key, sequence, item) with handles, used by every policy.
 
 Ordered by deadline it is the paper's EDFQ; FIFO, SPR and T-EDFQ are the same queue under other keys
 (`_core.queue.policy`). Equal keys leave in order of arrival.
 
-Measured: a 4-ary heap does not pay. What pays is choosing the smaller child without a branch (a
-random key mispredicts every second one) and going straight down to a leaf before going up (the last
-cell nearly always belongs near the bottom). Cells carry a slot's number instead of the item, so that
-only `slots[...].position` follows a moving cell: one store that nothing waits for. Fetching the
-grandchildren ahead saves a tenth at 10,000 entries. Positions in an array of their own do not pay.
+Measured: a 4-ary heap is not faster. Two things help: choosing the smaller child without a branch
+(with random keys every second one is mispredicted), and sinking straight to a leaf before rising
+(the last cell nearly always belongs near the bottom). Cells hold a slot number instead of the item,
+so a moving cell updates only `slots[...].position`, a store that nothing depends on. Prefetching
+the grandchildren saves a tenth at 10,000 entries. A separate array of positions does not help.
 """
 
 from cpython.object cimport PyObject, PyTypeObject, inquiry, traverseproc
@@ -129,7 +129,7 @@ cdef inline void *_release(Edf *queue, uint32_t slot) noexcept nogil:
     CHECK(slot < queue.fresh)
     cdef void *item = queue.slots[slot].item
     queue.slots[slot].item = NULL
-    if queue.slots[slot].generation != LAST_GENERATION:  # else it retires: no handle comes twice
+    if queue.slots[slot].generation != LAST_GENERATION:  # else retired: no handle is reused
         queue.slots[slot].position = queue.free_slot
         queue.free_slot = slot
     return item
@@ -191,8 +191,8 @@ cdef void edf_rekey_head(Edf *queue, double key) noexcept nogil:
 cdef class EdfQueue:
     """Priority queue of Python objects by float key; the least key leaves first, ties by arrival.
 
-    Every entry has a handle, an int that stays valid until the entry leaves; a stale one is always
-    detected. Not for several threads at a time.
+    Every entry has a handle, an int that stays valid until the entry leaves; stale handles are
+    always detected. Not thread-safe.
     """
 
     def __cinit__(self):
@@ -220,14 +220,14 @@ cdef class EdfQueue:
         return handle
 
     def pop(self):
-        """Take out the item with the least key. IndexError if empty. O(log n)."""
+        """Remove and return the item with the least key. IndexError if empty. O(log n)."""
         cdef void *item = edf_pop(&self.queue)
         if item == NULL:
             raise IndexError("pop from an empty queue")
         return _given(item)
 
     def peek(self):
-        """The item that pop() would take. IndexError if empty. O(1)."""
+        """The item that pop() would return. IndexError if empty. O(1)."""
         if self.queue.count == 0:
             raise IndexError("peek into an empty queue")
         return <object>self.queue.slots[self.queue.heap[0].slot].item
@@ -239,7 +239,7 @@ cdef class EdfQueue:
         return self.queue.heap[0].key
 
     def remove(self, handle):
-        """Take out the item of `handle`. KeyError if it has left already. O(log n)."""
+        """Remove and return the item of `handle`. KeyError if it has left already. O(log n)."""
         cdef void *item = edf_remove(&self.queue, _handle(handle))
         if item == NULL:
             raise KeyError(handle)
@@ -268,7 +268,7 @@ cdef inline object _given(void *item):
 
 
 cdef uint64_t _handle(object handle) except? 0:
-    """A handle from Python; one that cannot be ours becomes 0, which nothing has."""
+    """A handle from Python; an impossible one becomes 0, which no entry has."""
     if not isinstance(handle, int):
         raise TypeError(f"handle must be an int, not {type(handle).__name__}")
     if 0 < handle <= 0xFFFFFFFFFFFFFFFF:

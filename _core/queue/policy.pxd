@@ -1,4 +1,4 @@
-"""The key that each queueing policy orders an `EdfQueue` by. All times in seconds, one clock."""
+"""Queueing policies: the key by which each orders an `EdfQueue`. Times in seconds, one clock."""
 
 from libc.math cimport NAN
 

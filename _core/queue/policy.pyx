@@ -1,4 +1,4 @@
-"""The queueing policies: one stable queue (`_core.queue.edf`) under five keys.
+"""Queueing policies: one stable queue (`_core.queue.edf`) with five different keys.
 
 | policy | key | order |
 |---|---|---|
@@ -8,8 +8,8 @@
 | EDFQ | t_D | deadline from fanout and unloaded response times (DSSP Eq. 6) |
 | SANDERLING | as TEDFQ, less the advance of the query's class | docs/understand/policy.md |
 
-SANDERLING also looks at each entry whose turn has come: one that can hardly end in time any more
-is demoted, which means it waits until nothing else does.
+SANDERLING also checks each entry before dispatching it: one that is unlikely to finish in time is
+demoted, which means that it waits until nothing else does.
 """
 
 from libc.math cimport isnan

@@ -1,4 +1,4 @@
-"""The discrete-event simulator: what ships, at the speed of C. docs/papers/simulator.md.
+"""Discrete-event simulator: the shipped scheduling code in C; see docs/papers/simulator.md.
 
 Queue, keys and histograms are those of the masters (`_core.queue.edf`, `_core.queue.policy`,
 `_core.deadlines.order_statistics`); only the world around them is simulated.

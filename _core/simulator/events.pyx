@@ -1,11 +1,10 @@
-"""The whole fleet on one clock: what couples its nodes can be simulated here.
+"""Event-driven simulator: the whole fleet on one clock, for nodes that affect each other.
 
-Two sources of events: tasks, in order of enqueueing, and results, in a heap (an `Edf` by time).
-What happens at an event is what `agent.scheduling` does, in its order: a task gets its deadline,
-then each of its nodes takes a subtask into its queue and serves; a result is observed, then its
-node serves, then its query hears of it. Where classes of queries are balanced there are two more
-(`_core.simulator.queries`): queries, in order of arrival, and the ends of queries, in another
-heap.
+There are two sources of events: tasks, in order of enqueueing, and results, in a heap (an `Edf` by
+time). Events are processed as in `agent.scheduling`, in the same order: a task gets its deadline,
+then each of its nodes enqueues a subtask and serves; a result is observed, then its node serves,
+then its query is informed. With balanced classes of queries there are two more sources
+(`_core.simulator.queries`): queries, in order of arrival, and the ends of queries, in another heap.
 """
 
 from libc.math cimport INFINITY, floor
@@ -67,7 +66,7 @@ cdef extern from "check.h":
 cdef enum:
     FIRST_CAPACITY = 256
 
-# Whom it concerns that a subtask is hopeless: itself, its task or its query.
+# Scope of the demotion of a hopeless subtask: itself, its task or its query.
 cdef enum Demotion:
     NEVER
     BY_NODE
@@ -173,14 +172,14 @@ cdef int _dispatch(Fleet *f, int64_t place, double now_s) noexcept nogil:
 
 
 cdef inline uint8_t *_flag(Fleet *f, int32_t task) noexcept nogil:
-    """Where it says whether the task is known to be hopeless; NULL if nowhere."""
+    """The flag that says whether the task is known to be hopeless; NULL if there is none."""
     if f.demotion == BY_NODE:
         return NULL
     return &f.hopeless[task if f.demotion == BY_TASK else f.t.task_query[task]]
 
 
 cdef bint _hopeless(Fleet *f, const Subtask *subtask, double now_s) noexcept nogil:
-    """Whether a subtask whose turn has come can hardly end within its budget."""
+    """Whether the subtask to be dispatched next is unlikely to finish within its budget."""
     cdef const TraceData *t = f.t
     cdef int32_t task = subtask.task
     cdef const Node *node = &f.nodes[subtask.node]
@@ -204,7 +203,7 @@ cdef inline void _note_demotion(Fleet *f, const Subtask *subtask) noexcept nogil
 
 
 cdef void _demote_hopeless(Fleet *f, Node *node, double now_s) noexcept nogil:
-    """Move what is hopeless behind all others, until the first is not, or is there already."""
+    """Demote hopeless subtasks until the first one is not hopeless, or is demoted already."""
     cdef const Subtask *subtask
     cdef double key
     while True:
@@ -242,7 +241,7 @@ cdef void _decide_deadline(Fleet *f, int32_t task, Model *model) noexcept nogil:
 
 
 cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
-    """Where the subtasks of a task stand in a queue."""
+    """The queue key of a task's subtasks."""
     cdef double advance_s = 0.0
     if f.queries != NULL:
         advance_s = queries_advance_s(f.queries, task)
@@ -258,7 +257,7 @@ cdef inline double _key(const Fleet *f, int32_t task) noexcept nogil:
 
 
 cdef inline void _draw(const Fleet *f, const Node *node, Subtask *subtask) noexcept nogil:
-    """How long the subtask takes, and what is expected if that matters."""
+    """Draw the subtask's service time, and its expectation if that is used."""
     cdef const Distribution *service = f.service[subtask.node]
     if service.kind == SERVICE_GIVEN:
         CHECK(subtask.number < service.size)
@@ -323,7 +322,7 @@ cdef int _observe_size(Node *node, double window_s, double unloaded_s) noexcept 
 
 
 cdef inline int _hear(Fleet *f, int32_t task, double now_s) noexcept nogil:
-    """A task has a result, and its query may be done when the task has passed it on."""
+    """Count a task's result; its query may be complete once the task has passed it on."""
     cdef int32_t query = f.t.task_query[task]
     cdef double *done_s = &f.results.query_done_s[query]
     done_s[0] = max(done_s[0], now_s + f.t.task_after_s[task])
@@ -333,7 +332,7 @@ cdef inline int _hear(Fleet *f, int32_t task, double now_s) noexcept nogil:
 
 
 cdef int _return_first(Fleet *f) noexcept nogil:
-    """The earliest result."""
+    """Process the earliest result."""
     cdef double now_s = f.returns.heap[0].key
     cdef int64_t place = _place(edf_pop(&f.returns))
     cdef Subtask *subtask = &f.subtasks[place]
@@ -352,7 +351,7 @@ cdef int _return_first(Fleet *f) noexcept nogil:
 
 
 cdef int _run(Fleet *f) noexcept nogil:
-    """All events; at one instant results before ends, arrivals and what is enqueued."""
+    """Process all events; at the same time results come before ends, arrivals and tasks."""
     cdef const TraceData *t = f.t
     cdef int ending = ENDED
     cdef int64_t i = 0

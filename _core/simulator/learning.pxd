@@ -1,4 +1,4 @@
-"""What a simulated fleet learns from as it runs: the models of its IADs, its query schedulers."""
+"""Learning state of a simulated fleet: its IADs' models, and its query schedulers' advances."""
 
 from libc.stdint cimport int64_t
 

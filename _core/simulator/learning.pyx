@@ -1,4 +1,4 @@
-"""What a simulated fleet learns from as it runs: the models of its IADs, its query schedulers."""
+"""Learning state of a simulated fleet: its IADs' models, and its query schedulers' advances."""
 
 from array import array
 
@@ -16,7 +16,7 @@ cdef c_array.array _DOUBLES = array("d")
 
 
 cdef class Learning:
-    """What a run learns from, checked."""
+    """The validated learning state of a run."""
 
     def __cinit__(self):
         self.models = []

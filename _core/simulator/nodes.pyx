@@ -1,9 +1,8 @@
-"""Node after node: the fast simulation of a fleet whose nodes have nothing to do with each other.
+"""Node-by-node simulator: fast simulation of a fleet whose nodes are independent.
 
-Where arrivals and deadlines are given, what one node does changes nothing at any other. So the
-subtasks of one IAD at a time are listed by node (a counting sort), and each node is simulated to
-its end: its queue, its pods and the IAD's tasks stay in the cache, and memory holds one IAD's
-subtasks, not the fleet's.
+With given arrivals and deadlines, nodes do not affect each other. The subtasks of one IAD at a time
+are grouped by node (a counting sort), and each node is simulated to its end: its queue, its pods
+and the IAD's tasks stay in the cache, and memory holds one IAD's subtasks instead of the fleet's.
 """
 
 from libc.math cimport INFINITY
@@ -76,7 +75,7 @@ cdef struct Station:              # the node that is being simulated
 
 
 cdef inline void _free_first_pod_at(Station *s, double at_s) noexcept nogil:
-    """The pod that gets idle first gets idle at `at_s` instead, which is not earlier."""
+    """Postpone the earliest time at which a pod becomes idle to `at_s`, which is not earlier."""
     cdef int32_t i = 0
     cdef int32_t child = 1
     while child < s.pods:
@@ -91,7 +90,7 @@ cdef inline void _free_first_pod_at(Station *s, double at_s) noexcept nogil:
 
 
 cdef inline void _dispatch(Station *s, int64_t i, double now_s) noexcept nogil:
-    """The i-th subtask of the node to the pod that is idle the longest."""
+    """Dispatch the node's i-th subtask to the pod that has been idle the longest."""
     cdef LocalTask *task = &s.local[s.arrivals[i]]
     cdef double finished_s = now_s + s.service_s[i]
     _free_first_pod_at(s, finished_s)
@@ -114,12 +113,12 @@ cdef inline void _note_demotion(Station *s, int64_t i) noexcept nogil:
 
 
 cdef inline int64_t _number(void *item) noexcept nogil:
-    """The subtask that an item of the queue is."""
+    """The subtask number of a queue item."""
     return <int64_t><uintptr_t>item - 1
 
 
 cdef void _demote_hopeless(Station *s, double now_s) noexcept nogil:
-    """Move what is hopeless behind all others, until the first is not, or is there already."""
+    """Demote hopeless subtasks until the first one is not hopeless, or is demoted already."""
     cdef double key
     cdef int64_t i
     while True:
@@ -138,7 +137,7 @@ cdef inline void _dispatch_queued(Station *s) noexcept nogil:
 
 
 cdef int _serve(Station *s, int64_t count) noexcept nogil:
-    """Simulate a node that gets `count` subtasks, from idle to idle."""
+    """Simulate a node with `count` subtasks, from idle to idle."""
     cdef const LocalTask *task
     cdef int64_t i
     for i in range(count):
@@ -322,7 +321,7 @@ cdef int _serve_node(
 
 
 cdef void _gather(const TraceData *t, const Iad *iad, Results *results) noexcept nogil:
-    """From tasks to queries."""
+    """Transfer the tasks' results to their queries."""
     cdef int64_t i
     cdef int32_t task
     cdef double *done_s

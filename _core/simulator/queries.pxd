@@ -1,4 +1,4 @@
-"""Queries at their schedulers, where classes of queries are balanced: from arrival to end.
+"""Queries at their schedulers, with balanced classes: from arrival to end.
 
 Plain C for `_core.simulator.events`.
 """

@@ -1,8 +1,8 @@
-"""Queries at their schedulers, where classes of queries are balanced: from arrival to end.
+"""Queries at their schedulers, with balanced classes: from arrival to end.
 
-What `agent.scheduling.queries.classes` does: a class is what has the same SLO and percentile at the same
-scheduler, numbered by its first query; a query gets its class's advance as it arrives, and tells
-when it ends whether it missed.
+As `agent.scheduling.queries.classes`: a class has one SLO and percentile at one scheduler, numbered
+by its first query; a query gets its class's advance on arrival, and reports at its end whether it
+missed its SLO.
 """
 
 from libc.stdint cimport uintptr_t
@@ -80,7 +80,7 @@ cdef int queries_arrive(Queries *q) noexcept nogil:
     query.number = _class_of(b, t.task_budget_s[q.first_task], 1.0 - percentile / 100.0)
     if query.number < 0:
         return -1
-    # By way of the milliseconds that a task carries, which rounds.
+    # Converted to milliseconds and back, as in a task's message, which rounds.
     query.advance_s = b.classes[query.number].advance_s * 1e3 / 1e3
     q.arrived += 1
     return 0

@@ -1,4 +1,4 @@
-"""What both simulators take and give."""
+"""Arguments and results of both simulators."""
 
 from libc.stdint cimport int64_t, uint64_t
 

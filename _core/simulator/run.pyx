@@ -1,4 +1,4 @@
-"""What both simulators take and give: the arguments checked, the result in arrays."""
+"""Arguments and results of both simulators: validation of arguments, results as arrays."""
 
 from array import array
 
@@ -19,7 +19,7 @@ cdef c_array.array _BYTES = array("b")
 
 
 cdef class Setup:
-    """The arguments of a simulation, checked."""
+    """The validated arguments of a simulation."""
 
     def __dealloc__(self):
         free(self.service)
@@ -119,7 +119,7 @@ cdef int _take_advances(Setup setup, const double[::1] advance_s) except -1:
 
 
 cdef class Run:
-    """What a simulation found; times in seconds, arrays of float64.
+    """The results of a simulation; times in seconds, arrays of float64.
 
     `query_latency_s`: a value a query, from its arrival to its last task's result and what follows.
     `subtasks`: how many were served; `late_subtasks`: how many of them were dispatched after t_D

@@ -1,4 +1,4 @@
-"""How long a pod is taken by a subtask: distributions, and the streams that draw from them."""
+"""Service times of subtasks: distributions, and the random streams that draw from them."""
 
 from libc.stdint cimport int64_t, uint64_t
 

@@ -1,9 +1,9 @@
-"""How long a pod is taken by a subtask: distributions, and the streams that draw from them.
+"""Service times of subtasks: distributions, and the random streams that draw from them.
 
-Each node has a stream of its own, made from the seed and the node's number, and a subtask's time is
-drawn as it is enqueued: so every policy sees the same times (common random numbers), and nodes may
-be simulated one after another or all at once. Which share of a time is known in advance changes no
-time either: it is drawn from a stream beside.
+Each node has its own stream, derived from the seed and the node's number, and a subtask's time is
+drawn when it is enqueued. Every policy therefore sees the same times (common random numbers), and
+nodes may be simulated one after another or all at once. The share of a time that is known in
+advance does not change the times: it is drawn from a separate stream.
 """
 
 from libc.math cimport exp, isfinite, log, pow, sqrt
@@ -274,10 +274,10 @@ cdef double *_copied(const double[::1] values) except NULL:
 
 
 cdef class ServiceTimes:
-    """How long a pod is taken by a subtask, in seconds: communication and execution.
+    """Distribution of the time a subtask occupies a pod, in seconds: communication and execution.
 
-    Made by one of the class methods below, one object a kind of node. ValueError for parameters
-    that are not times.
+    Create it with one of the class methods below, one object per kind of node. ValueError for
+    invalid parameters.
 
     `known` is the share of the execution (the last summand; all of a lognormal) that is known in
     advance, 0..1: what a subtask is expected to take is the mean, given that. It changes no time.

@@ -1,7 +1,7 @@
-"""What reaches a fleet whatever the policy: queries in order of arrival, their tasks and subtasks.
+"""Workload trace, independent of the policy: queries in order of arrival, tasks and subtasks.
 
 `TraceData` is plain C for the simulators, which only read it: any number of threads may share one.
-Every index in it has been checked.
+All its indices have been validated.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -1,7 +1,7 @@
-"""What reaches a fleet whatever the policy: queries in order of arrival, their tasks and subtasks.
+"""Workload trace, independent of the policy: queries in order of arrival, tasks and subtasks.
 
-One trace serves every policy and every seed of service times. What comes from outside is copied and
-checked once, here; the simulators index without looking.
+One trace serves every policy and every seed of service times. Input arrays are copied and validated
+once, here; the simulators index them without bounds checks.
 """
 
 from libc.math cimport isfinite
@@ -221,7 +221,7 @@ cdef int sort_by_enqueueing(const TraceData *t, int32_t *tasks, int64_t count) n
 
 
 cdef class Trace:
-    """What reaches a fleet whatever the policy. All times are seconds on one clock.
+    """A fleet's workload, independent of the policy. All times are seconds on one clock.
 
     | argument | values | meaning |
     |---|---|---|
@@ -241,7 +241,7 @@ cdef class Trace:
     | `query_scheduler` | int32 a query, optional | the query scheduler that it comes to, else 0 |
     | `query_percentile` | float64 a query, optional | p_q in percent, else 99 |
 
-    The buffers are copied. ValueError for any that does not fit. Subtasks are numbered task by
+    The buffers are copied. ValueError for an invalid one. Subtasks are numbered task by
     task, in the order of the task's set. O(nodes + sets + tasks) time and memory, not O(subtasks).
     """
 
@@ -340,25 +340,25 @@ cdef class Trace:
 
     @property
     def nodes(self):
-        """How many nodes the fleet has."""
+        """Number of nodes in the fleet."""
         return self.data.nodes
 
     @property
     def iads(self):
-        """How many IADs they form."""
+        """Number of IADs."""
         return self.data.iads
 
     @property
     def queries(self):
-        """How many queries arrive."""
+        """Number of queries."""
         return self.data.queries
 
     @property
     def tasks(self):
-        """How many tasks they have."""
+        """Number of tasks."""
         return self.data.tasks
 
     @property
     def subtasks(self):
-        """How many subtasks these have."""
+        """Number of subtasks."""
         return 0 if self.data.task_first == NULL else self.data.task_first[self.data.tasks]

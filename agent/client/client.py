@@ -1,4 +1,4 @@
-"""Clients of a master: sensing queries for anyone, state and policy for the IAD's operator.
+"""Clients of a master: `Client` for the public socket, `Operator` for the operator socket.
 
 >>> with Client("tcp://127.0.0.1:5700") as client:          # doctest: +SKIP
 ...     answer = client.query(["b1/f4"], last_s=600, latency_ms=500, channels=["temperature"])
@@ -53,20 +53,20 @@ __all__ = [
     "WatchError",
 ]
 
-# What a query may cost beyond its own answer timeout before the master counts as silent.
+# Time beyond a query's answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
-# Answers that are kept for `receive`, and queries that they may belong to; a master has no more
-# open. Beyond that the oldest are forgotten.
+# Maximum number of answers kept for `receive`, and of queries that they may belong to; a master has
+# no more open. Beyond it the oldest are dropped.
 MAX_KEPT = 10_000
 
 
 class Client(Connection[ClientReply]):
     """Sends sensing queries to a master's public socket; a context manager.
 
-    `query` waits for its answer. `send` and `receive` let many queries be under way at once;
-    answers come in any order, each with its query's `id`; those that come while something else is
-    waited for are kept for `receive`. `watch` opens a standing query,
-    `subscribe` asks for notifications; any number of all three may be under way together.
+    `query` waits for its answer. With `send` and `receive` many queries can be in flight at once;
+    answers arrive in any order, each with its query's `id`, and are kept for `receive` while
+    another call waits. `watch` opens a standing query, `subscribe` requests notifications; any
+    number of all three may be active at the same time.
     """
 
     def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
@@ -75,7 +75,7 @@ class Client(Connection[ClientReply]):
         self._answers: deque[Answer] = deque(maxlen=MAX_KEPT)
         self._own: deque[Answer] = deque()
         self._asking = ""
-        # How many answers are due by id, of queries that were sent by `send`.
+        # Number of answers due by id, for queries sent by `send`.
         self._due: dict[str, int] = {}
         self._watches: dict[str, Rounds] = {}
         self._subscriptions: dict[str, Notifications] = {}
@@ -94,12 +94,13 @@ class Client(Connection[ClientReply]):
         service: str = "default",
         label: str = "",
     ) -> Answer:
-        """Ask `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
+        """Query `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
 
-        `channels` are those wanted, () for all. Only readings of sensors that have one of them
-        come: asked for one channel, every reading has a value of it, or a flag that says why not.
-        If the connection is cut, as by a master that restarts, it is asked once more. Raises
-        `NoReplyError` when the master stays silent; every other failure is an `Answer`.
+        `channels` are those wanted, () for all. Only sensors that have one of them contribute: in a
+        query for one channel every reading has a value of it, or a flag that gives the reason for
+        its absence. If the connection is cut, for instance by a restart of the master, the query is
+        sent once more. Raises `NoReplyError` if the master stays silent; every other failure is an
+        `Answer`.
         """
         if window is None:
             window = Window(last_s=last_s)
@@ -129,7 +130,7 @@ class Client(Connection[ClientReply]):
                 return new
 
     def _was_asked(self, query_id: str) -> bool:
-        """Whether `query` has used this id."""
+        """Whether `query` used this id."""
         number = query_id.removeprefix("q")
         return number != query_id and number.isdecimal() and int(number) <= self._asked
 
@@ -140,21 +141,21 @@ class Client(Connection[ClientReply]):
             self.send_message(query)
             self._take_until(self._own, timeout_ms + GRACE_MS, until_cut)
         finally:
-            # What comes of it later is passed over.
+            # A late answer to it is ignored.
             self._asking = ""
         return self._own.popleft()
 
     def send(self, query: Query) -> None:
-        """Send a query; its answer comes with the same `id`."""
+        """Send a query; its answer has the same `id`."""
         self.send_message(query)
         if len(self._due) >= MAX_KEPT:
             del self._due[next(iter(self._due))]
         self._due[query.id] = self._due.get(query.id, 0) + 1
 
     def receive(self, timeout_ms: float, *, until_cut: bool = False) -> Answer:
-        """The next answer to what was sent by `send`; `NoReplyError` after `timeout_ms`. With
-        `until_cut` also, as `ConnectionCutError`, when the connection is cut: answers still due
-        will not come."""
+        """The next answer to a query sent by `send`; `NoReplyError` after `timeout_ms`. With
+        `until_cut` also `ConnectionCutError` when the connection is cut: answers still due will not
+        arrive."""
         self._take_until(self._answers, timeout_ms, until_cut)
         return self._answers.popleft()
 
@@ -184,14 +185,14 @@ class Client(Connection[ClientReply]):
         detach: bool = False,
         patience_s: float = 3_600.0,
     ) -> Rounds:
-        """Ask the same again every `interval_s` seconds, or with `on` whenever alerts come for
-        which that filter holds; the rounds are a context manager and an iterator. The fields are
-        those of `Watch`.
+        """Open a standing query that repeats every `interval_s` seconds, or with `on` whenever an
+        alert matches that filter. The rounds returned are a context manager and an iterator. The
+        arguments are the fields of `Watch`.
 
-        `resume` goes on with a watch that was left open: its id, and the last round taken of it.
-        With `detach` the end of the block leaves it open. After `patience_s` without a word from
-        the master the iterator raises `NoReplyError`; so does this after a few seconds. Raises
-        `WatchError` if the master refuses the watch.
+        `resume` continues a watch that was left open: its id, and the last round taken. With
+        `detach` the end of the block leaves the watch open. The iterator raises `NoReplyError`
+        after `patience_s` without a message from the master, this method after a few seconds.
+        Raises `WatchError` if the master refuses the watch.
         """
         watch_id, after = resume or (secrets.token_hex(8), None)
         watch = Watch(
@@ -229,14 +230,15 @@ class Client(Connection[ClientReply]):
         after: int | None = None,
         patience_s: float = 3_600.0,
     ) -> Notifications:
-        """Ask for every notification for which the filter `wanted`, a text or its parts, holds; the
-        notifications are a context manager and an iterator of `Notified`, `Gap` and `UnknownLoss`.
+        """Subscribe to every notification that matches the filter `wanted`, a text or its parts.
+        The notifications returned are a context manager and an iterator of `Notified`, `Gap` and
+        `UnknownLoss`.
 
-        With `durable` they are kept for the subscription `id` while its client is away: the next
-        `subscribe` with the same `id` goes on where this one was, or after position `after`, the
-        last one taken. After `patience_s` without a word from the master the iterator raises
-        `NoReplyError`; so does this after a few seconds. Raises `FilterError` if `wanted` is none,
-        `SubscriptionError` if the master refuses.
+        With `durable` the master keeps notifications for the subscription `id` while its client is
+        away: the next `subscribe` with the same `id` continues where this one ended, or after
+        position `after`, the last one taken. The iterator raises `NoReplyError` after `patience_s`
+        without a message from the master, this method after a few seconds. Raises `FilterError` if
+        `wanted` is invalid, `SubscriptionError` if the master refuses.
         """
         if isinstance(wanted, str):
             wanted = read_filter(wanted)
@@ -256,19 +258,19 @@ class Client(Connection[ClientReply]):
         return notifications
 
     def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> None:
-        """End a durable subscription that was left, and what is kept for it; also if there is
-        none. `NoReplyError` when the master stays silent."""
+        """End a durable subscription that was left open, and delete what is kept for it; no error
+        if there is none. `NoReplyError` if the master stays silent."""
         left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
         self._subscriptions[subscription_id] = left
         left.end(timeout_ms)
 
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
-        """Receive one message and hand it to whom it is for. Raises as `receive` does."""
+        """Receive one message and dispatch it. Raises as `receive` does."""
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while True:
             left_ms = max(0.0, (give_up_s - time.monotonic()) * 1e3)
             try:
-                # Subscriptions are told of a cut: without it they might wait for nothing.
+                # Subscriptions must learn of a cut, or they might wait in vain.
                 wants_cut = until_cut or bool(self._subscriptions)
                 message = self.receive_message(left_ms, until_cut=wants_cut)
                 break
@@ -290,7 +292,7 @@ class Client(Connection[ClientReply]):
         elif message.id in self._watches:
             self._watches[message.id].take(message)
         elif isinstance(message, Answer):
-            # The master could not read a message of a subscription; no query is named like one.
+            # The master could not decode a subscription's message; ids of queries differ.
             subscription = self._subscriptions.get(message.id)
             if subscription is not None and message.reason == "malformed":
                 subscription.take(message)
@@ -298,7 +300,7 @@ class Client(Connection[ClientReply]):
                 self._answered(message)
 
     def _answered(self, answer: Answer) -> None:
-        # An answer without an id refuses a frame that the master could not read.
+        # An answer without an id refuses a frame that the master could not decode.
         if self._asking and answer.id in (self._asking, ""):
             self._own.append(answer)
         elif due := self._due.pop(answer.id, 0):
@@ -309,11 +311,11 @@ class Client(Connection[ClientReply]):
             self._answers.append(answer)
 
     def forget(self, watch_id: str) -> None:
-        """Pass over what still comes of a watch."""
+        """Ignore further messages of a watch."""
         self._watches.pop(watch_id, None)
 
     def forget_subscription(self, subscription_id: str) -> None:
-        """Pass over what still comes of a subscription."""
+        """Ignore further messages of a subscription."""
         self._subscriptions.pop(subscription_id, None)
 
 
@@ -324,7 +326,7 @@ class Operator(Connection[OperatorReply]):
         super().__init__(address, OperatorReply, keys)
 
     def status(self, timeout_ms: float = 2_000.0) -> IadStatus:
-        """The state of the IAD; `NoReplyError` when the master stays silent."""
+        """The state of the IAD; `NoReplyError` if the master stays silent."""
         return self._ask(StatusRequest(), timeout_ms)
 
     def set_policy(self, policy: Policy, timeout_ms: float = 2_000.0) -> IadStatus:
@@ -332,18 +334,18 @@ class Operator(Connection[OperatorReply]):
         return self._ask(SetPolicy(policy), timeout_ms)
 
     def services(self, timeout_ms: float = 2_000.0) -> tuple[Service, ...]:
-        """The services that the master is a member or the owner of."""
+        """The services of which the master is a member or the owner."""
         return self.ask_service(ListServices("list"), timeout_ms).services
 
     def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
-        """Have a service set up, changed or dropped; what came of it is in the report."""
+        """Have a service set up, changed or dropped; the report has the result."""
         self.send_message(request)
         give_up = time.monotonic() + timeout_ms / 1e3
         while True:
             reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
             if isinstance(reply, OperatorError):
                 raise ValueError(reply.message)
-            # The report of an earlier request may come late.
+            # The report of an earlier request may arrive late.
             if isinstance(reply, ServiceReport) and reply.id == request.id:
                 return reply
 

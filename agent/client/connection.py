@@ -1,4 +1,4 @@
-"""A client's connection to one master's socket, with keys or without."""
+"""Client connection: a DEALER to one of a master's sockets, with or without CURVE keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent.wire.config import ConfigError
 
 T = TypeVar("T")
 
-# With keys: how long a handshake may take, and all that are tried before a message is sent.
+# With keys: timeout of one handshake, and of all attempts before a message is sent.
 HANDSHAKE_MS = 1_500
 LOOK_S = 1.0
 CONNECT_S = 8.0
@@ -30,14 +30,14 @@ class NoReplyError(TimeoutError):
 
 
 class ConnectionCutError(NoReplyError):
-    """Replies that were due on the connection will not come."""
+    """The connection was cut: replies due on it will not arrive."""
 
 
 class Connection(Generic[T]):
     """A DEALER to one master's socket; not for use by several threads at once.
 
-    With `keys` it speaks CURVE: ConfigError if a file cannot be used. When the own key has changed
-    the next message goes over a new connection, and replies still due on the one before are lost.
+    With `keys` it uses CURVE: ConfigError if a file cannot be used. After a change of the client's
+    key the next message opens a new connection, and replies still due on the old one are lost.
     """
 
     def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
@@ -65,7 +65,7 @@ class Connection(Generic[T]):
         if keys is None or secrets is None or not self.address.startswith("tcp://"):
             socket.connect(self.address)
             return socket, cuts, None
-        # Sent only once the other end has proved its key, and taken this one.
+        # Queue messages only once the handshake has succeeded.
         socket.setsockopt(zmq.IMMEDIATE, 1)
         link = KeyedLink(
             socket,
@@ -101,15 +101,16 @@ class Connection(Generic[T]):
             raise NoReplyError(f"no connection to {self.address}; does it want a key?") from None
 
     def _await_room(self) -> None:
-        """libzmq gives up for good an endpoint that shakes hands in another way, as a master that
-        wants keys does; nothing could ever be sent then."""
+        """Wait until the socket accepts a message. libzmq drops for good an endpoint with another
+        handshake, such as a master that requires keys; then nothing can ever be sent."""
         if not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
             with suppress(zmq.ZMQError):
                 self.socket.disconnect(self.address)
             self.socket.connect(self.address)
 
     def _await_connection(self) -> None:
-        """Either end may be changing its key, or libzmq have given up: try all that may fit."""
+        """Try all possible pairs of keys: either end may be rotating its key, or libzmq may have
+        dropped the endpoint."""
         assert self._keys is not None
         now = time.monotonic()
         if now - self._looked_s >= LOOK_S:
@@ -130,14 +131,14 @@ class Connection(Generic[T]):
         before = self._secrets.value[0]
         with suppress(ConfigError):  # the keys before stay in use
             if self._secrets.refresh() and self._secrets.value[0] != before:
-                # Not the same socket: libzmq might still put a message on its former connection.
+                # A new socket, as libzmq might still send a message over the old connection.
                 self.socket.close(0)
                 self._cuts.close(0)
                 self.socket, self._cuts, self._keyed = self._open()
 
     def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
-        """The next message; NoReplyError after `timeout_ms`. With `until_cut` ConnectionCutError as
-        soon as the connection over which the last message was sent is cut."""
+        """The next message; NoReplyError after `timeout_ms`. With `until_cut`, ConnectionCutError
+        as soon as the connection that carried the last message sent is cut."""
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while not self._await_event(timeout_ms, give_up_s):
             self._forget_cuts()
@@ -147,7 +148,7 @@ class Connection(Generic[T]):
         return message
 
     def _await_event(self, timeout_ms: float, give_up_s: float) -> bool:
-        """Whether a message has come; else a connection was cut. NoReplyError."""
+        """Wait; True: a message arrived, False: a connection was cut. NoReplyError."""
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
         poller.register(self._cuts, zmq.POLLIN)
@@ -160,7 +161,7 @@ class Connection(Generic[T]):
         return self.socket in found
 
     def _forget_cuts(self) -> None:
-        """Read what libzmq tells of cuts; what is never read would stop it in the end."""
+        """Read libzmq's disconnect events; if they were never read, libzmq would block."""
         with suppress(zmq.Again):
             while True:
                 self._cuts.recv_multipart(zmq.NOBLOCK)

@@ -1,4 +1,4 @@
-"""What comes for a subscription, as a client takes it."""
+"""Subscriptions in a client: an iterator of notifications that survives reconnections."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-# A subscription that was asked for is asked for again after the first of these without an answer;
-# then it is twice as long each time, up to the second.
+# An unanswered request to subscribe is repeated after the first of these; the interval doubles each
+# time, up to the second.
 ANSWER_S = 5.0
 LONGEST_ANSWER_S = 60.0
-# Of a master that does not say how long a client may be silent.
+# Renewal interval if the master does not state how long a client may be silent.
 RENEW_S = 60.0
 CANCEL_MS = 1_000.0
-# Positions of one that is not durable are acknowledged so many at a time, a quarter of the window.
+# Positions acknowledged at a time if the subscription is not durable: a quarter of the window.
 MAX_OWED = 16
-# Told `unknown` so often within the time to renew, over one connection: another client with the
-# same id takes the subscription over each time, and one of the two has to give in.
+# `unknown` replies within the renewal interval, over one connection, after which this client gives
+# up: another client with the same id takes the subscription over each time.
 MAX_TAKEN_OVER = 3
-# Asked for anew and refused as before, so often: by then it is no word on what was asked before.
+# Identical refusals after which a refusal is final: it cannot be a late reply to an earlier
+# request.
 MAX_IN_VAIN = 3
 
 
 class SubscriptionError(ValueError):
-    """The master refuses a subscription, or has ended it; one line says why."""
+    """The master refused a subscription or ended it; one line gives the reason."""
 
 
 class UnknownLoss(Message, frozen=True, tag="unknown_loss"):
-    """The master keeps nothing of the subscription any more, as after its restart, `message` says
-    why. It was made anew: what was published since position `after` and before may be lost, or come
-    again. Positions go on after `position`. Never on the wire."""
+    """The master lost its state of the subscription, for instance by a restart; `message` gives the
+    reason. The subscription was created again: notifications published since position `after` may
+    be lost or repeated. Positions continue after `position`. Never on the wire."""
 
     id: Identifier
     after: Count
@@ -60,41 +61,41 @@ Received = Notified | Gap | UnknownLoss
 
 
 class Taker(Protocol):
-    """The client under its subscriptions."""
+    """The part of `Client` that a subscription uses."""
 
     def send_message(self, message: Message) -> None:
         """Send to the master."""
 
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
-        """Receive one message and hand it to whom it is for; `NoReplyError` after `timeout_ms`."""
+        """Receive one message and dispatch it; `NoReplyError` after `timeout_ms`."""
 
     def forget_subscription(self, subscription_id: str) -> None:
-        """Pass over what still comes of a subscription."""
+        """Ignore further messages of a subscription."""
 
 
 def _ignore(_word: str) -> None:
-    """Who shows words to nobody."""
+    """Default callback: does nothing."""
 
 
 class Notifications:
-    """The notifications of one subscription, each position once and in order, whatever becomes of
-    the connection or of the master in between; made by `Client.subscribe`.
+    """The notifications of one subscription, each position once and in order, even if the
+    connection is cut or the master restarts; created by `Client.subscribe`.
 
-    What the loop was given counts as taken when it asks for more; `after` is the last such
-    position. Only then is it acknowledged: what was not taken comes again to who subscribes again.
-    A client that says nothing for `renew_s` has left, to its master. The loop renews the
-    subscription while it waits, so its body should take less: else the newest are kept for it only
-    if the subscription is durable, and an `UnknownLoss` comes if it is not. The end of a ``with``
-    block ends the subscription, unless it is durable.
+    A notification counts as taken when the loop requests the next one; `after` is the last position
+    taken. Only then is it acknowledged, so untaken notifications are delivered again to the next
+    client that subscribes. The master considers a client gone after `renew_s` without a message.
+    The loop renews the subscription while it waits, so its body should take less time; otherwise
+    new notifications are kept only if the subscription is durable, else an `UnknownLoss` follows.
+    The end of a ``with`` block ends the subscription, unless it is durable.
     """
 
     def __init__(self, client: Taker, subscribe: Subscribe, patience_s: float) -> None:
         self.subscribe = subscribe
         self.after = subscribe.after or 0
         self.renew_s = RENEW_S
-        # Why no alert will ever come, where the master knows that.
+        # Why no alert will ever arrive, if the master knows that.
         self.doubt = ""
-        # Called with each word on why nothing comes, while the loop waits.
+        # Called while the loop waits, with each reason why nothing arrives.
         self.on_word: Callable[[str], None] = _ignore
         self._client = client
         self._patience_s = patience_s
@@ -102,15 +103,15 @@ class Notifications:
         self._message = ""
         self._received: deque[Received] = deque()
         self._in_loop: Received | None = None
-        self._last = self.after  # the last position that came
+        self._last = self.after  # the last position received
         self._acknowledged = self.after
-        self._losses = 0  # unknown ones that are not taken yet: `after` is beyond them
-        # What it is asked for with: `after`, unless nothing is known of it, or kept for it.
+        self._losses = 0  # `UnknownLoss`es not taken yet: `after` is beyond them
+        # Whether to subscribe with `after`: not if it is unknown, or the master has no state.
         self._knows_after = subscribe.after is not None
-        self._kept_nothing: str | None = None  # why, by the master
+        self._kept_nothing: str | None = None  # the master's reason
         self._to_ask = False
-        self._refused_again = False  # in the same words
-        self._in_vain = 0  # how often it was asked for anew, and that was the last word
+        self._refused_again = False  # with the same text
+        self._in_vain = 0  # requests in a row that ended in this refusal
         self._wait_s = ANSWER_S
         now = time.monotonic()
         self._asked_s = self._asked_first_s = self._said_s = self._heard_s = now
@@ -118,13 +119,13 @@ class Notifications:
 
     @property
     def id(self) -> str:
-        """Who knows it can go on with a durable subscription; without keys it is all that protects
-        it."""
+        """The subscription's id. Any client that knows it can continue a durable subscription;
+        without keys it is the only protection."""
         return self.subscribe.id
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on, as far as is known."""
+        """Whether the subscription continues, as far as the client knows."""
         return self._state in ("new", "asked", "open")
 
     def __enter__(self) -> Self:
@@ -152,9 +153,9 @@ class Notifications:
         return found
 
     def wait(self, timeout_s: float) -> Received | None:
-        """The next one, or None if none comes for `timeout_s`, with keys some seconds more while
-        there is no connection. `NoReplyError` after the subscription's patience without a word from
-        the master; `SubscriptionError` once it has ended."""
+        """The next notification; None if none arrives within `timeout_s`, with keys a few seconds
+        more while there is no connection. `NoReplyError` after `patience_s` without a message from
+        the master; `SubscriptionError` once the subscription has ended."""
         if self._took() and self._owes:
             self._say_open()
         give_up_s = time.monotonic() + timeout_s
@@ -164,7 +165,7 @@ class Notifications:
                 due_s = min(self._keep_up(), give_up_s)
                 self._client.take(max(0.0, (due_s - time.monotonic()) * 1e3), until_cut=True)
             except ConnectionCutError:
-                pass  # the client has told all its subscriptions
+                pass  # the client has informed all its subscriptions
             except NoReplyError:
                 if self._state == "asked" and self._silent_s() > self._patience_s:
                     raise
@@ -174,7 +175,7 @@ class Notifications:
         return self._in_loop
 
     def open(self, timeout_ms: float = 2_000.0) -> None:
-        """Subscribe and wait for the master's word on it; part of `Client.subscribe`."""
+        """Subscribe and wait for the master's reply; part of `Client.subscribe`."""
         self._ask()
         try:
             self._leave("asked", self._ask, timeout_ms)
@@ -185,9 +186,9 @@ class Notifications:
         self._check()
 
     def cancel(self, timeout_ms: float = CANCEL_MS) -> bool:
-        """End the subscription, and what is kept for it; whether the master confirmed it in time.
-        One that did not hear of it ends it by itself when nobody renews it, a durable one after
-        days."""
+        """End the subscription and delete what is kept for it; whether the master confirmed in
+        time. If the request was lost, the subscription expires without renewals, a durable one
+        after days."""
         try:
             self.end(timeout_ms)
         except (NoReplyError, SubscriptionError):
@@ -195,8 +196,8 @@ class Notifications:
         return True
 
     def end(self, timeout_ms: float) -> None:
-        """As `cancel`, but `NoReplyError` if the master does not confirm it in time, and
-        `SubscriptionError` if it cannot."""
+        """As `cancel`, but `NoReplyError` if the master does not confirm in time, and
+        `SubscriptionError` if it cannot end the subscription."""
         try:
             if self.is_open:
                 self._state = "ending"
@@ -211,12 +212,12 @@ class Notifications:
             self._client.forget_subscription(self.id)
 
     def acknowledge(self) -> None:
-        """What was last given is taken; asking for the next one says so too, or by and by."""
+        """Acknowledge the last notification; requesting the next one does so too, in batches."""
         if self._took() or self.after > self._acknowledged:
             self._say_open()
 
     def _took(self) -> bool:
-        """Whether `after` is a new one."""
+        """Mark the last notification as taken; whether `after` changed."""
         taken, self._in_loop = self._in_loop, None
         if taken is None:
             return False
@@ -227,14 +228,14 @@ class Notifications:
 
     @property
     def _owes(self) -> bool:
-        """Whether the master is to know now what was taken. If the subscription is not durable, it
-        only needs to know so that it sends more."""
+        """Whether to acknowledge now. For a subscription that is not durable, acknowledgements only
+        make the master send more."""
         return self.subscribe.durable or self.after - self._acknowledged >= MAX_OWED
 
-    # --- what comes ---------------------------------------------------------------------------
+    # --- received messages --------------------------------------------------------------------
 
     def take(self, message: PushReply | Answer) -> None:
-        """What the client received of this subscription."""
+        """Handle a message of this subscription."""
         self._heard_s = time.monotonic()
         match message:
             case Notified(position=position):
@@ -247,26 +248,26 @@ class Notifications:
                     self._last = last
             case Subscribed():
                 self._told(message)
-            case Answer():  # the master could not read what it was sent
+            case Answer():  # the master could not decode a message
                 self._state, self._message = "refused", message.message
 
     def cut(self) -> None:
-        """The connection was cut: what was asked over it is not answered."""
+        """The connection was cut: requests sent over it will not be answered."""
         self._unknown_s.clear()
         self._to_ask = True
 
     def _is_next(self, first: int, last: int) -> bool:
-        """Whether these positions go on where the last one was; one before them that was lost on
-        the way is asked for again."""
+        """Whether these positions follow the last one received; requests the missing ones again if
+        positions before them were lost."""
         if not self._has_place:
-            return False  # nobody said yet where it begins
+            return False  # the first position is not known yet
         if first > self._last + 1:
             self._to_ask |= self._state == "open"
         return first <= self._last + 1 <= last
 
     @property
     def _has_place(self) -> bool:
-        """Whether positions go on after `after`, as far as is known."""
+        """Whether positions continue after `after`, as far as the client knows."""
         return self._knows_after and self._kept_nothing is None
 
     def _told(self, message: Subscribed) -> None:
@@ -279,7 +280,7 @@ class Notifications:
             case "cancelled":
                 self._state = "cancelled"
             case "unknown":
-                # While it is asked for, or will be, this is on something before.
+                # While a request is pending or due, this refers to an earlier one.
                 if self._state == "open" and not self._to_ask:
                     self._told_unknown()
             case "refused":
@@ -316,19 +317,19 @@ class Notifications:
         if self._has_place:
             self._kept_nothing, self._to_ask = why, True
         elif why == self._kept_nothing:
-            # Perhaps a word on what was asked before that; it counts if no other follows.
+            # It may be a reply to an earlier request; it counts if no other follows.
             self._refused_again = True
         else:
             self._state, self._message = "refused", why
 
-    # --- what is said -------------------------------------------------------------------------
+    # --- sent messages ------------------------------------------------------------------------
 
     def _keep_up(self) -> float:
-        """Say what is due; when the next is."""
+        """Send what is due; returns when the next message is due."""
         now = time.monotonic()
         if self._state == "asked" and now >= self._asked_s + self._wait_s:
             self._not_answered()
-        # A master that said nothing for so long may be gone, though nothing was cut.
+        # A master silent for so long may be gone, even without a cut.
         elif self._to_ask or (self._state == "open" and now >= self._heard_s + self.renew_s):
             self._ask()
         elif self._state == "open" and (
@@ -352,7 +353,7 @@ class Notifications:
         self._ask()
 
     def _silent_s(self) -> float:
-        """How long there was no word on what is asked."""
+        """Seconds for which the pending request has been unanswered."""
         return time.monotonic() - max(self._heard_s, self._asked_first_s)
 
     def _ask(self) -> None:
@@ -369,12 +370,12 @@ class Notifications:
             self._say()
 
     def _say(self) -> None:
-        """The client is there, and has all up to `after`."""
+        """Renew the subscription and acknowledge everything up to `after`."""
         self._said_s = time.monotonic()
         try:
             self._client.send_message(AcknowledgeNotifications(self.id, self.after))
         except NoReplyError:
-            self._to_ask = True  # the connection is gone
+            self._to_ask = True  # the connection is down
         else:
             self._acknowledged = self.after
 
@@ -383,7 +384,7 @@ class Notifications:
         self._client.send_message(Unsubscribe(self.id))
 
     def _leave(self, state: str, say_again: Callable[[], None], timeout_ms: float) -> None:
-        """Wait until the state is another one."""
+        """Wait for the master to confirm the end, by a change of state."""
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while self._state == state:
             with suppress(ConnectionCutError):

@@ -1,4 +1,4 @@
-"""The rounds of a watch, as a client takes them."""
+"""Watches in a client: an iterator over a standing query's rounds that survives reconnections."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from agent.wire.messages import Answer
 from agent.wire.unions import ClientReply
 from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
 
-# A watch is sent again when nothing came of it for its interval, or the first of these if that is
-# shorter, its answer timeout, and the second: what the master waits for late readings, and travel.
+# A watch is sent again after silence for the sum of: its interval, at most the first of these; its
+# answer timeout; and the second, for late readings at the master and for transmission.
 LONGEST_QUIET_S = 30.0
 QUIET_GRACE_S = 5.0
 CANCEL_MS = 1_000.0
 
 
 def _ignore(_word: str) -> None:
-    """Who shows words to nobody."""
+    """Default callback: does nothing."""
 
 
 class WatchError(ValueError):
-    """The master refuses a watch, or has ended it; one line says why."""
+    """The master refused a watch or ended it; one line gives the reason."""
 
 
 class Taker(Protocol):
-    """The client under the rounds of its watches."""
+    """The part of `Client` that a watch uses."""
 
     def send_message(self, message: Message) -> None:
         """Send to the master."""
 
     def take(self, timeout_ms: float) -> None:
-        """Receive one message and hand it to whom it is for; `NoReplyError` after `timeout_ms`."""
+        """Receive one message and dispatch it; `NoReplyError` after `timeout_ms`."""
 
     def forget(self, watch_id: str) -> None:
-        """Pass over what still comes of a watch."""
+        """Ignore further messages of a watch."""
 
 
 class Rounds:
-    """The rounds of one watch, each once and in order, whatever becomes of the connection or of the
-    master in between; made by `Client.watch`.
+    """The rounds of one watch, each once and in order, even if the connection is cut or the master
+    restarts; created by `Client.watch`.
 
-    A round counts as taken when the loop asks for the next one; `after` is the last of them. After
-    an exception in the loop ``client.watch(…, resume=(rounds.id, rounds.after))`` gives the same
-    round again.
+    A round counts as taken when the loop requests the next one; `after` is the last one taken.
+    After an exception in the loop, ``client.watch(…, resume=(rounds.id, rounds.after))`` delivers
+    the same round again.
     """
 
     def __init__(self, client: Taker, watch: Watch, detach: bool, patience_s: float) -> None:
         self.watch = watch
         self.after = watch.after or 0
-        self.message = ""  # the master's last word on why less comes than was asked for
-        self.looked_at = self.after  # rounds that are done with by the master's last word
-        # Called with each new word on why nothing or less comes, while the loop waits.
+        self.message = ""  # the master's last reason for incomplete rounds
+        self.looked_at = self.after  # rounds completed, by the master's last message
+        # Called while the loop waits, with each new reason for missing or incomplete rounds.
         self.on_word: Callable[[str], None] = _ignore
         self._client = client
         self._detach = detach
         self._patience_s = patience_s
         timeout_ms = watch.timeout_ms or watch.slo.latency_ms * TIMEOUT_FACTOR
         self._quiet_s = min(watch.interval_s, LONGEST_QUIET_S) + timeout_ms / 1e3 + QUIET_GRACE_S
-        self._state = ""  # until the master's first word
+        self._state = ""  # "" until the master's first reply
         self._last = self.after
         self._received: deque[Round] = deque()
         self._in_loop: int | None = None
@@ -74,12 +74,13 @@ class Rounds:
 
     @property
     def id(self) -> str:
-        """Who knows it can go on with the watch; without keys it is all that protects the watch."""
+        """The watch's id. Any client that knows it can continue the watch; without keys it is the
+        only protection."""
         return self.watch.id
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be more rounds, by the master's last word."""
+        """Whether there may be more rounds, by the master's last message."""
         return self._state == "open"
 
     def __enter__(self) -> Self:
@@ -120,14 +121,14 @@ class Rounds:
         return first
 
     def open(self, timeout_ms: float = 2_000.0) -> None:
-        """Send the watch and wait for the master's word on it; part of `Client.watch`."""
+        """Send the watch and wait for the master's reply; part of `Client.watch`."""
         self._client.send_message(self.watch)
         self._leave("", timeout_ms)
         self._check()
 
     def cancel(self, timeout_ms: float = CANCEL_MS) -> bool:
-        """End the watch; whether the master confirmed it in time. One that did not hear of it ends
-        the watch by itself after an hour."""
+        """End the watch; whether the master confirmed in time. If the request was lost, the watch
+        expires after an hour."""
         try:
             if self._state == "open":
                 self._client.send_message(Cancel(self.id))
@@ -140,17 +141,17 @@ class Rounds:
         return self._state != "lost"
 
     def acknowledge(self) -> None:
-        """The round last given is taken; asking for the next one says so too."""
+        """Acknowledge the last round; requesting the next one does so too."""
         if self._in_loop is not None:
             self.after, self._in_loop = self._in_loop, None
             self._client.send_message(Acknowledge(self.id, self.after))
 
     def take(self, message: ClientReply) -> None:
-        """What the client received of this watch."""
+        """Handle a message of this watch."""
         self._heard_s, self._sent_again = time.monotonic(), 0
         match message:
             case Round():
-                # Not one that was sent twice, or before which one was lost: that comes again.
+                # Skip a duplicate, and a round after a lost one, which will be sent again.
                 if message.previous <= self._last < message.number:
                     self._last = message.number
                     self._received.append(message)
@@ -160,15 +161,15 @@ class Rounds:
                 if message.state == "open" and message.message not in ("", known):
                     self.on_word(message.message)
                 if message.state == "finished":
-                    # Of rounds that did not fire the master learns only now that nobody waits.
+                    # The first acknowledgement of the rounds that did not fire.
                     self._client.send_message(Acknowledge(self.id, message.next_round - 1))
-            case Answer():  # the master could not read the watch
+            case Answer():  # the master could not decode the watch
                 self._state, self.message = "refused", message.message
 
     def _watch_again(self) -> None:
-        """Nothing came for a while: the connection or the master may be new."""
+        """Send the watch again after silence: the connection or the master may be new."""
         self._heard_s = time.monotonic()
-        # A trigger that does not hold makes no noise: then only a second silence says something.
+        # A trigger that does not fire is silent, so only a second silence is significant.
         if self.watch.style != "event" or self._sent_again > 1:
             quiet_s = self._sent_again * self._quiet_s
             self.on_word(f"no word from the master for {quiet_s:.0f} s; asking again")

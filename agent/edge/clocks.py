@@ -1,6 +1,6 @@
-"""The node's clocks, as the kernel gives them."""
+"""System clocks: monotonic and wall time, the synchronisation flag, the boot id."""
 
-# ruff: noqa: PTH123 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH123 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class Clocks:
-    """The clocks of this machine; a test gives others."""
+    """The clocks of this machine; tests substitute their own."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment of this boot."""
+        """Seconds since an arbitrary moment of this boot."""
         return time.monotonic()
 
     def wall(self) -> float:
@@ -24,11 +24,11 @@ class Clocks:
         return time.time()
 
     def synchronised(self) -> bool:
-        """Whether the wall clock is set from the network, as far as the kernel knows."""
+        """Whether the kernel reports the wall clock as synchronised from the network."""
         return kernel_clock.synchronised()
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot."""
+    """The kernel's id of this boot."""
     with open(BOOT_ID, encoding="ascii") as file:
         return file.read().strip()

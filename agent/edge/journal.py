@@ -1,4 +1,4 @@
-"""The systemd journal's native protocol: a datagram of fields for each entry.
+"""Client of the systemd journal's native protocol: one datagram of fields per entry.
 
 https://systemd.io/JOURNAL_NATIVE_PROTOCOL
 """
@@ -14,13 +14,13 @@ STDERR: Final = 2
 
 
 class Journal:
-    """Entries of one program. OSError if there is no journal at `path`."""
+    """Writes one program's entries. OSError if there is no journal at `path`."""
 
     def __init__(self, program: str, path: str = SOCKET) -> None:
         import socket  # 0.3 MiB that only a node under systemd needs
 
         self._program = program
-        # Whoever logs must not wait: a journal that is held up loses entries instead.
+        # Logging must not block: if the journal is stalled, entries are dropped.
         kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         self._socket = socket.socket(socket.AF_UNIX, kind)
         self._path = path
@@ -29,14 +29,14 @@ class Journal:
             raise FileNotFoundError(path)
 
     def send(self, message: str, fields: Mapping[str, str]) -> bool:
-        """Whether the journal has taken the entry; fields that are empty are left out.
+        """Send an entry; whether the journal accepted it. Empty fields are omitted.
 
-        A newline would begin another field, and becomes a space.
+        Newlines become spaces, as a newline would begin another field.
         """
         entry = {"MESSAGE": message, "SYSLOG_IDENTIFIER": self._program, **fields}
         lines = [f"{key}={value.replace(chr(10), ' ')}\n" for key, value in entry.items() if value]
         try:
-            # By name each time: the journal may have been started anew.
+            # Address by path each time: the journal may have been restarted.
             self._socket.sendto("".join(lines).encode("utf-8", "replace"), self._path)
         except OSError:
             return False

@@ -1,4 +1,4 @@
-"""What the kernel says of the wall clock. ctypes would ask it too, for 0.4 MiB of every node."""
+"""adjtimex(2): whether the wall clock is synchronised. ctypes would take 0.4 MiB on every node."""
 
 from libc.string cimport memset
 
@@ -12,9 +12,9 @@ cdef extern from "<sys/timex.h>" nogil:
 
 
 def synchronised() -> bool:
-    """Whether the kernel holds the wall clock for set from the network, whichever daemon did it;
-    setting it by hand ends that."""
+    """Whether the kernel considers the wall clock synchronised from the network, by any daemon;
+    setting the clock by hand ends that."""
     cdef timex request
-    memset(&request, 0, sizeof(request))  # all zero, the request only reads
+    memset(&request, 0, sizeof(request))  # a request of zeros only reads
     cdef int state = adjtimex(&request)
     return state != -1 and state != TIME_ERROR

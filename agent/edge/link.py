@@ -1,12 +1,11 @@
-"""The node's side of the link to its master: a pure state machine.
+"""Node-to-master link: connection, heartbeats and subtasks at the node, as a pure state machine.
 
-Events go in with the monotonic time in seconds, instructions come out; the shell in
-`agent.edge.main` carries them out. Opening a socket always succeeds: that nobody answers is seen
-from the silence. A node holds no queue: a subtask that no idle pod can take is answered at once.
-What a pod finishes while the link is cut is held, named in the next hello, and sent after the
-welcome. When the master wants fewer pods, subtasks at work finish first; until then more may run
-than there are pods, and no new one is taken. What the link means for the events that wait at the
-node is told to the outbox (`agent.edge.events.outbox`).
+Events go in with the monotonic time in seconds, instructions come out; `agent.edge.node` executes
+them. Opening a socket always succeeds; a missing master is detected by its silence. A node has no
+queue: a subtask that finds no idle pod is refused at once. Results that pods finish while the link
+is cut are held, named in the next hello, and sent after the welcome. When the master requests fewer
+pods, running subtasks finish first; until then more may run than there are pods, and no new one is
+accepted. The link reports its state to the event outbox (`agent.edge.events.outbox`).
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
 
 
 class State(Enum):
-    """Where the link is."""
+    """The link's state."""
 
     NEW = "new"
     GREETING = "greeting"  # hello sent, no welcome yet
     JOINED = "joined"
-    WAITING = "waiting"  # no socket; opens one again later
+    WAITING = "waiting"  # no socket; opens a new one later
     LEFT = "left"
 
 
@@ -63,7 +62,7 @@ class Tick(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """The process ends."""
+    """The process is stopping."""
 
 
 class Finished(Struct, frozen=True):
@@ -73,7 +72,7 @@ class Finished(Struct, frozen=True):
 
 
 class Reopened(Struct, frozen=True):
-    """The history can be written again, or under another id."""
+    """The history is writable again, or has another id."""
 
     history: str
 
@@ -89,7 +88,7 @@ class Open(Struct, frozen=True):
 
 
 class Close(Struct, frozen=True):
-    """Close the socket; what it still holds may go on its way for `linger_s` seconds."""
+    """Close the socket; it may deliver queued messages for another `linger_s` seconds."""
 
     linger_s: float
 
@@ -107,25 +106,25 @@ class SendResult(Struct, frozen=True):
 
 
 class Execute(Struct, frozen=True):
-    """Give a subtask to an idle pod: there is one."""
+    """Hand a subtask to an idle pod; at least one is idle."""
 
     subtask: Subtask
 
 
 class Resize(Struct, frozen=True):
-    """Have so many pods from now on; those at work finish first."""
+    """Change the number of pods; running subtasks finish first."""
 
     pods: int
 
 
 class Report(Struct, frozen=True):
-    """Tell the operator, in one line; `kind` is for limiting the rate of such lines."""
+    """Log one line for the operator; lines of the same `kind` are rate-limited together."""
 
     kind: str
     line: str
 
 
-# Those of the outbox are events for it.
+# The outbox's members are events that it handles.
 Instruction = Open | Close | Send | SendResult | Execute | Resize | Report | Joined | Cut | Taken
 Instructions = list[Instruction]
 
@@ -145,7 +144,9 @@ class Link(EventMachine[Instructions]):
     ) -> None:
         super().__init__(State.NEW)
         self.running: set[int] = set()  # subtasks in the pods
-        self.held: list[int] = []  # finished while the link was cut: what ran then, no more
+        self.held: list[
+            int
+        ] = []  # finished while the link was cut; at most the subtasks that ran then
         self.wake_at = float("inf")
         self._hello = hello
         self._pauses = BackOff(first_pause_s, longest_pause_s, jitter=jitter)
@@ -207,7 +208,7 @@ class Link(EventMachine[Instructions]):
             return self._back_off("silence", f"no sign of the master for {silence_s:.1f} s", now)
         if now < self._beat_at:
             return []
-        # From now on, not from when it was due: after a pause one heartbeat is enough.
+        # Counted from now, not from the due time: after a pause one heartbeat is enough.
         self._beat_at = now + self._heartbeat_s
         self._sleep()
         return [Send(Heartbeat(self._hello.incarnation, self._at_work()))]
@@ -218,7 +219,7 @@ class Link(EventMachine[Instructions]):
         return []
 
     def _rejected(self, event: Rejected, now: float) -> Instructions:
-        # It may like the next hello better: whoever had this node's name may be silent by then.
+        # Retry: another node with this name may be gone by then.
         reason = f"the master rejected this node: {event.message}"
         return self._back_off("rejected", reason, now)
 
@@ -230,7 +231,7 @@ class Link(EventMachine[Instructions]):
 
     def _execute(self, event: Subtask, _: float) -> Instructions:
         self._sleep()
-        if event.id in self.running:  # from a master that counts anew after a restart
+        if event.id in self.running:  # from a master that restarted its numbering
             return [_refusal(event, f"subtask {event.id} is still at work for somebody else")]
         if len(self.running) >= self._hello.pods:
             return [_refusal(event, f"all pods are busy: {self._hello.pods}")]
@@ -240,7 +241,7 @@ class Link(EventMachine[Instructions]):
     def _taken(self, event: EventsTaken, _: float) -> Instructions:
         if self.state is State.JOINED:
             self._sleep()
-        # It may answer what a process before this one sent from a history before this one.
+        # It may acknowledge events of an earlier process or an earlier history.
         if (event.incarnation, event.history) != (self._hello.incarnation, self._hello.history):
             return []
         return [Taken(event.sequences)]
@@ -251,7 +252,7 @@ class Link(EventMachine[Instructions]):
         answer = Send(PodsSet(self._hello.incarnation, event.count))
         if event.count == self._hello.pods:
             return [answer]
-        # A hello after this one says so too.
+        # Later hellos announce the same number.
         self._hello = replace(self._hello, pods=event.count)
         return [Resize(event.count), answer]
 
@@ -300,7 +301,7 @@ class Link(EventMachine[Instructions]):
     def _lost_at(self) -> float:
         return self._heard_at + LOST_AFTER * self._heartbeat_s
 
-    # What cannot happen has no entry: nothing arrives without a socket.
+    # Impossible pairs have no entry: nothing arrives without a socket.
     TRANSITIONS: ClassVar[dict[tuple[State, type], Callable[[Link, Any, float], Instructions]]] = {
         (State.NEW, Start): _open,
         (State.NEW, Tick): _nothing,
@@ -309,10 +310,10 @@ class Link(EventMachine[Instructions]):
         (State.GREETING, Tick): _give_up_greeting,
         (State.GREETING, Welcome): _join,
         (State.GREETING, Heartbeat): _nothing,
-        # It answers something sent before the hello, which is on its way.
+        # It answers a message sent before the hello; the hello is already on its way.
         (State.GREETING, HelloWanted): _nothing,
         (State.GREETING, Rejected): _rejected,
-        # From before the hello, which it overtook: what is answered now comes after it.
+        # Sent before the master received the hello; the welcome follows.
         (State.GREETING, SetPods): _resize,
         (State.GREETING, EventsTaken): _taken,
         (State.GREETING, Subtask): _refuse,
@@ -329,7 +330,7 @@ class Link(EventMachine[Instructions]):
         (State.JOINED, Subtask): _execute,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,
-        # Also under the same id: events that could not be read before are the outbox's backlog now.
+        # Also with the same id: events that were unreadable before join the outbox's backlog.
         (State.JOINED, Reopened): _greet_renamed,
         (State.WAITING, Tick): _open_when_due,
         (State.WAITING, Finished): _hold,

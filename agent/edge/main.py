@@ -1,6 +1,6 @@
-"""`sanderling-edge`: the agent on a Pi, from its command line to its exit status."""
+"""Entry point of `sanderling-edge`, the agent on a Pi: options, configuration, exit status."""
 
-# ruff: noqa: PTH120 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH120 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sensors.base import Leave, SensorError, path_in
 
 
 def _no_metrics(settings: config.Metrics) -> str | None:
-    """Why metrics cannot be served as configured, if so."""
+    """Why metrics cannot be served as configured; None if they can."""
     if not settings.address:
         return None
     from agent.metrics.library import problem  # most nodes serve none
@@ -36,7 +36,7 @@ def _no_metrics(settings: config.Metrics) -> str | None:
 
 
 def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...]) -> None:
-    """ConfigError if a trigger cannot be used with these sensors."""
+    """ConfigError if a trigger does not fit these sensors."""
     if settings.trigger:
         from agent.edge.events.trigger_config import read_triggers  # most nodes have none
 

@@ -1,4 +1,4 @@
-"""The socket to the master: opened, closed and keyed anew as the link says."""
+"""DEALER socket to the master: opened, closed and rekeyed on the link's instructions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agent.wire.messages import MasterMessage
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
 
-LOOK_S: Final = 1.0  # between two looks at the key files
-LINGER_S: Final = 0.5  # for what a connection that is replaced still holds
+LOOK_S: Final = 1.0  # between two checks of the key files
+LINGER_S: Final = 0.5  # for messages queued on a connection that is being replaced
 
 
 class MasterSocket:
@@ -33,8 +33,8 @@ class MasterSocket:
         self._settings = settings
         self._poller = poller
         self._reporter = reporter
-        self.malformed = 0  # frames that could not be read
-        self.dropped = 0  # frames that the socket did not take
+        self.malformed = 0  # frames that could not be decoded
+        self.dropped = 0  # frames that the socket did not accept
         self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
@@ -46,11 +46,11 @@ class MasterSocket:
             self._look_at_s = 0.0
 
     def open(self) -> None:
-        """Open a new socket; that succeeds whether anybody listens or not."""
+        """Open a new socket; succeeds whether or not the master listens."""
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_REQUEST_BYTES)
-        # ZeroMQ's own pauses, which double too; without these it would try ten times a second.
+        # ZeroMQ's own back-off, which doubles too; by default it would retry ten times a second.
         socket.setsockopt(zmq.RECONNECT_IVL, round(self._settings.reconnect_first_s * 1000))
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(self._settings.reconnect_longest_s * 1000))
         if self._keys is not None:
@@ -60,14 +60,14 @@ class MasterSocket:
         self._socket = socket
 
     def close(self, linger_s: float) -> None:
-        """Close it, if there is one; what it still holds may go on its way for that long."""
+        """Close the socket, if open; it may deliver queued messages for `linger_s` seconds."""
         if self._socket is not None:
             self._poller.unregister(self._socket)
             self._socket.close(round(linger_s * 1000))
             self._socket = None
 
     def end(self) -> None:
-        """No socket will be opened any more; waits for what still lingers."""
+        """End for good: no socket will be opened again. Waits for lingering messages."""
         self._context.term()
 
     def ready(self, polled: dict[object, int]) -> bool:
@@ -75,8 +75,8 @@ class MasterSocket:
         return self._socket in polled
 
     def messages(self) -> Iterator[MasterMessage]:
-        """What has arrived; the socket may be closed or replaced in between."""
-        # Asking is cheaper than an exception at the end.
+        """The messages that arrived; the caller may close or replace the socket in between."""
+        # Checking first is cheaper than an exception at the end.
         while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             frame = self._socket.recv(zmq.NOBLOCK)
             try:
@@ -88,18 +88,19 @@ class MasterSocket:
             yield message
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; one that the socket does not take is dropped, and told."""
+        """Send a frame; if the socket does not accept it, it is dropped and reported."""
         assert self._socket is not None
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
             self.dropped += 1
-            # Of a result too: the link has let go of its subtask, and the next heartbeat says so.
+            # This holds for results, too: the link has released the subtask, as the next heartbeat
+            # tells the master.
             self._reporter.complain("send", "the master takes no messages; one was dropped")
 
     def keyed_anew(self) -> bool:
-        """Connect anew if the own key has changed, and say so: the master may soon refuse the one
-        before, and what it sent on the former connection may be lost."""
+        """Reconnect if this node's key has changed, and return whether it did: the master may soon
+        refuse the old key. Messages on the old connection may be lost."""
         now = time.monotonic()
         if self._keys is None or now < self._look_at_s:
             return False
@@ -119,7 +120,7 @@ class MasterSocket:
 
     @property
     def key_expiry_s(self) -> float | None:
-        """When the own key should be replaced, in seconds since the epoch; None: nobody says."""
+        """When this node's key should be replaced, in seconds since the epoch; None: not stated."""
         if self._keys is None:
             return None
         from agent.net.keys import expiry  # as in keys_of
@@ -128,7 +129,7 @@ class MasterSocket:
 
     def _use_keys(self, socket: zmq.Socket[bytes], keys: KeyFiles) -> None:
         try:
-            # Either end may be changing its key: each connection tries the next that may fit.
+            # Either end may be rotating its key: each connection tries the next possible pair.
             self._handshake = keys.handshake(self._connections)
         except config.ConfigError as error:
             self._reporter.complain("keys", f"{error}; the key before stays in use")
@@ -137,13 +138,13 @@ class MasterSocket:
 
 
 def keys_of(settings: edge_config.EdgeConfig, folder: str) -> KeyFiles | None:
-    """The files of keys for the link to the master; None: the link stays on this host and has none.
+    """The key files for the link to the master; None for a link within this host, without keys.
 
     ConfigError if they cannot be used.
     """
     if not settings.trust.key or not settings.master.address.startswith("tcp://"):
         return None
-    from agent.net.keys import KeyFiles  # a node without keys need not load it
+    from agent.net.keys import KeyFiles  # not loaded on a node without keys
 
     keys = KeyFiles(
         os.path.join(folder, settings.trust.key),  # noqa: PTH118 - pathlib takes 0.6 MiB

@@ -1,9 +1,9 @@
-"""The node's metrics: subtasks as they are answered, the rest when Prometheus asks.
+"""Edge node metrics: counts subtasks as they are answered, collects the rest at each scrape.
 
-Imported only where `[metrics] address` is set: the page takes 10 MiB.
+Imported only if `[metrics] address` is set, as the HTTP page takes 10 MiB.
 """
 
-# ruff: noqa: PTH123 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH123 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ IO: Final = "/proc/self/io"
 
 
 class NodeNumbers(NamedTuple):
-    """What a node has to show at a scrape; `now` is monotonic, in seconds. By sensor, `faults` are
-    the channels with one, and `restarts` those of its helper process; by trigger, `alerts` is how
-    often it was raised. `key_expiry_s` is since the epoch."""
+    """A node's numbers at a scrape; `now` is monotonic, in seconds. Per sensor, `faults` counts the
+    channels with a fault and `restarts` those of its helper process; per trigger, `alerts` counts
+    how often it was raised. `key_expiry_s` is since the epoch."""
 
     now: float
     sensors: tuple[SensorCounters, ...]
@@ -47,7 +47,7 @@ class NodeNumbers(NamedTuple):
 
 
 class _Result(msgspec.Struct):
-    """What is wanted of a subtask's result."""
+    """The fields of a subtask's result that the metrics need."""
 
     outcome: str
     wait_ms: float
@@ -55,8 +55,8 @@ class _Result(msgspec.Struct):
 
 
 class EdgeMetrics:
-    """Serves /metrics; `numbers` is called by whoever runs `turn`, which is to be called whenever
-    `fileno` can be read. OSError if nobody can listen there."""
+    """Serves /metrics. Call `turn` whenever `fileno` is readable; it calls `numbers` in the same
+    thread. OSError if the address cannot be bound."""
 
     def __init__(self, config: Metrics, numbers: Callable[[], NodeNumbers]) -> None:
         self._numbers = numbers
@@ -66,13 +66,13 @@ class EdgeMetrics:
         self.fileno = self._page.fileno
 
     def answered(self, frame: bytes) -> None:
-        """A subtask was answered with this."""
+        """A subtask was answered with this frame."""
         result = self._decode(memoryview(frame)[HEADER_BYTES:])
         self._subtasks.observe(("node_wait", result.outcome), [max(0.0, result.wait_ms / 1e3)])
         self._subtasks.observe(("execution", result.outcome), [result.execution_ms / 1e3])
 
     def turn(self) -> None:
-        """Answer the scrapes that wait."""
+        """Answer the waiting scrapes."""
         self._page.turn()
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class EdgeMetrics:
 
 
 def samples(n: NodeNumbers) -> list[Samples]:
-    """All families but the one of subtasks."""
+    """All metric families except that of subtasks."""
     values = [
         ((s.sensor, channel, outcome), count)
         for s in n.sensors
@@ -121,8 +121,7 @@ def _by_sensor(n: NodeNumbers, values: Iterable[float]) -> Iterator[tuple[Labels
 
 
 def written_bytes(path: str = IO) -> int | None:
-    """Bytes that this process had written to storage, as the kernel counts them; None where it
-    does not tell."""
+    """Bytes that this process has written to storage, by the kernel's count; None if unknown."""
     with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
         for line in file:
             if line.startswith("write_bytes:"):

@@ -1,9 +1,9 @@
-"""The running agent: carries out what its state machines decide.
+"""Edge node: the agent's event loop, which executes the decisions of its state machines.
 
-One synchronous loop around one DEALER socket. It sleeps until a frame arrives, a pod has finished,
-an event was raised, a signal comes or the link wants to be woken; the samplers and the pods are
-threads of their own. So is the disk writer: the loop never waits for a card, and whatever it has to
-write or to look up in the history's file is done there.
+One synchronous loop around one DEALER socket. It sleeps until a frame arrives, a pod finishes, an
+event is raised, a signal arrives or a timer of the link expires. Samplers and pods have threads of
+their own. So has the disk writer, which makes all of the loop's accesses to the history's file: the
+loop never waits for the card.
 """
 
 from __future__ import annotations
@@ -100,14 +100,16 @@ class EdgeNode:
             for sensor, follower in zip(sensors, followers, strict=True)
         ]
         self._sampling = Threads(sensors, self._samplers)
-        self._raised: SimpleQueue[NodeEvent] = SimpleQueue()  # by any thread, for forwarding
+        self._raised: SimpleQueue[NodeEvent] = (
+            SimpleQueue()
+        )  # put by any thread, taken by forwarding
         self._wake_fd, self._waker_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._results: dict[int, bytes] = {}  # finished and not sent yet
         self._poller = zmq.Poller()
         self._poller.register(self._wake_fd, zmq.POLLIN)
         self._disk = DiskWriterThread()
         self._poller.register(self._disk.fileno, zmq.POLLIN)
-        self._following = False  # the disk writer is at the triggers
+        self._following = False  # the disk writer is processing the triggers
         self._socket = MasterSocket(settings.master, keys, self._poller, reporter)
         incarnation = uuid4().hex
         self._link = links.Link(
@@ -153,16 +155,16 @@ class EdgeNode:
         )
 
     def preload(self) -> None:
-        """Give empty streams the readings that their drivers have for them; HistoryError."""
+        """Fill empty streams with their drivers' preloaded readings; HistoryError."""
         for sampler in self._samplers:
             sampler.preload()
 
     def run(self, stop: StopSignal) -> None:
-        """Serve until told to stop; HistoryError if the history turns out to be damaged."""
+        """Serve until stopped; HistoryError if the history turns out to be damaged."""
         for fileno in stop.filenos:
             self._poller.register(fileno, zmq.POLLIN)
         self.preload()
-        # Faults are followed from here on: none that was open before is.
+        # Faults are tracked from here on; those of an earlier process are not continued.
         moment = self._time.moment()
         self._raise(Happening("agent_started", moment, moment.time_ms, "", "", ""))
         if self._alerts is not None:
@@ -180,7 +182,7 @@ class EdgeNode:
     def _wait_once(self, stop: StopSignal) -> None:
         wake_at = min(self._link.wake_at, self._forwarding.wake_at, self._supervision.wake_at)
         pause_s = wake_at - time.monotonic()
-        # A millisecond more than needed: the poll must not end just before.
+        # A millisecond more than needed, so that the poll does not end just before the deadline.
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
         if self._wake_fd in ready:
             os.read(self._wake_fd, 4096)
@@ -196,9 +198,9 @@ class EdgeNode:
             if fileno in ready:
                 stop.woken(fileno)
         if self._socket.keyed_anew():
-            # What the master sent on the former connection and did not arrive, it sends again.
+            # The master sends again what was lost on the old connection.
             self._handle(HelloWanted())
-        # After the frames: a master that was heard while this process was held up is not lost.
+        # After the frames: if this process was stalled, a master's waiting frames show it alive.
         if time.monotonic() >= self._link.wake_at:
             self._handle(links.Tick())
         if (now := time.monotonic()) >= self._forwarding.wake_at:
@@ -216,8 +218,8 @@ class EdgeNode:
         return self._joined and all(each.counters.reads for each in self._samplers)
 
     def _follow_alerts(self) -> None:
-        """Time has passed for the triggers. A change of one is stored, and the clocks may have
-        something to put right in the history first."""
+        """Tick the triggers, in the disk writer: their changes are stored, and a clock correction
+        may have to be written to the history first."""
         alerts = self._alerts
         if alerts is None or self._following:
             return
@@ -243,7 +245,7 @@ class EdgeNode:
             self._forwarding.handle(outbox.Raised(raised), time.monotonic())
 
     def _handle(self, event: links.Event) -> None:
-        """Let the link decide and do what it says."""
+        """Pass `event` to the link and execute its instructions."""
         now = time.monotonic()
         for instruction in self._link.handle(event, now):
             match instruction:
@@ -271,13 +273,13 @@ class EdgeNode:
             self._metrics.answered(frame)
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # full of bytes that wake just as well
+        with suppress(BlockingIOError):  # the pipe is full and wakes the loop anyway
             os.write(self._waker_fd, b"\0")
 
-    # --- what others see -------------------------------------------------------------------------
+    # --- status and metrics ----------------------------------------------------------------------
 
     def _status(self) -> str:
-        """One line on how it goes."""
+        """The status line for systemd."""
         joined = "joined" if self._joined else "not joined: no master answers"
         faults = [name for name, n in self._faulty() if n]
         return f"{joined}; sensors with faults: {', '.join(faults) or 'none'}"
@@ -287,12 +289,12 @@ class EdgeNode:
         return self._link.state is links.State.JOINED
 
     def _faulty(self) -> list[tuple[str, int]]:
-        """How many channels of each sensor have a fault."""
+        """The number of channels with a fault, by sensor."""
         pairs = zip(self._sensors, self._faults, strict=True)
         return [(sensor.name, sum(faults.open)) for sensor, faults in pairs]
 
     def _follow_triggers(self, settings: edge_config.EdgeConfig) -> Alerts | None:
-        """None: there are none, and there were none when the agent was here before."""
+        """The trigger runner; None if no trigger is configured and none was raised before."""
         store = self._history.events
         if not settings.trigger and not store.has_raised:
             return None
@@ -343,7 +345,7 @@ class EdgeNode:
             self._handle(links.Reopened(self._history.id))
 
     def _tell(self, lines: list[str]) -> None:
-        """What happened to the history, to the operator of this host and to the master's."""
+        """Report lines about the history to this host's operator and to the master's."""
         for line in lines:
             self._reporter.tell(line, priority=WARNING, kind="history")
             self._disk.submit(partial(self._raise_damaged, line), lambda _: None)
@@ -355,7 +357,7 @@ class EdgeNode:
         self._raise(Happening("history_damaged", moment, moment.time_ms, "", "", line))
 
     def _raise(self, happening: Happening) -> bool:
-        """Store an event and hand it on, and whether it could be stored; any thread."""
+        """Store an event and hand it to forwarding; whether it was stored. Any thread."""
         try:
             event = self._history.events.add(
                 monotonic_ms=happening.moment.monotonic_ms,

@@ -1,4 +1,4 @@
-"""The time of a running node: its clocks, what they taught so far, and the history put right."""
+"""Node time: stamps readings from the clocks and applies clock corrections to the history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.edge.timebase import STEP_MS, Correction, TimeBase
 
 
 class Moment(Struct, frozen=True):
-    """A moment on the node's clocks: wall and monotonic time in ms, and whether the former is
+    """A moment on the node's clocks: wall and monotonic time in ms, and whether wall time is
     synchronised."""
 
     time_ms: int
@@ -24,8 +24,9 @@ class Moment(Struct, frozen=True):
 class NodeTime:
     """Reads the clocks for all threads of a node.
 
-    `correct` puts stored wall times right and says how far one moved, in ms. `corrected` is told
-    when that was a step, and `failed` why it could not be: it is tried again with the next moment.
+    `correct` applies a correction to stored wall times and returns the largest shift in ms.
+    `corrected` is called if that was a step, `failed` with the reason if it failed; the next moment
+    retries.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class NodeTime:
         self._failed = failed
         self._lock = threading.Lock()
         self._pending: list[Correction] = []
-        self.synchronised = False  # at the latest moment
+        self.synchronised = False  # as of the latest moment
 
     def monotonic(self) -> float:
         """Seconds on the monotonic clock."""
         return self._clocks.monotonic()
 
     def moment(self) -> Moment:
-        """Now; wall times stored before are put right first, if the clocks say so."""
+        """Now; first applies a correction to stored wall times if the clocks require one."""
         with self._lock:
             monotonic_ms = round(self._clocks.monotonic() * 1000)
             stamp = self._base.look(
@@ -67,7 +68,7 @@ class NodeTime:
         return moment
 
     def now_ms(self) -> int:
-        """The wall time now, in ms, as readings have it."""
+        """The current wall time in ms, as used for readings."""
         monotonic_ms = round(self._clocks.monotonic() * 1000)
         return self._base.time_ms(monotonic_ms, round(self._clocks.wall() * 1000))
 

@@ -1,7 +1,7 @@
-"""`sanderling-probe`: read a node's sensors as its agent would, and print what they give.
+"""Entry point of `sanderling-probe`: reads a node's sensors as the agent would and prints them.
 
-For whoever wires a sensor: the same drivers, calibration and quality checks as in the agent, and
-neither a history nor a master.
+A tool for wiring sensors: the drivers, calibration and quality checks of the agent, without history
+or master.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from agent.wire.edge_config import EdgeConfig
 from sensors.base import Leave, SensorError
 from sensors.quality.flags import GOOD, names
 
-WAITING_S: Final = 3.0  # on top of an interval, in which a driver may block; and between two lines
+WAITING_S: Final = (
+    3.0  # on top of an interval, for which a driver may block; also the pause between two lines
+)
 LOOK_S: Final = 1.0
 
 
 class Printed:
-    """Takes the place of a stream of the history and of the faults: one line a reading."""
+    """Stands in for the history's stream and for the faults: prints one line per reading."""
 
     empty = False  # nothing is preloaded
 
@@ -44,21 +46,21 @@ class Printed:
         self._out = out
 
     def append(self, sample: Sample) -> None:
-        """Printed when it is known why it is missing: by `follow`."""
+        """Does nothing: `follow` prints the reading, with the reason if it is missing."""
 
     def load(self, samples: Iterable[Sample]) -> None:
-        """Never called: it is not empty."""
+        """Never called, as `empty` is false."""
 
     def follow(self, _moment: Moment, sample: Sample, why: str) -> None:
         """Print a reading."""
         put(line(self._sensor, sample, why), self._out)
 
     def restarted(self, moment: Moment, text: str) -> None:
-        """The reporter says it."""
+        """Does nothing: the reporter logs it."""
 
 
 class EveryLine(Reporter):
-    """Leaves out nothing but why a reading is missing, which stands beside it."""
+    """Logs every line, except why a reading is missing: `follow` prints that."""
 
     def complain(
         self,
@@ -74,14 +76,14 @@ class EveryLine(Reporter):
 
 
 class Waiting:
-    """Says which sensors' reads do not return."""
+    """Reports sensors whose reads do not return."""
 
     def __init__(self, sensors: Iterable[SensorCounters]) -> None:
         self._sensors = tuple(sensors)
         self._said_s: dict[str, float] = {}
 
     def look(self, now: float) -> list[str]:
-        """What to print at `now`, monotonic, in seconds: a line for each, every WAITING_S."""
+        """The lines to print at `now` (monotonic, s): one for each such sensor, every WAITING_S."""
         lines = []
         for sensor in self._sensors:
             silent_s = now - sensor.sign_s
@@ -95,7 +97,7 @@ class Waiting:
 
 
 def put(text: str, out: TextIO) -> None:
-    """Print a line; ends the process in order if nobody reads it any more."""
+    """Print a line; ends the process cleanly if the reader of the output is gone."""
     try:
         out.write(text)
         out.flush()
@@ -105,8 +107,8 @@ def put(text: str, out: TextIO) -> None:
 
 
 def line(sensor: Sensor, sample: Sample, why: str) -> str:
-    """``18:40:01Z dht: temperature 21.4 celsius, humidity 45.1 percent``, the time in UTC; what is
-    wrong with a value stands behind it, and why there is none at the end."""
+    """``18:40:01Z dht: temperature 21.4 celsius, humidity 45.1 percent``, the time in UTC; a
+    value's flags follow it, and the reason for missing values is at the end."""
     parts = []
     for i, channel in enumerate(sensor.channels):
         raw = None if sample.raw is None else sample.raw[i]
@@ -132,7 +134,7 @@ def _value(
 
 
 def read_all(sensors: tuple[Sensor, ...], node: str, stop: StopSignal) -> None:
-    """Read and print until told to stop; closes the sensors."""
+    """Read and print until stopped; closes the sensors."""
     reporter = EveryLine(sys.stderr.write, node, time.monotonic, program="sanderling-probe")
     node_time = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
     together = Together(sensors)

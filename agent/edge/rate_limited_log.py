@@ -1,7 +1,8 @@
-"""What the operator reads: a line for each thing worth telling, to the journal or standard error.
+"""Rate-limited log for the operator: lines to the systemd journal or standard error.
 
-A thing that goes on for long is told ever more rarely, and one that comes and goes counts as there:
-a sensor that fails for a month writes kilobytes, and the last line about it is no false hope.
+A lasting problem is logged at growing intervals, and an intermittent one counts as present: a
+sensor that fails for a month writes kilobytes, and the last line about it never wrongly says that
+it is well.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from agent.runtime.back_off import BackOff
 if TYPE_CHECKING:
     from agent.edge.journal import Journal
 
-# Severities of syslog.
+# Syslog severities.
 ERROR: Final = 3
 WARNING: Final = 4
 NOTICE: Final = 5
 INFO: Final = 6
 
-QUIET_S: Final = 60.0  # after the first complaint of a cause; doubles with each that is written
+QUIET_S: Final = 60.0  # pause after the first complaint of a cause; doubles with each one written
 LONGEST_QUIET_S: Final = 86_400.0
-# Without a complaint for so long, the next one is news, and the next end is told at once.
+# After this long without a complaint, the next one and its recovery are logged at once.
 SETTLED_S: Final = 4 * 3_600.0
 LONGEST_LINE: Final = 500
-# A driver may put anything into its text: what comes after these many causes counts as one.
+# A driver's text may contain anything: causes beyond this number count as one.
 MAX_CAUSES: Final = 8
 LONGEST_CAUSE: Final = 120
 _QUOTES: Final = "'\"`"
@@ -35,11 +36,11 @@ _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
 def cause_of(text: str) -> str:
-    """`text` without what changes from one time to the next: numbers, and what is quoted."""
+    """`text` without its variable parts: numbers and quoted text."""
     for quote in _QUOTES:
         if quote in text:
             parts = text.split(quote)
-            alone = parts[-1] if len(parts) % 2 == 0 else ""  # behind an apostrophe
+            alone = parts[-1] if len(parts) % 2 == 0 else ""  # after a lone apostrophe
             text = "".join(parts[::2]) + alone
     return text.translate(_NO_DIGITS)[:LONGEST_CAUSE]
 
@@ -58,23 +59,22 @@ class _Cause:
 class _Kind:
     """Complaints of one kind about one sensor. Times are the reporter's clock, in seconds.
 
-    The last line may say for long that it is wrong while it is well again, but never for long the
-    other way round: what comes and goes is over when it has been well for `settling_s`, which
-    doubles each time.
+    The last line may report a problem long after it is over, but not the other way round: an
+    intermittent problem is over once it was absent for `settling_s`, which doubles each time.
     """
 
     __slots__ = ("causes", "complained_s", "settling_s", "told", "well_since_s", "withheld")
 
     def __init__(self) -> None:
-        self.told = False  # the last line about it was a complaint
+        self.told = False  # whether the last line written was a complaint
         self.complained_s = -float("inf")
         self.well_since_s: float | None = None
         self.settling_s = 0.0
         self.causes: dict[str, _Cause] = {}
-        self.withheld = 0  # of causes that are forgotten
+        self.withheld = 0  # complaints withheld, of forgotten causes
 
     def complain(self, now: float, cause: str) -> str | None:
-        """What goes behind the line; None: it is left out."""
+        """The suffix of the complaint's line; None: do not write it."""
         if now - self.complained_s >= SETTLED_S:
             self._forget()
             self.settling_s = 0.0
@@ -90,7 +90,7 @@ class _Kind:
         return _unheard(count)
 
     def recover(self, now: float) -> str | None:
-        """What goes behind the line that says that it is over; None: there is none, or not yet."""
+        """The suffix of the recovery's line; None: do not write one, or not yet."""
         if not self.told:
             return None
         if self.well_since_s is None:
@@ -118,11 +118,11 @@ def _unheard(count: int) -> str:
 
 
 class Reporter:
-    """Writes lines, to `journal` if there is one. Any thread may call; nothing is raised.
+    """Writes lines, to `journal` if there is one. Any thread may call; never raises.
 
-    Complaints are limited by sensor, kind and cause: after one was written, those of the next
-    minute are counted instead, then of two, of four … of a day. A line that says that it is over
-    makes all of them news again, and comes later each time if that is not true for long.
+    Complaints are rate-limited by sensor, kind and cause: after one is written, those of the next
+    minute are only counted, then of two, of four … up to a day. A recovery line resets the limit,
+    and is delayed longer each time that the problem soon returns.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Reporter:
         self._clock = clock
         self._journal = journal
         self._kinds: dict[tuple[str, str], _Kind] = {}
-        self._lock = threading.Lock()  # of what is in `_kinds`
+        self._lock = threading.Lock()  # protects the content of `_kinds`
 
     def tell(self, line: str, *, priority: int = INFO, kind: str = "", sensor: str = "") -> None:
         """Write a line."""
@@ -155,15 +155,15 @@ class Reporter:
         }
         if self._journal is not None and self._journal.send(line, fields):
             return
-        # That nobody reads standard error any more is no reason to stop sampling.
+        # A closed standard error is no reason to stop sampling.
         with suppress(OSError, ValueError):
             self._write(f"{self._program} {self._node}: {line}\n")
 
     def complain(
         self, kind: str, line: str, *, priority: int = WARNING, sensor: str = "", cause: str = ""
     ) -> None:
-        """Write what is wrong, unless that was done not long ago; `line` names the sensor. `cause`
-        is what makes it another thing, but for its numbers and what it quotes."""
+        """Log a problem, unless it is rate-limited; `line` names the sensor. Complaints whose
+        `cause` differs only in numbers and quoted text are limited together."""
         with self._lock:
             known = self._kinds.get((kind, sensor))
             if known is None:
@@ -174,9 +174,9 @@ class Reporter:
         self.tell(line + unheard, priority=priority, kind=kind, sensor=sensor)
 
     def recovered(self, kind: str, line: str, *, sensor: str = "") -> None:
-        """Write that what was complained about is over; nothing if no complaint was written since
-        the last such line, or if it came back soon so far. To be called again and again while all
-        is well, and cheap enough to be called after every good reading."""
+        """Log that a problem is over. Writes nothing if no complaint was written since the last
+        such line, or while the problem may still return. Call it repeatedly while all is well: it
+        is cheap enough to be called after every good reading."""
         known = self._kinds.get((kind, sensor))
         if known is None or not known.told:
             return

@@ -1,4 +1,4 @@
-"""What systemd is told: ready, stopping, alive, and one line on how it goes (sd_notify)."""
+"""Supervision by systemd: readiness, watchdog pings, status line (sd_notify)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.runtime.systemd import notifier
 
 
 def tell_where() -> None:
-    """Have a SIGABRT, which is how the watchdog kills, write where each thread was."""
+    """Dump every thread's stack on SIGABRT, the signal that systemd's watchdog kills with."""
     if "NOTIFY_SOCKET" in os.environ:
         import faulthandler
 
@@ -20,10 +20,10 @@ def tell_where() -> None:
 
 
 class Supervision:
-    """Keeps systemd informed, if it started this process; complains about sensors whose threads do
-    not come back in any case.
+    """Notifies systemd, if that started this process; in any case reports sensors whose threads do
+    not return.
 
-    Call `turn` in the loop whenever `wake_at` (monotonic, s) has come. `status` makes the line that
+    Call `turn` in the loop when `wake_at` (monotonic, s) is due. `status` returns the line that
     ``systemctl status`` shows.
     """
 
@@ -49,15 +49,15 @@ class Supervision:
         return self._watchdog.wake_at
 
     def ready(self) -> None:
-        """Queries can be answered from now on."""
+        """Notify that the agent answers queries from now on."""
         self._notify("READY=1", f"STATUS={self._status()}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Notify that shutdown has begun."""
         self._notify("STOPPING=1", "STATUS=storing what was read")
 
     def turn(self, now: float) -> None:
-        """Ping if all is well; a process that is not will be killed and started again."""
+        """Ping if all is well; otherwise systemd will kill and restart the process."""
         alive, late = self._watchdog.look(now)
         for sensor, since_s in late.items():
             self._reporter.complain(
@@ -78,7 +78,7 @@ class Supervision:
             self._notify(*lines)
 
     def close(self) -> None:
-        """Release systemd's socket."""
+        """Close systemd's socket."""
         if self._systemd is not None and self._systemd.socket is not None:
             self._systemd.socket.close()
 

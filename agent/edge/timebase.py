@@ -1,17 +1,17 @@
-"""The node's time: what a reading is stamped with while the wall clock is set, jumps or drifts.
+"""Time base: timestamps for readings while the wall clock is set, steps or drifts.
 
-A pure state machine. Within a boot the monotonic clock is the truth about what came when; the wall
-clock only says how far it is from UTC, its *offset*. The latest word on the offset counts for the
-whole boot, and a synchronised clock outweighs one that is not:
+A pure state machine. Within a boot the monotonic clock defines order and distance; the wall clock
+only supplies the *offset* to UTC. The latest offset applies to the whole boot, and a synchronised
+clock takes precedence over an unsynchronised one:
 
-- Until the first synchronisation of a boot, a step of the wall clock is believed and moves all
-  readings of the boot; the first synchronisation moves them to where they belong.
-- After it, a step while the clock is not synchronised (somebody set it by hand) is not believed.
-- When the clock is synchronised again, a difference that a crystal can have made since is spread
-  over the readings in between; a larger one says that the clock had been set wrong, and moves all
+- Until the first synchronisation of a boot, a step of the wall clock is accepted and shifts all
+  readings of the boot; the first synchronisation shifts them to their correct times.
+- After it, a step while the clock is unsynchronised (set by hand) is ignored.
+- When the clock is synchronised again, a difference that crystal drift can explain is spread over
+  the readings in between; a larger one means that the clock had been set wrong, and shifts all
   readings of the boot.
 
-So a jump by weeks and back leaves every reading where it was, and no window loses one.
+So a jump by weeks and back leaves every reading at its time, and no window loses one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Final
 
 from msgspec import Struct
 
-# A larger change of wall time against monotonic time between two looks is a step, not slewing.
+# A larger change of wall minus monotonic time between two samples is a step, not slewing.
 STEP_MS: Final = 500
-# No crystal of a computer is further off: what exceeds this is a clock that was set wrong,
+# No computer's crystal drifts faster: a larger difference means a clock that was set wrong,
 WORST_DRIFT: Final = 200e-6
-# unless it is so little that moving readings of months ago by it would make them no better.
+# unless it is too small to improve the times of readings from months ago.
 SMALL_STEP_MS: Final = 10_000
 
 
@@ -32,9 +32,9 @@ class Correction(Struct, frozen=True):
     """How far wall times of this boot were off.
 
     The row groups that began in [since, until) on the monotonic clock, in ms, get the wall time
-    monotonic + offset; the offset goes linearly from `offset_since_ms` to `offset_until_ms`. Groups
-    that are synchronised stay as they are unless `every`. Afterwards those that moved are
-    `synchronised` or not.
+    monotonic + offset; the offset runs linearly from `offset_since_ms` to `offset_until_ms`.
+    Synchronised groups are left unchanged unless `every`. Shifted groups are marked with
+    `synchronised`.
     """
 
     since_monotonic_ms: int
@@ -45,7 +45,7 @@ class Correction(Struct, frozen=True):
     synchronised: bool
 
     def offset_ms(self, monotonic_ms: int) -> int:
-        """What wall minus monotonic time was at that moment, in ms."""
+        """Wall minus monotonic time at that moment, in ms."""
         change = self.offset_until_ms - self.offset_since_ms
         length = self.until_monotonic_ms - self.since_monotonic_ms
         if not change or length <= 0:
@@ -55,8 +55,8 @@ class Correction(Struct, frozen=True):
 
 
 class Stamp(Struct, frozen=True):
-    """The time of a moment in ms since 1970 UTC, whether it is synchronised, and what is to be
-    corrected first."""
+    """A timestamp in ms since 1970 UTC, whether it is synchronised, and the correction to apply
+    first."""
 
     time_ms: int
     synchronised: bool
@@ -64,8 +64,8 @@ class Stamp(Struct, frozen=True):
 
 
 class TimeBase:
-    """The time of one boot. `reference` is (monotonic ms, offset ms) of the latest synchronised
-    reading of this boot, if an earlier process of it left one. O(1)."""
+    """The time base of one boot. `reference` is (monotonic ms, offset ms) of this boot's latest
+    synchronised reading, if an earlier process stored one. O(1)."""
 
     def __init__(self, reference: tuple[int, int] | None = None) -> None:
         self._offset_ms: int | None = None
@@ -75,11 +75,11 @@ class TimeBase:
             self._offset_ms = reference[1]
 
     def time_ms(self, monotonic_ms: int, wall_ms: int) -> int:
-        """The time of a moment, without learning from it."""
+        """The wall time of a moment, without updating the offset."""
         return wall_ms if self._offset_ms is None else monotonic_ms + self._offset_ms
 
     def look(self, monotonic_ms: int, wall_ms: int, *, synchronised: bool) -> Stamp:
-        """Learn what the clocks say now."""
+        """Update the offset from the clocks, and stamp the moment."""
         said = wall_ms - monotonic_ms
         known, self._offset_ms = self._offset_ms, said
         correction = None

@@ -1,7 +1,7 @@
-"""Whether this agent does its work: judged by what its threads finish, without a clock.
+"""Watchdog: decides from its threads' progress whether the agent works; reads no clock.
 
-A node without a master, or with a sensor that fails at once, is well: restarting would not help.
-One whose sensor's thread does not come back is not: the driver hangs, or the disk.
+A node without a master, or with a sensor that fails at once, is healthy: a restart would not help.
+A node whose sensor thread does not return is not: the driver or the disk hangs.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 
 from agent.edge.sampling.counters import SensorCounters
 
-# On top of an interval, in which a driver may block. A worn card may take half a minute for a sync.
+# On top of an interval, for which a driver may block. A worn card may take half a minute to sync.
 PATIENCE_S: Final = 60.0
-LOOK_S: Final = 10.0  # between two looks at most
-LATE_INTERVALS: Final = 3  # then somebody should know, long before it is given up
+LOOK_S: Final = 10.0  # maximum pause between two checks
+LATE_INTERVALS: Final = 3  # then it is reported, long before the process is restarted
 LEAST_LATE_S: Final = 10.0
 
 
 def late_after_s(interval_s: float) -> float:
-    """How long after its last sign of life a sensor's thread is late."""
+    """Seconds without a sign of life after which a sensor's thread is late."""
     return min(max(LATE_INTERVALS * interval_s, LEAST_LATE_S), interval_s + PATIENCE_S)
 
 
 class Watchdog:
-    """Decides when to ping systemd. `watchdog_s` is the time after which it would kill the agent;
-    None: it waits for no pings. Times are monotonic, in seconds."""
+    """Decides when to ping systemd. `watchdog_s` is the time after which systemd kills the agent;
+    None: it expects no pings. Times are monotonic, in seconds."""
 
     def __init__(
         self, sensors: Iterable[SensorCounters], watchdog_s: float | None, now: float
@@ -36,7 +36,7 @@ class Watchdog:
         self.wake_at = now + self._pause_s
 
     def late(self, now: float) -> dict[str, float]:
-        """The sensors whose threads do not come back, and for how long, in seconds."""
+        """The sensors whose threads do not return, and for how long, in seconds."""
         return {
             sensor.sensor: now - sensor.sign_s
             for sensor in self._sensors
@@ -44,16 +44,16 @@ class Watchdog:
         }
 
     def look(self, now: float) -> tuple[bool, dict[str, float]]:
-        """Whether to ping, and which sensors are late; to be called at `wake_at`, by the loop
-        whose own turn that proves."""
+        """Whether to ping, and which sensors are late. Call it at `wake_at` from the event loop, so
+        that a hanging loop sends no pings."""
         self.wake_at = now + self._pause_s
         well = all(now - s.sign_s <= s.interval_s + PATIENCE_S for s in self._sensors)
         return self._pings and well, self.late(now)
 
 
 def watchdog_s(environment: dict[str, str], pid: int) -> float | None:
-    """The time after which systemd kills a process `pid` that does not ping, from WATCHDOG_USEC and
-    WATCHDOG_PID; None if it does not."""
+    """The time after which systemd kills process `pid` if it does not ping, from WATCHDOG_USEC and
+    WATCHDOG_PID; None if it expects no pings."""
     wanted = environment.get("WATCHDOG_USEC", "")
     if not wanted.isascii() or not wanted.isdigit() or int(wanted) == 0:
         return None

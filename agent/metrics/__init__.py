@@ -1,1 +1,1 @@
-"""Metrics for Prometheus."""
+"""Prometheus metrics: families, counters and histograms, the HTTP page."""

@@ -1,4 +1,4 @@
-"""Every metric of an edge node; `families` has those of the other agents, and the conventions."""
+"""Metric families of an edge node; `families` has those of other agents, and the conventions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every metric that an agent exports: its name, type, labels, unit and meaning.
+"""Metric families: name, type, labels, unit and meaning of every metric that an agent exports.
 
-Names and units follow Prometheus: base units, `_total` on counters, one meaning whatever the
-labels. `docs/run/metrics.md` has the same table, made from here.
+Names and units follow Prometheus: base units, `_total` on counters, one meaning for all labels.
+`docs/run/metrics.md` is generated from this file.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-# Upper bounds in seconds. SLOs of the papers' workloads are among them, so that the share of
-# answers within one can be read off exactly.
+# Upper bounds in seconds. They include the SLOs of the papers' workloads, so that the share of
+# answers within an SLO is exact.
 RESPONSE_S: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.2, 1.5, 1.8, 2.4,
     3.0, 4.0, 5.0, 7.5, 10.0, 30.0,
@@ -27,7 +27,7 @@ LOOKUP_S: Final = (
 
 
 class Family(NamedTuple):
-    """One metric; `bounds` are a histogram's upper bounds in its unit, rising."""
+    """One metric; `bounds` are a histogram's upper bounds in its unit, ascending."""
 
     name: str
     kind: Kind
@@ -60,7 +60,7 @@ KEY_EXPIRY = Family(
 )
 COMMON: Final = (BUILD_INFO, MALFORMED_FRAMES, MESSAGES_DROPPED, KEY_EXPIRY)
 
-# --- master: what it received as query scheduler -------------------------------------------------
+# --- master: as query scheduler ------------------------------------------------------------------
 
 QUERIES = Family(
     "sanderling_queries_total",
@@ -102,7 +102,7 @@ TASK_RESULTS_IGNORED = Family(
     "Task results that came after their query's answer, or that nobody had asked for.",
 )
 
-# --- master: what it served as task scheduler ----------------------------------------------------
+# --- master: as task scheduler -------------------------------------------------------------------
 
 TASKS = Family(
     "sanderling_tasks_total",

@@ -1,4 +1,4 @@
-"""Counters and histograms made of the records of queries, tasks, subtasks and nodes' events."""
+"""Metrics from log records: counters and histograms of queries, tasks, subtasks and events."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agent.wire.records import (
 MAX_LABELS: Final = 32
 MAX_SERVICES: Final = 32
 MAX_KINDS: Final = 32
-# Whoever is refused for these reasons had no right to a name of its own here.
+# A sender refused for these reasons gets no label value of its own.
 STRANGERS: Final = frozenset[str]({"unknown_service", "not_authorised"})
 
 
 class FromRecords:
-    """Adds records up, a batch at a time: less than 2 µs a subtask."""
+    """Aggregates records in batches; less than 2 µs per subtask."""
 
     def __init__(self) -> None:
         self._label = BoundedNames(MAX_LABELS)
@@ -48,7 +48,7 @@ class FromRecords:
         self._last: SubtaskRecord | None = None
 
     def add(self, records: Iterable[AnyRecord]) -> None:
-        """Count these records, which are in the order in which they were made. O(records)."""
+        """Count these records, in the order in which they were created. O(records)."""
         subtasks: defaultdict[str, list[SubtaskRecord]] = defaultdict(list)
         for record in records:
             if type(record) is SubtaskRecord:
@@ -64,7 +64,7 @@ class FromRecords:
             self._subtask_group(self._label(label), group)
 
     def samples(self) -> list[Samples]:
-        """Copies of all of them."""
+        """Copies of all metrics."""
         return [
             kept.samples()
             for kept in (
@@ -96,7 +96,7 @@ class FromRecords:
             self._refusals.add(("task", record.reason or "malformed"))
             return
         self._task_duration.observe((label, record.status), [record.aggregated_ms / 1e3])
-        # A task's own record follows that of its last subtask.
+        # A task's record follows that of its last subtask.
         last = self._last
         if last is not None and last.task == record.task and last.result_ms is not None:
             aggregation_s = (record.aggregated_ms - last.result_ms) / 1e3
@@ -117,7 +117,7 @@ class FromRecords:
             unloaded.append((r.result_ms - r.dispatched_ms) * 1e-3)
             waits.append(max(0.0, r.node_wait_ms * 1e-3))
             executions.append(max(0.0, r.execution_ms * 1e-3))
-        # Two clocks, and a node may say what it likes: no time is negative.
+        # Clamp at 0: the times come from two clocks, and a node's may be wrong.
         communication = [
             max(0.0, u - w - e) for u, w, e in zip(unloaded, waits, executions, strict=True)
         ]

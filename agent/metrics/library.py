@@ -1,4 +1,4 @@
-"""Whether the Prometheus client is here: it is an extra, and loaded only to serve a page."""
+"""Check for the Prometheus client library, an extra that is loaded only to serve metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.wire.config import Metrics
 
 
 def problem(config: Metrics) -> str | None:
-    """Why this configuration cannot be used here, if so, in one line."""
+    """Why this configuration cannot be used here, in one line; None if it can."""
     if config.address and find_spec("prometheus_client") is None:
         return (
             "metrics.address needs the Prometheus client: in a checkout, run "

@@ -1,6 +1,6 @@
-"""Numbers that add up until somebody asks: counters and histograms, and names with a bound.
+"""Counters and histograms that a scrape copies, and bounded sets of label values.
 
-They belong to one thread. A page takes copies of them (`agent.metrics.page`).
+They belong to one thread. The page works on copies (`agent.metrics.page`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ UNNAMED: Final = "none"
 
 
 class Distribution(NamedTuple):
-    """Of a histogram: how many values each bucket has (not cumulative; one more than there are
-    bounds), and their sum."""
+    """A histogram's data: the number of values per bucket (not cumulative; one bucket more than
+    bounds), and the sum of the values."""
 
     counts: tuple[int, ...]
     total: float
 
 
 class Samples(NamedTuple):
-    """What a page shows of one family."""
+    """The samples of one family on the page."""
 
     family: Family
     values: dict[Labels, float]
@@ -35,14 +35,14 @@ class Samples(NamedTuple):
 
 
 class Count:
-    """A counter, by its labels."""
+    """A counter, by labels."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
         self._values: dict[Labels, float] = {}
 
     def add(self, labels: Labels, number: float = 1) -> None:
-        """Count `number` more; 0 makes the sample appear."""
+        """Add `number`; 0 makes the sample appear."""
         self._values[labels] = self._values.get(labels, 0) + number
 
     def samples(self) -> Samples:
@@ -51,17 +51,17 @@ class Count:
 
 
 class Histogram:
-    """A histogram, by its labels."""
+    """A histogram, by labels."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
-        # A value on a bound belongs to the bucket below it: `le`.
+        # A value equal to a bound belongs to the bucket below it (`le`).
         self._bucket = partial(bisect_left, family.bounds)
         self._counts: defaultdict[Labels, Counter[int]] = defaultdict(Counter)
         self._totals: defaultdict[Labels, float] = defaultdict(float)
 
     def observe(self, labels: Labels, seconds: Sequence[float]) -> None:
-        """Add values. O(log buckets) each, without a line of Python per value."""
+        """Add values; O(log buckets) each, without Python bytecode per value."""
         if seconds:
             self._counts[labels].update(map(self._bucket, seconds))
             self._totals[labels] += sum(seconds)
@@ -80,9 +80,10 @@ class Histogram:
 
 
 class BoundedNames:
-    """Names that come from outside, as label values: the first `most`, then `other`.
+    """Label values from names of external origin: the first `most` names, then `other`.
 
-    Every label value is a series that Prometheus keeps for ever: a client may not make them up.
+    Prometheus keeps a series for every label value for ever, so clients must not create them
+    without bound.
     """
 
     def __init__(self, most: int) -> None:
@@ -90,7 +91,7 @@ class BoundedNames:
         self._known: set[str] = set()
 
     def __call__(self, name: str, *, new: bool = True) -> str:
-        """The label value of `name`; it takes one of the places unless it is not to be `new`."""
+        """The label value of `name`; an unknown name is added only if `new`."""
         if not name:
             return UNNAMED
         if name not in self._known:
@@ -101,10 +102,10 @@ class BoundedNames:
 
 
 def gauge(family: Family, values: Iterable[tuple[Labels, float]]) -> Samples:
-    """What a gauge, or a counter kept elsewhere, shows now."""
+    """The current samples of a gauge, or of a counter kept elsewhere."""
     return Samples(family, dict(values), {})
 
 
 def known(family: Family, value: float | None) -> Samples:
-    """A gauge without labels; without a sample where its value is not known."""
+    """A gauge without labels; no sample if its value is unknown."""
     return gauge(family, [] if value is None else [((), value)])

@@ -1,6 +1,7 @@
-"""The HTTP page /metrics. A scrape waits in a thread of its own until the process's loop has copied
-the numbers, and makes the text itself: the loop needs no lock, and one that hangs shows as a failed
-scrape.
+"""HTTP endpoint /metrics.
+
+A scrape waits in a thread of its own until the process's event loop has copied the numbers, and
+renders the text itself. The loop needs no lock, and a hanging loop shows as a failed scrape.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ PATIENCE_S: Final = 5.0
 
 
 class NotAnsweredError(Exception):
-    """The loop did not give its numbers."""
+    """The event loop did not provide its numbers in time."""
 
 
 class Page:
-    """Serves what `take` gives at the scrape, called by whoever runs `turn`.
+    """Serves the result of `take` at each scrape; `turn` calls it, in the caller's thread.
 
-    Call `turn` in the loop whenever `fileno` can be read. OSError if nobody can listen there.
+    Call `turn` in the loop whenever `fileno` is readable. OSError if the address cannot be bound.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Page:
         self._take = take
         self._patience_s = patience_s
         self._version = version("sanderling")
-        self._lock = threading.Lock()  # of `_waiting` and `_closed`; the loop has it once a scrape
+        self._lock = (
+            threading.Lock()
+        )  # protects `_waiting` and `_closed`; the loop takes it once per scrape
         self._waiting: list[queue.SimpleQueue[list[Samples] | None]] = []
         self._closed = False
         registry = CollectorRegistry()
@@ -61,7 +64,7 @@ class Page:
         self._server = _listen(config.address)
         self._server.set_app(self._application)
         self.fileno = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # The poll interval is how long stopping may take.
+        # The poll interval bounds the time that stopping takes.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="metrics", daemon=True
         )
@@ -73,7 +76,7 @@ class Page:
         return self._server.server_port
 
     def turn(self) -> None:
-        """Give the numbers to the scrapes that wait for them."""
+        """Hand the numbers to the waiting scrapes."""
         os.eventfd_read(self.fileno)
         with self._lock:
             waiting, self._waiting = self._waiting, []
@@ -82,7 +85,7 @@ class Page:
             reply.put(samples)
 
     def close(self) -> None:
-        """Stop listening; what waits is told that there are no numbers."""
+        """Stop listening; waiting scrapes fail."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -96,11 +99,11 @@ class Page:
     # --- in the threads of the scrapes -----------------------------------------------------------
 
     def describe(self) -> Iterator[Metric]:
-        """The families without samples, by which the library tells names that are taken twice."""
+        """The families without samples, from which the library detects duplicate names."""
         return (_metric(family, None) for family in self._families)
 
     def collect(self) -> Iterator[Metric]:
-        """Every family with its samples now; NotAnsweredError if the loop does not give them."""
+        """Every family with its current samples; NotAnsweredError if the loop does not respond."""
         taken = {samples.family.name: samples for samples in self._ask()}
         return (_metric(family, taken.get(family.name)) for family in self._families)
 
@@ -151,20 +154,20 @@ class _Handler(WSGIRequestHandler):
     timeout = PATIENCE_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Nothing: scrapes come all day."""
+        """Log nothing: scrapes are routine."""
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without the look-up of this host's name, which may take long."""
+        """Bind without looking up this host's name, which may take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a client that went away is none of our business."""
+        """Ignore errors of a client that disconnected."""
 
 
 def _listen(address: str) -> _Server:

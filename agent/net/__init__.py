@@ -1,1 +1,1 @@
-"""Sockets of all agents: ROUTER and DEALER, CURVE keys, allow-lists, limits for senders."""
+"""Sockets of all agents: ROUTER and DEALER, CURVE keys, allow-lists, limits on senders."""

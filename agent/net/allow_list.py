@@ -1,4 +1,4 @@
-"""Who may connect, and as what: a file of the operator, and parties that the market names."""
+"""Allow-list: public keys and roles of parties, from the operator's file and from the market."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Keys = Annotated[tuple[PublicKey, ...], Meta(min_length=1, max_length=2)]
 
 
 class AllowedClient(Section, frozen=True):
-    """Someone who may send queries."""
+    """A client that may send queries."""
 
     name: Name
     keys: Keys
@@ -25,7 +25,7 @@ class AllowedClient(Section, frozen=True):
 
 
 class AllowedParty(Section, frozen=True):
-    """Someone else, known by name."""
+    """Any other party, identified by name."""
 
     name: Name
     keys: Keys
@@ -55,7 +55,7 @@ class AllowFile(Section, frozen=True):
                 owners[key] = f"{role} {name}"
 
     def parties(self) -> list[Party]:
-        """All of them."""
+        """All parties in the file."""
         found = [
             Party(Sender("client", c.name, c.services, c.rate_per_s), c.keys) for c in self.client
         ]
@@ -72,13 +72,13 @@ class AllowFile(Section, frozen=True):
 
 
 class Party(NamedTuple):
-    """Someone who may connect, with the keys that prove it."""
+    """A principal that may connect, with its public keys."""
 
     sender: Sender
     keys: tuple[str, ...]
 
 
-# Which roles a socket serves.
+# The roles that each socket serves.
 ROLES: Final[dict[str, frozenset[Role]]] = {
     "public": frozenset(("client", "iad", "csp")),
     "nodes": frozenset(("node",)),
@@ -88,7 +88,7 @@ ROLES: Final[dict[str, frozenset[Role]]] = {
 
 
 class AllowList:
-    """Parties by their public key; the file has the last word on a key that others name too.
+    """Parties by public key; for a key that several sources name, the file takes precedence.
 
     O(1) a look-up. Without a file only the parties of `set_parties` are allowed.
     """
@@ -101,18 +101,17 @@ class AllowList:
         self._index()
 
     def find(self, key: str) -> Sender | None:
-        """Whose key it is; None for one that is not allowed."""
+        """The owner of a key; None if the key is not allowed."""
         return self._by_key.get(key)
 
     def refresh(self) -> None:
-        """Read the file again if it has changed. ConfigError if it cannot be used: the version
-        before stays in force."""
+        """Reload the file if it has changed. On ConfigError the previous version stays in force."""
         if self._file is not None and self._file.refresh():
             self._index()
 
     def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
-        """From now on `source` (such as "accounts") allows these, and no others. `hearsay` is what
-        others than the parties say: it gives no key to a name that is known without it."""
+        """Replace the parties allowed by `source` (such as "accounts"). `hearsay`: the information
+        does not come from the parties themselves; it adds no key to a name known otherwise."""
         (self._hearsay if hearsay else self._sources)[source] = tuple(parties)
         self._index()
 
@@ -129,5 +128,5 @@ class AllowList:
 
 
 def read_allow_file(path: str) -> AllowFile:
-    """The file at `path`; ConfigError in one line."""
+    """Read the allow-list at `path`; ConfigError in one line."""
     return load(path, AllowFile)

@@ -1,4 +1,4 @@
-"""DEALER sockets to other agents."""
+"""DEALER sockets to other agents, and reconnection while keys rotate."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agent.net.options import prepare
 # A peer that stopped answering is noticed after this long.
 HEARTBEAT_IVL_MS = 2_000
 DEAD_AFTER_MS = 6_000
-# A connection that is not there after this long is tried with the next key.
+# If there is no connection after this long, the next key is tried.
 REDIAL_S = 2.0
-# The first tries come sooner: the other end may only now ask the market who this is, and whoever
-# sets a service up waits two seconds for an offer.
+# The first retries come sooner: the peer may just be asking the market for this key, and a service
+# set-up waits only two seconds for an offer.
 EARLY_REDIAL_S = 0.7
 EARLY_REDIALS = 2
 
@@ -24,8 +24,8 @@ EARLY_REDIALS = 2
 def dealer(
     context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
 ) -> zmq.Socket[bytes]:
-    """Connect a DEALER that refuses to send (`zmq.Again`) while nobody is at the other end;
-    OSError if the address is none."""
+    """Connect a DEALER whose sends raise `zmq.Again` while it is not connected; OSError for an
+    invalid address."""
     socket = unconnected(context, max_bytes)
     try:
         socket.connect(address)
@@ -36,14 +36,14 @@ def dealer(
 
 
 def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
-    """Such a DEALER before it connects; OSError if the process has no more sockets or files."""
+    """Such a DEALER, not connected yet; OSError if the process is out of sockets or files."""
     try:
         socket = prepare(context.socket(zmq.DEALER), max_bytes)
     except zmq.ZMQError as error:
         raise OSError(f"cannot make another connection: {error.strerror}") from None
     socket.setsockopt(zmq.IMMEDIATE, 1)
-    # Only results of our own tasks come in. A queue that is never full keeps heartbeats safe, and
-    # they notice a master that is stopped, which the kernel does not.
+    # Only results of our own tasks come in. With an unbounded queue heartbeats always get through;
+    # unlike the kernel, they detect a master process that is stopped.
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)
@@ -53,13 +53,12 @@ def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.
 
 
 class KeyedLink:
-    """Keeps one DEALER connected while either end changes its key.
+    """Keeps one DEALER connected while either end rotates its key.
 
-    Found without a connection for a while, it is tried with the next pairing of `own()` and
-    `servers()`: EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. With `follows` it is
-    connected anew as soon as the first of `own()` is another key; what was under way on the
-    connection is lost then. Connects at once: ZMQError if the address is none, ConfigError for a
-    key file.
+    While there is no connection, it tries the pairs of `own()` and `servers()` in turn:
+    EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. With `follows` it reconnects as
+    soon as the first key of `own()` changes; messages in flight are lost then. The constructor
+    connects: ZMQError for an invalid address, ConfigError for a key file.
     """
 
     def __init__(
@@ -82,8 +81,8 @@ class KeyedLink:
         self.redial()
 
     def look(self, now: float) -> float | None:
-        """Call about once a second, and when it is due; None: no sooner. ConfigError if a key file
-        cannot be read now."""
+        """Check the connection; call about once a second, and at the time returned if not None.
+        ConfigError if a key file cannot be read now."""
         if self._follows and self._own()[0] != self._shown:
             self._shown = self._own()[0]
             self._attempts = -1
@@ -104,14 +103,14 @@ class KeyedLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the other end has let this one in."""
+        """Whether the peer has accepted the connection."""
         return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def redial(self) -> None:
         """Try the next pairing of keys. ConfigError."""
         self._attempts += 1
         found = handshakes(self._own(), self._servers())
-        with suppress(zmq.ZMQError):  # libzmq gives up an endpoint that refused the key
+        with suppress(zmq.ZMQError):  # libzmq drops an endpoint that refused the key
             self.socket.disconnect(self._address)
         found[self._attempts % len(found)].apply(self.socket)
         self.socket.connect(self._address)

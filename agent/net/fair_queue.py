@@ -1,8 +1,8 @@
-"""Start-time fair queueing of requests: turns between senders are fair by cost, not by message.
+"""Start-time fair queueing: shares a server among senders by cost, not by number of messages.
 
 Goyal, Vin and Cheng, "Start-time fair queueing" (SIGCOMM 1996). A sender's next request starts
 where its last one ended in virtual time, or now if it was idle; the earliest start is served first.
-What a request costs is known only afterwards, so it is charged then. Pure: no socket, no clock.
+A request's cost is known only afterwards and is charged then. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-# A sender that costs less than this, in seconds, is not told apart from one that costs nothing.
+# A lower cost, in seconds, counts as this much.
 LEAST_COST_S: Final = 1e-6
-# What a request occupies beside its bytes.
+# Memory per request in addition to its bytes.
 OVERHEAD_BYTES: Final = 256
 LEAST_REMEMBERED: Final = 64
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class _Flow(Generic[T]):
-    """What one sender has waiting, and where in virtual time its next request starts."""
+    """One sender's waiting requests, and the virtual start time of its next one."""
 
     __slots__ = ("bytes", "requests", "start_s")
 
@@ -33,7 +33,7 @@ class _Flow(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """Requests that wait, bounded in bytes for each sender and in all. O(log senders) each."""
+    """Waiting requests, bounded in bytes per sender and in total. O(log senders) per operation."""
 
     def __init__(self, most_bytes_of_one: int, most_bytes: int) -> None:
         self._most_of_one = most_bytes_of_one
@@ -43,7 +43,7 @@ class FairQueue(Generic[T]):
         self._heap: list[tuple[float, int, Hashable]] = []
         self._number = 0
         self._virtual_s = 0.0
-        # When the latest of all that was served ended, in virtual time.
+        # The latest virtual end time of all served requests.
         self._latest_s = 0.0
         self._forget_at = LEAST_REMEMBERED
         self._bytes = 0
@@ -53,17 +53,17 @@ class FairQueue(Generic[T]):
 
     @property
     def full(self) -> bool:
-        """Whether no more should be taken in."""
+        """Whether the queue should accept no more."""
         return self._bytes >= self._most
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of all that waits."""
+        """Total bytes waiting."""
         return self._bytes
 
     def put(self, sender: Hashable, request: T, size: int) -> bool:
-        """Queue a request of so many bytes; False: too much of this sender waits already. A sender
-        without anything waiting may always queue one."""
+        """Queue a request of `size` bytes; False: too many bytes of this sender wait already. A
+        sender with nothing waiting may always queue one."""
         size += OVERHEAD_BYTES
         flow = self._flows.get(sender)
         if flow is None:
@@ -80,8 +80,8 @@ class FairQueue(Generic[T]):
         return True
 
     def pop(self) -> tuple[Hashable, T]:
-        """The next request and its sender, who is to be charged before the next `pop`. IndexError
-        if nothing waits."""
+        """The next request and its sender; charge the sender before the next `pop`. IndexError if
+        the queue is empty."""
         start_s, _, sender = heapq.heappop(self._heap)
         flow = self._flows[sender]
         self._virtual_s = start_s
@@ -91,7 +91,7 @@ class FairQueue(Generic[T]):
         return sender, request
 
     def charge(self, sender: Hashable, cost_s: float) -> None:
-        """Serving what `pop` gave took so long."""
+        """Charge `sender` with the cost of serving the request that `pop` returned."""
         flow = self._flows.get(sender)
         if flow is None:
             return
@@ -100,10 +100,10 @@ class FairQueue(Generic[T]):
         if flow.requests:
             self._push(sender, flow)
         elif not self._heap:
-            self._virtual_s = self._latest_s  # nobody waited for anybody: all debts are paid
+            self._virtual_s = self._latest_s  # the queue is idle: all debts are cleared
 
     def drop(self, sender: Hashable) -> int:
-        """The sender is gone, and so is what it queued; how many requests."""
+        """Remove a disconnected sender and its requests; returns how many there were."""
         flow = self._flows.pop(sender, None)
         if flow is None:
             return 0
@@ -117,7 +117,7 @@ class FairQueue(Generic[T]):
         heapq.heappush(self._heap, (flow.start_s, self._number, sender))
 
     def _forget_idle(self) -> None:
-        """Forget senders that owe nothing, when there are twice as many as after the last time."""
+        """Remove idle senders without debt, once the senders have doubled since the last time."""
         if len(self._flows) >= self._forget_at:
             self._flows = {
                 sender: flow

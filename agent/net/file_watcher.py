@@ -1,4 +1,4 @@
-"""Files that are read again when they change: key files and allow-lists."""
+"""File watcher: reloads key files and allow-lists when they change."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 class Watched(Generic[T]):
-    """What `read(path)` made of a file. A version that cannot be used leaves the one before in
+    """The result of `read(path)`, kept current. An unusable version leaves the previous one in
     force."""
 
     def __init__(self, path: str, read: Callable[[str], T]) -> None:
         self.path = path
         self._read = read
-        # Taken before reading: a change in between is seen the next time.
+        # Taken before reading, so that the next refresh notices a change in between.
         self._seen = _signature(path)
         self.value = read(path)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed; whether `value` is another one now.
+        """Reload the file if it has changed; whether `value` has changed.
 
-        ConfigError, once for each version that cannot be used.
+        ConfigError, once for each unusable version.
         """
         signature = _signature(self.path)
         if signature == self._seen:

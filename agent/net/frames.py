@@ -1,4 +1,4 @@
-"""Reading a DEALER, never blocking."""
+"""Non-blocking receive on a DEALER."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import zmq
 
 
 def one_frame(socket: zmq.Socket[bytes]) -> bytes | None:
-    """The next message, or None when nothing waits. One of several frames comes back as an empty
-    frame, which no decoder takes."""
+    """The next message, or None if nothing waits. A multipart message is returned as an empty
+    frame, which every decoder rejects."""
     try:
         frame = socket.recv(zmq.NOBLOCK)
     except zmq.Again:

@@ -1,13 +1,13 @@
-"""What connections of a socket may hold in memory before their messages are complete.
+"""Intake guard: bounds the memory of incomplete messages, and the number of connections.
 
-libzmq bounds one frame (`MAXMSGSIZE`) and the number of messages that wait, but keeps all frames
-of a message until its last, and allocates a frame that is half received as a whole. So a thread
-compares what the kernel received on each connection with what the process took of it as complete
-messages, and cuts the connections that hold most when that is too much. It is a thread of its own
-because libzmq goes on reading while the process's loop is busy.
+libzmq bounds one frame (`MAXMSGSIZE`) and the number of waiting messages, but it keeps all frames
+of a message until the last, and allocates a partially received frame at full size. A thread
+therefore compares the bytes that the kernel received on each connection with those that the process
+took as complete messages, and cuts the connections that hold most if the difference is too large.
+It is a separate thread because libzmq keeps reading while the process's event loop is busy.
 
-It also counts connections, of sockets that are no client's, too: all share the files that the
-process may have. When these are used up libzmq accepts nothing, and its thread burns a core.
+It also counts connections, including those of sockets not for clients, as all share the process's
+limit of open files. At that limit libzmq accepts nothing, and its thread spins on a core.
 """
 
 from __future__ import annotations
@@ -31,28 +31,30 @@ from typing import Final, NamedTuple, TypeVar
 import zmq
 
 # What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
-# and of whole ones no more wait than one may hold (OPEN_WAITING in agent/net/router.py).
+# and the complete messages waiting do not exceed what one connection may hold (OPEN_WAITING in
+# agent/net/router.py).
 MAX_HELD_BYTES: Final = 24 << 20
 MAX_HELD_BY_ONE_BYTES: Final = 8 << 20
-# A connection that completes messages and holds less has only sent frames' headers and heartbeats.
+# Less than this on a connection that completes messages is frame headers and heartbeats.
 SMALL_BYTES: Final = 1 << 16
-# What heartbeats take in a second, and one of them, at the most: with keys some forty bytes every
-# two seconds.
+# Upper bounds on heartbeats per second, and on one heartbeat: with keys, some forty bytes every two
+# seconds.
 HEARTBEATS_BYTES_PER_S: Final = 64
-# What comes as slowly as these counts as held once memory grew by so much since a connection last
-# completed a message. Those of five days would be more than one may hold, on many links of one day.
+# Bytes arriving as slowly as heartbeats count as held once the process grew by this much since the
+# connection last completed a message. Otherwise the heartbeats of five days would exceed the limit
+# of one connection, and those of one day on many links that of a socket.
 GROWN_MEANWHILE_BYTES: Final = MAX_HELD_BYTES
-# Between two looks at how much memory the process has; an endless message grew it by 1.1 GB/s.
+# Interval of the checks of the process's memory; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
-# All connections are looked at when memory grew by so much, and anyway this often.
+# All connections are checked when memory grew by this much, and at this interval in any case.
 GROWN_BYTES: Final = 4 << 20
 LOOK_AT_ALL_S: Final = 1.0
-# What a frame has beside its payload, at the most: a ZMTP header, with keys a CURVE MESSAGE.
+# Upper bounds on a frame's overhead: a ZMTP header, with keys a CURVE MESSAGE.
 PLAIN_HEADER_BYTES: Final = 9
 KEYED_HEADER_BYTES: Final = 48
-# Files that connections leave to the rest of the process: records, state, sockets to others.
+# File descriptors reserved for the rest of the process: records, state, outgoing sockets.
 RESERVED_FILES: Final = 256
-# What was freed goes back to the system if the process grew by so much, after so long at the least.
+# Freed memory is returned to the system if the process grew by this much, at this minimum interval.
 TRIM_BYTES: Final = 24 << 20
 TRIM_S: Final = 5.0
 LONGEST_TRIM_S: Final = 300.0
@@ -70,7 +72,7 @@ Key = TypeVar("Key")
 
 
 class Cut(NamedTuple):
-    """A connection to close, and what it holds."""
+    """A connection to close, and the bytes that it holds."""
 
     fd: int
     held: int
@@ -81,8 +83,8 @@ def excess(
     most_of_one: int = MAX_HELD_BY_ONE_BYTES,
     most: int = MAX_HELD_BYTES,
 ) -> list[Cut]:
-    """Which connections to cut, given what each holds: whoever holds too much, then the largest
-    until the rest is within bounds. O(n log n) when something is cut."""
+    """The connections to cut, given the bytes that each holds: all above the limit of one, then the
+    largest until the rest is within the total. O(n log n) if anything is cut."""
     cut = [Cut(fd, size) for fd, size in held.items() if size > most_of_one]
     rest = sum(held.values()) - sum(each.held for each in cut)
     if rest > most:
@@ -96,8 +98,8 @@ def excess(
 
 
 def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
-    """The connection to close when there are more than `most`: the newest of the host that has
-    most of them. `hosts` are in the order in which they connected."""
+    """The connection to close if there are more than `most`: the newest of the host with the most
+    connections. `hosts` are in order of connection."""
     if len(hosts) <= most:
         return None
     host, _ = Counter(hosts.values()).most_common(1)[0]
@@ -105,9 +107,9 @@ def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
 
 
 class _Settled(NamedTuple):
-    """What is known of a connection since the last look: bytes taken, those that are not held
-    though nobody takes them, those that came slowly since a message was completed, and all that
-    were read, when; and the least memory that the process had since a message was completed."""
+    """A connection's state at the last check: bytes taken; bytes that are overhead and not held;
+    bytes that arrived slowly since a message was completed; all bytes read, and when; and the
+    process's minimum memory since a message was completed."""
 
     taken: int
     excused: int
@@ -118,7 +120,7 @@ class _Settled(NamedTuple):
 
 
 class Ledger:
-    """Bytes received and taken on each connection, as far as they tell what is held."""
+    """Accounts for bytes received and taken on each connection, to estimate the bytes held."""
 
     def __init__(self) -> None:
         # Counted by the thread that reads the socket.
@@ -126,24 +128,25 @@ class Ledger:
         self._settled: dict[int, _Settled] = {}
 
     def opened(self, fd: int) -> None:
-        """A connection, perhaps with the number of one before."""
+        """A connection was opened, perhaps with the descriptor of an earlier one."""
         self.taken[fd] = 0
         self._settled.pop(fd, None)
 
     def closed(self, fd: int) -> None:
-        """It is gone."""
+        """A connection was closed."""
         self.taken.pop(fd, None)
         self._settled.pop(fd, None)
 
     def held(self, fd: int, read: int, now: float, resident: int) -> int:
-        """Bytes of `read` ones, all that libzmq has read from a connection by `now`, that nobody
-        took. The process has `resident` bytes of memory.
+        """Bytes that a connection holds: part of `read`, all bytes that libzmq has read from it by
+        `now`. The process has `resident` bytes of memory.
 
-        Headers of frames, handshakes and heartbeats are in `read` and never taken: when a
-        connection completed a message since the last look and little is left, all is settled. A
-        message that does not end completes nothing after it; so whatever came as slowly as
-        heartbeats before one that was completed is little, however much it became. So it is while
-        the process's memory has not grown: a link that is idle for weeks is heartbeats alone.
+        `read` includes frame headers, handshakes and heartbeats, which are never taken. If a
+        connection completed a message since the last check and the remainder is small, the
+        remainder is written off as such overhead. No message completes after an endless one;
+        therefore bytes that arrived as slowly as heartbeats before a completed message are written
+        off in any amount. The same holds while the process's memory has not grown: on a link idle
+        for weeks they are heartbeats.
         """
         taken = self.taken.get(fd, 0)
         first = _Settled(0, 0, 0, 0, now, resident)
@@ -160,8 +163,8 @@ class Ledger:
 
 
 class Trimmer:
-    """When to give freed memory back to the system: glibc keeps it after a flood (3,600 MB that
-    became 55). Pure; sizes and times come from outside."""
+    """Decides when to return freed memory to the system: glibc keeps it after a flood (3,600 MB,
+    55 after trimming). Pure; sizes and times are arguments."""
 
     def __init__(self, resident: int, now: float) -> None:
         self._least = resident
@@ -174,21 +177,21 @@ class Trimmer:
         return resident > self._least + TRIM_BYTES and now >= self._due_s
 
     def trimmed(self, before: int, after: int, now: float) -> None:
-        """What it brought: after one that brought little the next waits for longer."""
+        """Record the effect of a trim: after one that freed little the next waits longer."""
         if before - after < TRIM_BYTES // 2:
             self._pause_s = min(LONGEST_TRIM_S, 2 * self._pause_s)
             if self._pause_s == LONGEST_TRIM_S:
-                self._least = after  # it is in use
+                self._least = after  # the memory is in use
         else:
             self._pause_s = TRIM_S
         self._due_s = now + self._pause_s
 
 
 class Room:
-    """How many connections the process's limit of files leaves room for, and which there are, in
-    the order in which they came. A host counts at each socket by itself: if many connect to one, it
-    is there that they lose some. An intake that touches connections, its own included, holds
-    `lock`."""
+    """The number of connections that the process's limit of open files allows, and the existing
+    ones in order of arrival. A host is counted per socket: if it opens too many connections to one,
+    it loses connections of that one. An intake holds `lock` while it accesses any connection, its
+    own included."""
 
     def __init__(self) -> None:
         self.most = _room_for_files()
@@ -199,8 +202,8 @@ class Room:
 class Intake:
     """Watches a bound ROUTER until `close`; `warn` takes lines for the operator, from its thread.
 
-    Without `most_connections` nothing but `room`, which a process's sockets share, bounds them, and
-    nobody looks at what they hold.
+    Without `most_connections` only `room`, shared by the process's sockets, bounds the connections,
+    and the bytes that they hold are not checked.
     """
 
     def __init__(
@@ -239,7 +242,7 @@ class Intake:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; the socket is to be open still."""
+        """End the thread; call it before closing the socket."""
         if self._thread.is_alive():
             self._router.disable_monitor()
             self._thread.join()
@@ -253,7 +256,7 @@ class Intake:
         monitor = self._monitor
         try:
             while True:
-                # Freed memory is given back with nobody connected, too.
+                # Freed memory is returned without connections, too.
                 looks = self._hosts and self._most_connections is not None
                 if monitor.poll(LOOK_MS if looks else 1_000) and not self._read_events():
                     return
@@ -268,7 +271,7 @@ class Intake:
             os.close(self._memory)
 
     def _read_events(self) -> bool:
-        """Take what libzmq tells of connections; False: it tells no more."""
+        """Process libzmq's connection events; False: there will be no more."""
         while True:
             try:
                 frame, _address = self._monitor.recv_multipart(zmq.NOBLOCK)
@@ -302,7 +305,7 @@ class Intake:
             self._make_room(*fullest, self._room.most)
 
     def _make_room(self, intake: Intake, fd: int, most: int) -> None:
-        """Close one, perhaps of another socket, since there are more than `most`."""
+        """Close a connection, perhaps of another socket, as there are more than `most`."""
         host = intake._hosts[fd]
         intake._cut(fd)
         intake._tell(f"more than {most} connections: closed some of {host}")
@@ -352,8 +355,8 @@ class Intake:
         return int(received) - self._unread[0]
 
     def _cut(self, fd: int, *, abort: bool = False) -> None:
-        """Shut a connection down, if it is the one that it was: libzmq then closes it. In the
-        middle of much data both ends may go on waiting for a window: `abort` resets it."""
+        """Shut a connection down, unless its descriptor was reused; libzmq then closes it. During a
+        large transfer both ends may keep waiting for a TCP window: `abort` resets instead."""
         try:
             with self._pinned(fd) as found:
                 if found.getpeername() != self._names[fd]:
@@ -364,7 +367,7 @@ class Intake:
                     # connect(2): AF_UNSPEC dissolves the association, TCP sends a reset.
                     self._libc.connect(found.fileno(), b"\0" * 16, 16)
         except OSError:
-            pass  # gone in the meantime
+            pass  # closed in the meantime
         self.cut += 1
         self._closed(fd)
 
@@ -410,5 +413,5 @@ def _room_for_files() -> int:
 
 def _trim(libc: ctypes.CDLL) -> None:
     trim = getattr(libc, "malloc_trim", None)
-    if trim is not None:  # glibc alone has it
+    if trim is not None:  # only glibc has it
         trim(0)

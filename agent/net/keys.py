@@ -1,11 +1,11 @@
-"""CURVE keys in files, and what two ends of a connection show each other.
+"""CURVE key files: reading and creating them, and choosing the keys for a handshake.
 
     python -m agent.net.keys new NAME
 
-makes NAME.secret (mode 0600) and NAME.public. A key file has one key a line, in Z85; `#` begins a
-comment, and the one beside a key may say ``made 2026-11-21`` and ``expires 2027-11-21``. Two keys
-of one party may stand in it: the first is in use, the other is the one before or the one to come,
-so that a rotation needs no restart (docs/understand/trust.md).
+creates NAME.secret (mode 0600) and NAME.public. A key file has one key per line, in Z85; `#` begins
+a comment, and a key's comment may contain ``made 2026-11-21`` and ``expires 2027-11-21``. A file
+may hold two keys of one party: the first is current, the other is the previous or the next one, so
+that a rotation needs no restart (docs/understand/trust.md).
 """
 
 # ruff: noqa: PTH123 - pathlib takes 0.6 MiB of an edge agent
@@ -32,14 +32,14 @@ _DATE: Final = re.compile(r"\b(made|expires) (\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ
 
 
 class Pair(NamedTuple):
-    """An own key: both halves in Z85."""
+    """A key pair of this process, both halves in Z85."""
 
     public: str
     secret: str
 
     @classmethod
     def of(cls, secret: str) -> Pair:
-        """The pair of a secret half."""
+        """The pair with this secret half."""
         return cls(zmq.curve_public(secret.encode()).decode(), secret)
 
     def __repr__(self) -> str:
@@ -47,37 +47,37 @@ class Pair(NamedTuple):
 
 
 class Handshake(NamedTuple):
-    """What a connecting socket shows, and whom it expects."""
+    """The key pair that a connecting socket presents, and the server key that it expects."""
 
     own: Pair
     server: str
 
     def apply(self, socket: zmq.Socket[Any]) -> None:
-        """Use it for whatever the socket connects to from now on."""
+        """Use it for the socket's connections from now on."""
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server.encode())
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.own.public.encode())
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret.encode())
 
 
 def handshakes(own: Sequence[Pair], servers: Sequence[str]) -> list[Handshake]:
-    """All that may succeed while either side rotates its key, the likeliest first."""
+    """All pairs that may succeed while either side rotates its key, the likeliest first."""
     return [Handshake(pair, server) for pair in own for server in servers]
 
 
 class KeyFiles(NamedTuple):
-    """Paths of one's own secret key file, and of the file with the other end's public keys."""
+    """Paths of this process's secret key file, and of the file with the peer's public keys."""
 
     key: str
     server_keys: str
 
     def handshake(self, attempt: int) -> Handshake:
-        """What to try at the `attempt`-th connection; both files are read anew. ConfigError."""
+        """The handshake for the `attempt`-th connection; rereads both files. ConfigError."""
         found = handshakes(read_secrets(self.key), read_publics(self.server_keys))
         return found[attempt % len(found)]
 
 
 def read_secrets(path: str) -> tuple[Pair, ...]:
-    """The own keys of a file, the current one first; ConfigError also for one that others read."""
+    """The key pairs of a file, the current one first; ConfigError also if others may read it."""
     return tuple([Pair.of(secret) for secret in keys_in(_text(path, secret=True), path)])
 
 
@@ -103,14 +103,14 @@ def keys_in(text: str, path: str, most: int = MAX_KEYS) -> tuple[str, ...]:
 
 
 def dates_in(text: str) -> tuple[dict[str, float], ...]:
-    """What the comment beside each key says of ``made`` and ``expires``, in seconds since the
-    epoch. A comment is only a comment: what is no date is left out."""
+    """The ``made`` and ``expires`` dates in each key's comment, in seconds since the epoch. Invalid
+    dates are ignored, as in any comment."""
     return tuple([dict(_dates(comment)) for _, _, comment in _lines(text)])
 
 
 def expiry(path: str) -> float | None:
-    """When the current key of a secret file should be replaced, in seconds since the epoch; None
-    if the file does not say, or cannot be read now. Nothing stops working then."""
+    """When the current key of a secret file should be replaced, in seconds since the epoch; None if
+    the file does not state it or cannot be read now. The key keeps working after that time."""
     try:
         dates = dates_in(_text(path, secret=True))
     except ConfigError:
@@ -120,20 +120,20 @@ def expiry(path: str) -> float | None:
 
 def _dates(comment: str) -> Iterator[tuple[str, float]]:
     for word, date in _DATE.findall(comment):
-        with suppress(ValueError):  # no such day
+        with suppress(ValueError):  # not a valid date
             time = datetime.fromisoformat(date)
             yield word, (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def secret_text(path: str) -> str:
-    """The text of a file that only its owner may read; ConfigError says what is wrong with it."""
+    """The text of a file that only its owner may read; otherwise ConfigError."""
     return _text(path, secret=True)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str]]:
     """(number, key, comment) of each line with a key."""
     for number, line in enumerate(text.split("\n"), 1):
-        # A key may hold a `#`, so a comment has a line, or a blank before it, of its own.
+        # A key may contain `#`, so a comment begins a line or follows a blank.
         key, *comment = re.split(r"(?:^|\s)#(?=\s|$)", line, maxsplit=1)
         key = key.strip()
         if key and (not key.startswith("#") or _Z85.fullmatch(key)):
@@ -141,7 +141,7 @@ def _lines(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _decodes(key: str) -> bool:
-    """Whether the characters are a number of 256 bits: each five of them may be more than 32."""
+    """Whether the Z85 text decodes: a group of five characters may exceed 32 bits."""
     try:
         zmq.curve_public(key.encode())
     except zmq.ZMQError:
@@ -151,7 +151,7 @@ def _decodes(key: str) -> bool:
 
 def _text(path: str, *, secret: bool) -> str:
     try:
-        # Not blocking: opening a FIFO would wait for its writer.
+        # Non-blocking, as opening a FIFO would wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
@@ -182,7 +182,7 @@ def _refuse_open_doors(path: str, status: os.stat_result) -> None:
 
 
 def new(name: str) -> Pair:
-    """Write a new pair to NAME.secret and NAME.public; OSError, FileExistsError among them."""
+    """Write a new pair to NAME.secret and NAME.public; OSError, including FileExistsError."""
     public, secret = (half.decode() for half in zmq.curve_keypair())
     for suffix, key, mode in (("secret", secret, 0o600), ("public", public, 0o644)):
         file = os.open(f"{name}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -1,8 +1,9 @@
-"""TCP listeners of a keyed socket, whose key can change while connections live on.
+"""TCP listeners of a CURVE socket: the key can be rotated without closing connections.
 
-A libzmq listener keeps the keys that were set when it was bound, and takes its connections along
-when it is unbound. So a new key gets a further listener on the same port, and the kernel hands all
-new connections to it (docs/decisions/0006-trust.md). The ones before stay, and accept nothing.
+A libzmq listener keeps the keys that were set when it was bound, and unbinding it closes its
+connections. A new key therefore gets an additional listener on the same port, to which the kernel
+directs all new connections (docs/decisions/0006-trust.md). The older listeners stay open and accept
+nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 import zmq
 
-# linux/socket.h and linux/filter.h; Python's socket module does not have them.
+# From linux/socket.h and linux/filter.h; Python's socket module lacks them.
 SO_ATTACH_REUSEPORT_CBPF: Final = 51
 BPF_RET_K: Final = 0x06
 BACKLOG: Final = 100
@@ -34,9 +35,9 @@ class TcpListener:
         self._fds: list[int] = []
 
     def bind(self) -> None:
-        """Listen with the keys that the zmq socket has now; OSError if that cannot be."""
+        """Listen with the zmq socket's current keys; OSError if that fails."""
         listening = self._open()
-        # A number that libzmq will close.
+        # libzmq owns and closes this descriptor.
         fd = listening.detach()
         try:
             self._zmq.setsockopt(zmq.USE_FD, fd)
@@ -60,7 +61,7 @@ class TcpListener:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self._fds:
-                # Only now, and not for the first: another process on this port is an error.
+                # Only from the second listener on: another process on the port is an error.
                 for fd in self._fds:
                     with socket.socket(fileno=os.dup(fd)) as before:
                         before.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -77,7 +78,7 @@ class TcpListener:
 
 
 def _take_all(listening: socket.socket, index: int) -> None:
-    """New connections go to the `index`-th listener of the port: a program of one instruction."""
+    """Direct new connections to the port's `index`-th listener, by a one-instruction filter."""
     code = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET_K, 0, 0, index))
     program = struct.pack("@HP", 1, ctypes.addressof(code))
     listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)

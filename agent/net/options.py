@@ -1,4 +1,4 @@
-"""What every socket has in common."""
+"""Options common to all sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LINGER_MS = 500
 
 
 def prepare(socket: zmq.Socket[bytes], hard_limit: int) -> zmq.Socket[bytes]:
-    """Bound what a socket may cost: memory of one message, time to close."""
+    """Bound the size of a message and the time that closing takes."""
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, hard_limit)
     return socket

@@ -1,4 +1,4 @@
-"""ROUTER sockets read frame by frame, never blocking."""
+"""ROUTER sockets: non-blocking receive and send, key checks, limits per connection."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from agent.wire.codec import Frame
 from agent.wire.principals import Sender
 
 SEND_FIRST = int(zmq.SNDMORE | zmq.NOBLOCK)
-# A frame above the decoder's limit gets an error; one above this only a closed connection.
+# A frame above the decoder's limit gets an error; one above this limit closes the connection.
 HARD_LIMIT_BYTES = 1 << 24
-# The same of a socket that anyone may send to: its requests have at most 1 MiB, and a connection
-# that sends half a frame holds the whole one.
+# The same for a socket open to all clients: requests have at most 1 MiB, and a connection that
+# sends half a frame holds memory for the whole one.
 OPEN_LIMIT_BYTES = (1 << 20) + (1 << 16)
-# Messages of a connection that wait in libzmq on such a socket; the rest waits in the kernel, and
-# at its sender. However large they are, with one that comes in they are no more than the guard
-# lets a connection hold. A message costs 2 µs more of processor time than with 250 of them.
+# Messages of a connection that wait in libzmq on such a socket; the rest waits in the kernel and at
+# the sender. Even at their maximum size, they and one incoming message stay within the intake's
+# limit for a connection. A message costs 2 µs more of processor time than with a limit of 250.
 OPEN_WAITING = MAX_HELD_BY_ONE_BYTES // OPEN_LIMIT_BYTES - 1
-# A peer that stopped answering TCP is noticed after this long.
+# A peer that stopped answering TCP is detected after this long.
 DEAD_AFTER_MS = 6_000
-# Frames of a message with too many that are thrown away before others get their turn.
+# Frames discarded, of a message with too many, before other sockets get their turn.
 DISCARDED_A_TURN = 1_000
-# A connection that has not shown a key by then is closed.
+# A connection without a completed handshake after this long is closed.
 HANDSHAKE_MS = 5_000
-# What a plane tells the sender on a connection whose key is not allowed any more.
+# The reply to a sender whose key is no longer allowed.
 REVOKED = "this key is not allowed here any more; ask this IAD's operator"
 
 
 class DelimitedIdentity(bytes):
-    """The identity of a peer that puts REQ's empty frame before its payload, and expects it back.
+    """The identity of a peer that sends REQ's empty delimiter frame, and expects it in replies.
 
-    Other peers are plain bytes: the way back to a peer is one hashable value, and making it costs
-    nothing for the nodes, which send most of the messages.
+    Other peers' identities are plain bytes. A return address is thus one hashable value that costs
+    nothing to build for the nodes, which send most of the messages.
     """
 
     __slots__ = ()
 
 
 class Keyed(NamedTuple):
-    """What makes a socket a keyed one: its key, its ZAP domain, and who may send there (`find`
-    takes a public key and gives None for one that may not)."""
+    """The security settings of a CURVE socket: its key, its ZAP domain, and the permitted senders
+    (`find` maps a public key to its owner, or to None if it is not allowed)."""
 
     pair: Pair
     domain: str
@@ -68,25 +68,24 @@ def router(
     *,
     requests_only: bool = False,
 ) -> Router:
-    """Bind a ROUTER; OSError if that cannot be. `requests_only`: nothing larger than a request
-    comes.
+    """Bind a ROUTER; OSError if that fails. `requests_only`: accept nothing larger than a request.
 
-    With keys a tcp:// socket speaks CURVE alone; an ipc:// socket is then only for processes of
+    With keys a tcp:// socket accepts only CURVE; an ipc:// socket then accepts only processes of
     this user and of root.
     """
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
     socket = prepare(context.socket(zmq.ROUTER), limit)
     if requests_only:
         socket.setsockopt(zmq.RCVHWM, OPEN_WAITING)
-    # Not ZMTP heartbeats: with them libzmq 4.3 aborts the process when a client goes away while its
-    # messages fill the receive queue (libzmq issue 4364). The kernel notices a dead peer too, and
-    # one that stopped reading.
+    # TCP keep-alive instead of ZMTP heartbeats: with those, libzmq 4.3 aborts the process if a
+    # client disconnects while its messages fill the receive queue (libzmq issue 4364). The kernel
+    # detects a dead peer, too, and one that stopped reading.
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 4)
     socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
-    # Without it a message to a peer that is gone or does not read would vanish uncounted.
+    # Otherwise a message to a peer that is gone or does not read would be dropped uncounted.
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     try:
         if keyed is not None and address.startswith("tcp://"):
@@ -135,36 +134,36 @@ class Router:
         self._intake: Intake | None = None
         self._header_bytes = PLAIN_HEADER_BYTES if find is None else KEYED_HEADER_BYTES
         self.dropped = 0
-        # Messages on connections whose key is not allowed any more, and who tells their senders.
+        # Messages on connections whose key is no longer allowed, and the callback that informs
+        # their senders.
         self.refused = 0
         self.refuse: Callable[[bytes, Frame], None] | None = None
-        # Called with the identity of a peer that is found to be gone.
+        # Called with the identity of a peer found to be disconnected.
         self.on_gone: Callable[[bytes], object] | None = None
 
     def use_key(self, pair: Pair) -> None:
-        """Show this key to all connections from now on; those that are there live on. OSError."""
+        """Use this key for new connections; existing ones stay open. OSError."""
         assert self._listener is not None
         self.socket.setsockopt(zmq.CURVE_PUBLICKEY, pair.public.encode())
         self.socket.setsockopt(zmq.CURVE_SECRETKEY, pair.secret.encode())
         self._listener.bind()
 
     def watch_intake(self, intake: Intake) -> None:
-        """Count for it what is taken from each connection."""
+        """Report the bytes taken from each connection to `intake`."""
         self._intake = intake
 
     def _count(self, size: int) -> None:
-        """So many bytes were taken from the connection of the message that came last."""
+        """Count `size` bytes as taken from the connection of the last message."""
         if self._intake is not None:
             assert self._frame is not None
-            # Which descriptor it came by; only tcp connections have an intake.
+            # The descriptor that it arrived on; only tcp connections have an intake.
             fd, taken = int(self._frame.get(zmq.SRCFD)), self._intake.taken
             taken[fd] = taken.get(fd, 0) + size
 
     def receive(self) -> tuple[bytes, Frame] | None:
-        """One message, or None when nothing waits, or what came is from a key that is not allowed
-        any more. A message that is not a payload with or without
-        REQ's empty delimiter before it comes back as an empty payload, which no decoder takes; a
-        large one stays where libzmq has it."""
+        """One message; None if nothing waits, or if the message's key is no longer allowed. A
+        message other than a payload, with or without REQ's empty delimiter, is returned as an empty
+        payload, which every decoder rejects. A large payload is not copied out of libzmq."""
         recv = self._recv
         if self._discarding and not self._discard():
             return None
@@ -173,7 +172,7 @@ class Router:
             identity = recv(zmq.NOBLOCK)
         except zmq.Again:
             return None
-        # A Frame knows whether more follows; asking the socket (RCVMORE) costs three times as much.
+        # A Frame knows whether more follow; reading RCVMORE of the socket takes 3 times as long.
         frame = self._frame = recv(0, False)
         if self._intake is not None:
             self._count(len(frame) + self._header_bytes)
@@ -196,7 +195,7 @@ class Router:
         return identity, payload
 
     def sender(self, identity: bytes) -> Sender:
-        """Who sent the message that came last, from `identity`."""
+        """The sender of the last message, from `identity`."""
         if self._find is not None:
             return self._sender
         address = self.address
@@ -206,8 +205,8 @@ class Router:
 
     @property
     def address(self) -> str:
-        """Where the message that came last is from: a host; on an ipc:// socket this host, a user,
-        a group and a process; empty if the transport does not tell."""
+        """The origin of the last message: a host; on an ipc:// socket this host, a user, a group
+        and a process; empty if the transport does not provide it."""
         assert self._frame is not None
         try:
             return str(self._frame.get("Peer-Address"))
@@ -215,8 +214,8 @@ class Router:
             return ""
 
     def _admits(self, frame: zmq.Frame, identity: bytes, payload: Frame | None = None) -> bool:
-        """Whether the key of the connection is allowed still. Looked up for each message, since a
-        peer chooses its identity itself; 0.55 µs, measured."""
+        """Whether the connection's key is still allowed. Looked up for each message, as a peer
+        chooses its own identity; measured 0.55 µs."""
         assert self._find is not None
         sender = self._find(str(frame.get("User-Id")))
         if sender is None:
@@ -228,7 +227,7 @@ class Router:
         return True
 
     def _discard(self) -> bool:
-        """Throw away frames of a message with too many; whether that was the last."""
+        """Discard frames of a message with too many; whether the last one was reached."""
         size, last = 0, False
         for _ in range(DISCARDED_A_TURN):
             frame = self._recv(0, False)
@@ -266,5 +265,5 @@ class Router:
 
 
 def _payload(frame: zmq.Frame) -> Frame:
-    """What a frame holds. To copy a megabyte takes longer than to see what is wrong with it."""
+    """A frame's payload, without a copy if large: copying 1 MiB costs more than refusing it."""
     return frame.buffer if len(frame) >= LARGE else frame.bytes

@@ -1,4 +1,4 @@
-"""All sockets of a process that others reach, or that reach others: with keys, or on this host."""
+"""Secure sockets: creates all of a process's sockets, with CURVE keys or within this host."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from agent.net.zap import Zap
 from agent.wire.config import ConfigError, Trust, require_usable
 from agent.wire.principals import Sender
 
-# Seconds between two looks at the key file, the allow-list and the links.
+# Seconds between two checks of the key file, the allow-list and the links.
 LOOK_S = 1.0
-# Between two looks at links that are due sooner: many may be.
+# Minimum interval of the checks when links are due sooner: there may be many.
 LEAST_S = 0.1
-# Of a registration service: its own and its mirrors'.
+# Keys of a registration service: its own and its mirrors'.
 MAX_DIRECTORY_KEYS = 32
 
 Find = Callable[[str], Sender | None]
 
 
 class Loop(Protocol):
-    """What a process's loop (agent.runtime.reactor) does for this room, which does not import
+    """The part of the event loop (agent.runtime.reactor) that this package uses without importing
     it."""
 
     def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source` can be read."""
+        """Call `turn` whenever `source` is readable."""
 
     def add_timer(self, part: Any) -> None:
-        """Wake `part` when it is due."""
+        """Call `part.tick` whenever it is due."""
 
 
 class Guard:
-    """Makes a process's sockets. Without `trust.key` they are plain and stay on this host.
+    """Creates a process's sockets. Without `trust.key` they are plain and limited to this host.
 
-    With it, each tcp:// socket speaks CURVE, ZAP asks the allow-list, and a change of the key file
-    or the allow-list takes effect within a second (DSSP leaves trust to the implementation; see
-    docs/understand/trust.md). ConfigError if a file cannot be used. Paths are relative to `folder`;
-    `warn` takes lines for the operator, each with its end.
+    With it, each tcp:// socket uses CURVE, the ZAP handler consults the allow-list, and a change of
+    the key file or the allow-list takes effect within a second (DSSP leaves trust to the
+    implementation; see docs/understand/trust.md). ConfigError if a file cannot be used. Paths are
+    relative to `folder`; `warn` takes lines for the operator, each with its newline.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Guard:
         self._room: Room | None = None
         self._links: list[KeyedLink] = []
         self.zap: Zap | None = None
-        # Called with a key that nobody has named (yet): the market may know it soon.
+        # Called with an unknown key: the market may learn its owner soon.
         self.on_unknown: Callable[[str], None] = _ignore
-        # Called when `public_keys` are others: whoever pins or shows them has to learn it.
+        # Called when `public_keys` change, for components that pin or publish them.
         self.new_key_listeners: list[Callable[[], None]] = []
         self._due_s = clock()
         self._links_due_s = math.inf
@@ -84,7 +84,7 @@ class Guard:
         return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do
 
     def attend(self, loop: Loop) -> None:
-        """Let the process's loop serve this guard."""
+        """Register this guard with the process's event loop."""
         if self.zap is not None:
             loop.listen(self.zap.socket, self.zap.turn)
             loop.add_timer(self)
@@ -92,9 +92,9 @@ class Guard:
     # --- sockets -------------------------------------------------------------------------------
 
     def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
-        """Bind a ROUTER for the roles that `ROLES` gives the domain. OSError. With
-        `most_connections` only requests come there, and what its connections hold is bounded. All
-        together have no more connections than there is room for."""
+        """Bind a ROUTER for the roles that `ROLES` assigns to the domain. OSError. With
+        `most_connections` the socket accepts only requests, and the bytes that its connections hold
+        are bounded. All sockets share the process's limit of connections."""
         keyed = None
         if self._secrets is not None:
             keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
@@ -112,7 +112,7 @@ class Guard:
         return made
 
     def close(self) -> None:
-        """End what watches sockets, before these are closed."""
+        """End the threads that watch sockets; call it before closing these."""
         for intake in self._intakes:
             intake.close()
 
@@ -125,8 +125,8 @@ class Guard:
         follows: bool = True,
     ) -> zmq.Socket[bytes]:
         """Connect a DEALER to an agent with these public keys, or those of this file; `follows` as
-        in KeyedLink. OSError if the address is none or would be reached without keys; ConfigError
-        for the file."""
+        in KeyedLink. OSError for an invalid address, or one on another host without keys;
+        ConfigError for the file."""
         if self._secrets is None or not address.startswith("tcp://"):
             try:
                 require_usable(address, "its address")
@@ -161,22 +161,22 @@ class Guard:
 
     @property
     def public_keys(self) -> tuple[str, ...]:
-        """This process's own: what others need to know of it. The current one first."""
+        """This process's public keys, which its peers need; the current one first."""
         return tuple(pair.public for pair in self._secrets.value) if self._secrets else ()
 
     @property
     def key_expiry_s(self) -> float | None:
         """When the current key should be replaced, in seconds since the epoch; None if its file
-        does not say."""
+        does not state it."""
         return expiry(self._secrets.path) if self._secrets else None
 
     def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
-        """From now on `source`, such as "accounts", allows these beside the file, no others; see
-        `AllowList.set_parties`."""
+        """Replace the parties that `source`, such as "accounts", allows in addition to the file;
+        see `AllowList.set_parties`."""
         self._allowed.set_parties(source, parties, hearsay=hearsay)
 
     def holder(self, key: str) -> Sender | None:
-        """Whose public key that is, if it is allowed at any socket."""
+        """The owner of a public key, if it is allowed at any socket."""
         return self._allowed.find(key)
 
     def _find_for(self, domain: str) -> Find:
@@ -202,11 +202,11 @@ class Guard:
 
     @property
     def next_due(self) -> float | None:
-        """When to look at files and links again."""
+        """When to check files and links next."""
         return min(self._due_s, self._links_due_s) if self._secrets is not None else None
 
     def tick(self, now: float) -> None:
-        """Look."""
+        """Check files and links if due."""
         if now >= self._due_s:
             self._due_s = now + LOOK_S
             self._read_allow_list()
@@ -250,7 +250,7 @@ class Guard:
 
 
 def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> None:
-    """What `--check` finds out about the files of keys; ConfigError."""
+    """Check the key files for `--check`; ConfigError."""
     base = os.fspath(folder)
     if trust.key:
         read_secrets(os.path.join(base, trust.key))  # noqa: PTH118 - as key files do

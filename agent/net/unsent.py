@@ -1,8 +1,8 @@
-"""How many bytes a socket holds for peers that do not read them.
+"""Send buffers: counts the bytes that a socket holds for peers that do not read them.
 
-libzmq bounds its queues in messages, and an answer may have a hundred megabytes. Large frames are
-handed to it without a copy, and it says when it has let go of one: so what it holds is known to the
-byte. Small ones stay bounded by their number.
+libzmq bounds its queues in messages, but an answer may have a hundred megabytes. Large frames are
+handed over without a copy, and libzmq reports when it releases one, so the bytes held are known
+exactly. Small frames are bounded by their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import zmq
 
-# pyzmq copies what is smaller, and 1,000 of those are what a peer may leave unread.
+# pyzmq copies smaller frames, of which a peer may leave 1,000 unread.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
 MOST: Final = 1 << 28

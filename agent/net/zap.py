@@ -1,4 +1,4 @@
-"""ZAP: libzmq asks here whether a key may connect (RFC 27)."""
+"""ZAP handler: decides for libzmq whether a key may connect (RFC 27)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.net.options import prepare
 
 ENDPOINT: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
-# Requests taken before the process's other sockets get their turn.
+# Requests handled before the process's other sockets get their turn.
 TURN: Final = 64
 LARGEST_REQUEST: Final = 4_096
 
@@ -23,12 +23,12 @@ Decide = Callable[[str, str], str | None]
 class Zap:
     """The ZAP handler of a context; exists before the context's first keyed socket binds.
 
-    Served in the loop of the sockets that it guards: libzmq's own thread asks, and holds back the
-    new connection alone until the answer comes.
+    Served by the event loop of the sockets that it protects: libzmq's thread sends the request, and
+    holds back only the new connection until the answer arrives.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], decide: Decide) -> None:
-        # Not a REP socket, which a request that cannot be read would stop for ever.
+        # Not a REP socket: an unreadable request would block that for ever.
         self.socket = prepare(context.socket(zmq.ROUTER), LARGEST_REQUEST)
         self.socket.bind(ENDPOINT)
         self._decide = decide
@@ -37,7 +37,7 @@ class Zap:
         self.malformed = 0
 
     def turn(self) -> None:
-        """Answer what waits."""
+        """Answer the waiting requests."""
         for _ in range(TURN):
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -69,5 +69,5 @@ class Zap:
             self.socket.send_multipart(
                 [frames[0], b"", VERSION, frames[3], status, text, user, b""], zmq.NOBLOCK
             )
-        except zmq.ZMQError:  # whoever asked is gone
+        except zmq.ZMQError:  # the requester is gone
             return

@@ -1,7 +1,7 @@
 """The command line of every agent:
 ``--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]``.
 
-Whatever cannot be used is one line on standard error that begins with ``error:``.
+An unusable option or file is reported in one line on standard error, beginning with ``error:``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from agent.wire.config import ConfigError, load
 
 C = TypeVar("C")
 
-FAILED: Final = 1  # exit status: the agent could not start, for now
-UNUSABLE: Final = 2  # exit status: somebody has to change the command line or the configuration
+FAILED: Final = 1  # exit status: the agent cannot start now
+UNUSABLE: Final = 2  # exit status: the command line or the configuration must be changed
 FLAGS: Final = ("--check", "--leave-sensors", "--background", "--exit-on-stdin-eof", "--help")
 USAGE: Final = "--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]"
 HELP: Final = """
@@ -28,7 +28,7 @@ HELP: Final = """
 
 
 class Options(NamedTuple):
-    """What the command line says; `config` is the path of the file."""
+    """Parsed options; `config` is the path of the configuration file."""
 
     config: str
     check: bool
@@ -38,14 +38,14 @@ class Options(NamedTuple):
 
 
 def fail(line: str, status: int) -> NoReturn:
-    """End the process with one line that says why."""
+    """End the process with a one-line error."""
     sys.stderr.write(f"error: {' '.join(line.split())}\n")
     sys.exit(status)
 
 
 def options(program: str, arguments: Iterable[str]) -> Options:
-    """Parse `arguments`; ends the process for ``--help``, and for what is wrong."""
-    # By hand: argparse would take 1.2 MiB of an edge node's memory, getopt a quarter of one.
+    """Parse `arguments`; ends the process for ``--help`` and for invalid options."""
+    # Parsed by hand: argparse would take 1.2 MiB of an edge node's memory, getopt 0.25 MiB.
     usage = f"usage: {program} {USAGE}"
     config = None
     flags = set()
@@ -81,7 +81,7 @@ def options(program: str, arguments: Iterable[str]) -> Options:
 
 
 def configuration(path: str, kind: type[C]) -> C:
-    """Load the config file; ends the process if it cannot be used."""
+    """Load the configuration file; ends the process if it is invalid."""
     try:
         return load(path, kind)
     except ConfigError as error:
@@ -89,5 +89,5 @@ def configuration(path: str, kind: type[C]) -> C:
 
 
 def say_ok(path: str) -> None:
-    """What ``--check`` says of a file that can be used."""
+    """Print ``--check``'s message for a valid file."""
     sys.stdout.write(f"{path}: ok\n")

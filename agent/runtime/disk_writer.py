@@ -1,14 +1,15 @@
-"""A thread that writes to the disk, so that an agent's loop never waits for one.
+"""Disk writer: a thread for disk I/O, so that an agent's event loop never blocks on the disk.
 
-The loop submits jobs: a transaction, an append and its sync, the rotation of a file. The thread
-runs them one at a time, in the order in which they were submitted, and hands each result back to
-the loop, which calls the job's continuation. What has to be durable before something else follows
-puts that into the continuation.
+The loop submits jobs: a transaction, an append with its sync, the rotation of a file. The thread
+runs them one at a time, in the order submitted, and returns each result to the loop, which calls
+the job's continuation. A step that requires the job's data to be durable goes into the
+continuation.
 
-Whatever a job touches belongs to the writer until the continuation is called. A queue has no bound
-here: a part has one job under way, gathers meanwhile up to a limit of its own, and refuses beyond.
+The data that a job uses belongs to the writer until the continuation is called. The queue is
+unbounded: each component has one job in progress, collects further work up to its own limit, and
+refuses what exceeds it.
 
-Other work that would stop the loop has such a thread of its own: large replies (`reply_writer`).
+Other blocking work has a thread of this kind, too: large replies (`reply_writer`).
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ class DiskWriter(Protocol):
     """Runs jobs in order."""
 
     def submit(self, job: Callable[[], T], then: Callable[[T], object]) -> None:
-        """Run `job`, and after it call `then` with its result, in the loop's thread."""
+        """Run `job`, then call `then` with its result in the loop's thread."""
 
     def drain(self) -> None:
-        """Return when nothing is under way any more, nor what continuations submitted."""
+        """Wait until no job is in progress, including jobs submitted by continuations."""
 
 
 class InlineDiskWriter:
-    """Runs each job and its continuation where they are submitted: for tests, and for tools that
-    have no loop."""
+    """Runs each job and its continuation in the submitting thread: for tests, and for tools without
+    an event loop."""
 
     def submit(self, job: Callable[[], T], then: Callable[[T], object]) -> None:
-        """Run both, now."""
+        """Run both now."""
         then(job())
 
     def drain(self) -> None:
-        """Nothing is ever under way."""
+        """Return at once: no job is ever in progress."""
 
 
 class _Done(NamedTuple):
@@ -52,10 +53,10 @@ class _Done(NamedTuple):
 
 
 class DiskWriterThread:
-    """Runs jobs in a thread of its own, the first of which starts it.
+    """Runs jobs in a thread of its own, started by the first job.
 
-    Have the loop call `turn` whenever `fileno` can be read. An exception of a job is raised there:
-    a job whose failure is expected returns it. All methods are for the loop's thread.
+    The loop must call `turn` whenever `fileno` is readable. `turn` raises a job's exception, so a
+    job whose failure is expected returns it instead. All methods are for the loop's thread.
     """
 
     def __init__(self, name: str = "disk writer") -> None:
@@ -69,9 +70,9 @@ class DiskWriterThread:
         self.fileno = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def submit(self, job: Callable[[], T], then: Callable[[T], object]) -> None:
-        """Have the thread run `job`; `turn` or `drain` calls `then`."""
+        """Queue `job` for the thread; `turn` or `drain` calls `then`."""
         if self._thread is None:
-            # An agent that fails ends without it.
+            # A daemon, so that a failing agent ends without waiting for it.
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._under_way += 1
@@ -79,25 +80,25 @@ class DiskWriterThread:
 
     @property
     def under_way(self) -> int:
-        """Jobs whose continuation was not called yet."""
+        """Number of jobs whose continuation has not been called yet."""
         return self._under_way
 
     def turn(self) -> None:
-        """Call the continuations of what is done."""
+        """Call the continuations of finished jobs."""
         with suppress(BlockingIOError):
             os.eventfd_read(self.fileno)
         for _ in range(self._done.qsize()):
             self._finish(self._done.get_nowait())
 
     def drain(self) -> None:
-        """Wait until nothing is under way, continuations included. It takes as long as the disk
-        does: for the start and the end of an agent."""
+        """Wait for all jobs and their continuations. It blocks on the disk: only for an agent's
+        startup and shutdown."""
         while self._under_way:
             self._finish(self._done.get())
 
     def close(self, within_s: float | None = None) -> None:
-        """Finish what is under way, or what can be within so many seconds, and end the thread: one
-        that is at work still ends with the process."""
+        """Finish the queued jobs, within `within_s` seconds if given, and end the thread; a thread
+        still busy then ends with the process."""
         if within_s is None:
             self.drain()
         if self._thread is not None:

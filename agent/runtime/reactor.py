@@ -1,4 +1,4 @@
-"""A process's loop: which source wakes whom, who performs which instruction, who keeps time."""
+"""Event loop: dispatches readable sockets, executes instructions, fires timers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import zmq
 
 from agent.runtime.signals import StopSignal
 
-# A poll that took longer has waited: nothing could be read before it returned. Not so one that was
-# not to wait: another thread had the interpreter, or another process the core.
+# A blocking poll that took longer than this has waited: nothing was readable before it returned. A
+# non-blocking poll may take as long because another thread held the GIL, or another process the
+# core.
 WAITED_S = 1e-3
-# More than 24 days overflow what poll takes.
+# poll's timeout overflows above 24 days.
 LONGEST_POLL_MS = 60_000
 
 
 class Timekeeper(Protocol):
-    """A part that wants to be woken at a certain time."""
+    """A component with a timer."""
 
     @property
     def next_due(self) -> float | None:
-        """When to call `tick` next, on the board's clock."""
+        """When to call `tick` next, on the reactor's clock; None: not needed."""
 
     def tick(self, now: float) -> None:
-        """Do what is due by `now`."""
+        """Do everything due by `now`."""
 
 
 class Reactor:
-    """Connects the parts of a process; knows none of them."""
+    """Connects the components of a process without knowing any of them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -38,51 +39,51 @@ class Reactor:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
-        # When each source that can be read was seen empty last, and when the last poll looked, if
-        # not later.
+        # When each readable source was last seen empty, and an upper bound on when the last poll
+        # looked.
         self._empty_s: dict[Any, float] = {}
         self._woken_s = clock()
 
     def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source`, a socket or a file descriptor, can be read."""
+        """Call `turn` whenever `source`, a socket or a file descriptor, is readable."""
         self._turns[source] = turn
         self._poller.register(source, zmq.POLLIN)
 
     def ignore(self, source: Any) -> None:
-        """Do not listen to `source` any more."""
+        """Stop listening to `source`."""
         del self._turns[source]
         self._poller.unregister(source)
 
     def performs(self, kind: type, performer: Callable[[Any], None]) -> None:
-        """`performer` carries out instructions of this kind."""
+        """Register `performer` for instructions of this kind."""
         self._performers[kind] = performer
 
     def add_timer(self, part: Timekeeper) -> None:
-        """Wake `part` when it is due."""
+        """Call `part.tick` whenever `part.next_due` is reached."""
         self._timekeepers.append(part)
 
     def perform(self, instructions: Iterable[Any]) -> None:
-        """Carry the instructions out, in order."""
+        """Execute the instructions in order."""
         performers = self._performers
         for instruction in instructions:
             performers[type(instruction)](instruction)
 
     def late_s(self, source: Any, now: float) -> float:
-        """How long what is read from `source` at `now` may have waited for its turn, at most."""
+        """Upper bound on how long a message read from `source` at `now` waited for its turn."""
         return now - self._empty_s.get(source, now)
 
     def drained(self, source: Any) -> None:
-        """Nothing more can be read from `source` now: whoever reads it says so."""
+        """`source` is empty now; its reader calls this when nothing more is readable."""
         self._empty_s[source] = self.clock()
 
     def serve(self, stop: StopSignal) -> None:
-        """Serve until told to stop."""
+        """Run the loop until `stop` is requested."""
         for fileno in stop.filenos:
             self.listen(fileno, partial(stop.woken, fileno))
         while not stop.requested:
             due = self._next_due()
             for source in self._readable(due):
-                # A turn before this one may have closed the source.
+                # An earlier turn may have closed the source.
                 if (turn := self._turns.get(source)) is not None:
                     turn()
             if (now := self.clock()) >= due:
@@ -91,18 +92,18 @@ class Reactor:
                         part.tick(now)
 
     def _readable(self, due: float) -> list[Any]:
-        """Wait for sources, until `due` at most."""
+        """Wait for readable sources, at most until `due`."""
         pause_ms = self._milliseconds_until(due)
         began_s = self.clock()
         found = [source for source, _ in self._poller.poll(pause_ms)]
         woken_s = self.clock()
-        # What was not found last time was empty then.
+        # A source that the last poll did not return was empty then.
         known, before_s = self._empty_s, self._woken_s
         if pause_ms != 0 and woken_s - began_s > WAITED_S:
             self._empty_s = dict.fromkeys(found, woken_s)
         else:
             self._empty_s = {source: known.get(source, before_s) for source in found}
-        # Of one that was not to wait it is known only that it looked after it began.
+        # A non-blocking poll is only known to have looked after it began.
         self._woken_s = woken_s if pause_ms != 0 else began_s
         return found
 
@@ -113,7 +114,7 @@ class Reactor:
         )
 
     def _milliseconds_until(self, due: float) -> int | None:
-        # Rounded up: a poll that returns a hair early would only turn round again.
+        # Rounded up: a poll that returns too early would only be repeated.
         if due == math.inf:
             return None
         return min(LONGEST_POLL_MS, max(0, math.ceil((due - self.clock()) * 1e3)))

@@ -1,4 +1,4 @@
-"""Which release of the agent runs here."""
+"""The release id of the installed agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def release(prefix: str = "") -> str:
     """The release id in the file RELEASE of this virtual environment (or of `prefix`), such as
     ``0.1.0-3f9c2a1b``; empty where the agent runs from a checkout."""
     try:
-        # pathlib would cost the edge agent 0.6 MiB.
+        # Importing pathlib would cost the edge agent 0.6 MiB.
         with open(f"{prefix or sys.prefix}/RELEASE", encoding="ascii") as file:  # noqa: PTH123
             found = file.readline(LONGEST + 1).strip()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What an agent's process has from the system: who waits for it, its signal to stop, its files."""
+"""Process control: start in the background, stop signals, the limit of open files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ INTERRUPTED = 130
 
 
 class Start:
-    """Somebody waits for `serves`, if `background`: the process that was started, of which this one
-    is a child from here on. It ends with status 0 then, or, if this one ends before, with the
-    status of that. Make it before there is any thread, socket or file.
+    """Start of an agent, with `background` in a child process: the constructor forks, and returns
+    in the child. The parent exits with status 0 when the child calls `serves`, or with the child's
+    status if that ends before. Create it before any thread, socket or file.
     """
 
     def __init__(self, *, background: bool) -> None:
@@ -29,16 +29,16 @@ class Start:
             self._waiting = write
 
     def serves(self) -> None:
-        """This agent does what it is for, from now on."""
+        """Declare that the agent serves from now on."""
         if self._waiting is not None:
-            with suppress(BrokenPipeError):  # somebody ended who waited
+            with suppress(BrokenPipeError):  # the waiting parent has ended
                 os.write(self._waiting, b"\n")
             os.close(self._waiting)
             self._waiting = None
 
 
 def _wait(read: int, child: int) -> NoReturn:
-    """End as soon as the child serves or has ended. It hears a Ctrl-C, too."""
+    """Exit as soon as the child serves or has ended. Ctrl-C reaches the child, too."""
     try:
         if os.read(read, 1):
             sys.stdout.write(f"{sys.argv[0].rpartition('/')[2]} serves: kill {child} ends it\n")
@@ -52,10 +52,10 @@ def _wait(read: int, child: int) -> NoReturn:
 
 
 class StopSignal:
-    """A file descriptor that becomes readable when the process is told to stop.
+    """File descriptors that become readable when the process is told to stop.
 
-    That is SIGTERM, SIGINT and, if asked for, the end of standard input. Use it as a context
-    manager in the main thread; `filenos` go into the poller, `requested` tells after a wake-up.
+    Sources are SIGTERM, SIGINT and, if requested, the end of standard input. Use it as a context
+    manager in the main thread; poll `filenos`, and read `requested` after a wake-up.
     """
 
     def __init__(self, *, on_stdin_eof: bool) -> None:
@@ -63,7 +63,7 @@ class StopSignal:
         self.requested = False
 
     def __enter__(self) -> Self:
-        if self._on_stdin_eof and sys.stdin is None:  # it was closed before the start
+        if self._on_stdin_eof and sys.stdin is None:  # closed before the process started
             self._on_stdin_eof, self.requested = False, True
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -101,9 +101,9 @@ class StopSignal:
 
 
 def allow_all_files() -> None:
-    """Have as many open files as the system lets this process have: with the usual 1,024, so many
-    connections that never speak would keep everybody else out, from all sockets."""
-    import resource  # an edge node has no use for it
+    """Raise the limit of open files to the hard limit: with the usual 1,024, as many silent
+    connections would lock all other clients out of all sockets."""
+    import resource  # not needed on an edge node
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""SQLite files of agents: who has one to itself, and what becomes of a broken one."""
+"""SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
 # ruff: noqa: PTH104, PTH108, PTH110, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
@@ -13,11 +13,12 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-LOGS: Final = ("", "-wal", "-shm")  # what SQLite puts after a file's name
+LOGS: Final = ("", "-wal", "-shm")  # SQLite's suffixes of a file's name
 
-# What a damaged file may raise. SQLite quotes it in its messages, which then may be no valid UTF-8.
+# Exceptions that a damaged file may cause. SQLite quotes its content in messages, which then may be
+# invalid UTF-8.
 DAMAGE: Final = (sqlite3.Error, UnicodeError, OverflowError)
-# These say that the file cannot be reached now, not that it is broken.
+# Error codes of a file that cannot be accessed now, which does not mean that it is broken.
 OUT_OF_REACH: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -33,8 +34,8 @@ OUT_OF_REACH: Final = frozenset(
 
 
 def hold(path: str) -> int | None:
-    """Keep other processes off the file, as long as the file descriptor returned is open; it
-    closes with the process, however that ends. None if another one has it; OSError."""
+    """Lock the file against other processes while the returned file descriptor is open; it closes
+    with the process, however that ends. None if another process holds the lock; OSError."""
     holder = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +46,7 @@ def hold(path: str) -> int | None:
 
 
 class BrokenFileError(Exception):
-    """The file is none that can be used; the text says why. It may be put aside."""
+    """The file is unusable; the text says why. It may be put aside."""
 
 
 def open_alone(
@@ -56,15 +57,15 @@ def open_alone(
     *,
     any_thread: bool = False,
 ) -> tuple[int, sqlite3.Connection, T]:
-    """The file for this process alone, in WAL mode, and what `opened` makes of it; the file
-    descriptor that holds it comes first.
+    """Open the file exclusively, in WAL mode: (file descriptor that holds the lock, connection,
+    result of `opened`).
 
-    With `any_thread` the connection may change threads; whoever has it sees to it that only one
-    uses it at a time.
+    With `any_thread` the connection may change threads; the caller ensures that only one uses it at
+    a time.
 
-    If `opened` raises BrokenFileError or finds damage, the file is put aside and begun anew;
-    `broken` is told why, and under which name it is kept. OSError in one line if it cannot be
-    reached; with the text `in_use` if another process has it.
+    If `opened` raises BrokenFileError or finds damage, the file is put aside and a new one created;
+    `broken` is called with the reason and the broken file's new name. OSError in one line if the
+    file cannot be accessed, with the text `in_use` if another process holds it.
     """
     try:
         holder = hold(path)
@@ -90,7 +91,7 @@ def _opened(
     file = sqlite3.connect(path, isolation_level=None, check_same_thread=not any_thread)
     try:
         file.execute("PRAGMA journal_mode = WAL")
-        # FULL: a commit is on stable storage when it returns. NORMAL syncs at checkpoints only.
+        # FULL: a commit is on stable storage when it returns. NORMAL syncs only at checkpoints.
         file.execute("PRAGMA synchronous = FULL")
         return file, opened(file)
     except DAMAGE as error:
@@ -111,10 +112,10 @@ def require_sound(file: sqlite3.Connection) -> None:
 
 
 def out_of_reach(error: Exception) -> bool:
-    """Whether the file could not be reached, so that nothing is known of its content."""
-    # An error of Python's own making, such as text that is no UTF-8, carries no code.
+    """Whether the file could not be accessed, so that nothing is known of its content."""
+    # An error raised by Python itself, such as invalid UTF-8, has no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    # A read beyond the end of the file is damage, though its code is that of a failing device.
+    # A short read is damage, though its primary code is that of a failing device.
     return code != sqlite3.SQLITE_IOERR_SHORT_READ and code & 0xFF in OUT_OF_REACH
 
 
@@ -125,14 +126,14 @@ def damaged(error: Exception) -> bool:
 
 
 def put_aside(path: str, label: str = "broken") -> str:
-    """Rename the file, with its log, to a name that says why and when; returns the new path."""
+    """Rename the file and its log to a name with `label` and the time; returns the new path."""
     aside = first = f"{path}.{label}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    # After the highest number: of those before it some may have been deleted.
+    # After the highest number: lower ones may have been deleted.
     folder, name = os.path.split(first)
     there = [each for each in os.listdir(folder or ".") if each.startswith(name)]
     if there:
         aside = f"{first}-{1 + max([_number_last(_without_log(each))[1] for each in there])}"
-    # The log first: a cut in between must not leave it to a file that is made anew.
+    # The log first: after a power cut in between, a new file must not find the old log.
     for suffix in reversed(LOGS):
         if os.path.exists(path + suffix):
             os.rename(path + suffix, aside + suffix)
@@ -140,8 +141,8 @@ def put_aside(path: str, label: str = "broken") -> str:
 
 
 def thin_out(path: str, most: int, most_bytes: int) -> int:
-    """Delete the oldest of the broken files that were put aside, so that at most `most` of them
-    with `most_bytes` in all are left: a card must not fill up. Returns how many went."""
+    """Delete the oldest broken files that were put aside until at most `most` of them with
+    `most_bytes` in all are left, so that a card does not fill up. Returns how many were deleted."""
     folder, name = os.path.split(path)
     kept = [each for each in os.listdir(folder or ".") if each.startswith(f"{name}.broken-")]
     files = {
@@ -166,6 +167,6 @@ def _without_log(name: str) -> str:
 
 
 def _number_last(name: str) -> tuple[str, int]:
-    """Orders `….broken-<time>` before `….broken-<time>-2`, and that before `…-10`."""
+    """Sort key: `….broken-<time>` before `….broken-<time>-2`, and that before `…-10`."""
     stamp, _, number = name.rpartition("Z-")
     return (stamp + "Z", int(number)) if number.isdigit() else (name, 1)

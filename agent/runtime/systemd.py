@@ -1,4 +1,4 @@
-"""systemd, if it started this process: whether and how it is told how things go (sd_notify)."""
+"""Notifications to systemd (sd_notify), if systemd started this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def problem() -> str | None:
-    """Why systemd's wish to be notified cannot be met here, if so, in one line."""
+    """Why systemd cannot be notified here although it expects it, in one line; else None."""
     if "NOTIFY_SOCKET" not in os.environ:
         return None
     from importlib.util import find_spec
@@ -24,7 +24,7 @@ def problem() -> str | None:
 
 
 def notifier() -> SystemdNotifier | None:
-    """systemd's socket; None if it did not start this process."""
+    """systemd's notification socket; None if systemd did not start this process."""
     if "NOTIFY_SOCKET" not in os.environ or problem() is not None:
         return None
     from sdnotify import SystemdNotifier  # with `socket`, 0.4 MiB
@@ -33,7 +33,7 @@ def notifier() -> SystemdNotifier | None:
 
 
 def tell(state: str) -> None:
-    """Tell systemd one thing, such as ``READY=1``, if it started this process."""
+    """Send one state such as ``READY=1`` to systemd, if it started this process."""
     if (systemd := notifier()) is not None:
         systemd.notify(state)
         if systemd.socket is not None:

@@ -1,1 +1,1 @@
-"""Trigger expressions, pure: text to a condition that holds or not for what an area answered."""
+"""Triggers: the expression language, its evaluation, and the raised/cleared state; all pure."""

@@ -1,9 +1,9 @@
-"""Conditions on a sensor's latest readings: they hold, do not, or it is not known.
+"""Trigger conditions on a sensor's latest readings, in three-valued logic: true, false, unknown.
 
 The language is that of event-triggered queries (`agent.triggers.language`), with the node's
-meaning: a channel alone, or ``last(…)`` of it, is its latest good value, and ``rate(…)`` its change
-over a window. What is joined by `and` does not hold if one part does not, what is joined by `or`
-holds if one part does; apart from that it is not known where one part is not.
+semantics: a channel alone, or ``last(…)`` of it, is its latest good value, and ``rate(…)`` its
+change over a window. `and` is false if a part is false, `or` is true if a part is true; otherwise
+the result is unknown if any part is unknown.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Value:
         self._stale_s = readings.stale_s
 
     def holds(self, now: float) -> bool | None:
-        """Whether it holds at `now`; None: the value is stale, or there was none."""
+        """Whether it holds at `now`; None: the value is stale or missing."""
         if now - self._latest.at_s > self._stale_s:
             return None
         return self._compare(self._latest.value, self._threshold)
 
     def rate(self) -> float | None:
-        """None: it is not about a rate."""
+        """None: this comparison uses no rate."""
         return None
 
 
 class Rate(Value):
-    """A channel's rate over a window compared with a threshold, a second."""
+    """A channel's rate over a window compared with a threshold, both per second."""
 
     __slots__ = ("_window",)
 
@@ -57,19 +57,19 @@ class Rate(Value):
         self._window: Window = self._latest.window(window_s)
 
     def holds(self, now: float) -> bool | None:
-        """Whether it holds at `now`; None also while the readings are too few for a rate."""
+        """Whether it holds at `now`; None also while there are too few readings for a rate."""
         rate = self._window.rate
         if rate != rate or now - self._latest.at_s > self._stale_s:
             return None
         return self._compare(rate, self._threshold)
 
     def rate(self) -> float | None:
-        """By which it was judged, a second."""
+        """The rate that was compared, per second."""
         return self._window.rate
 
 
 class Joined:
-    """Parts joined by `and`, which `False` decides, or by `or`, which `True` decides."""
+    """Parts joined by `and`, decided by a `False`, or by `or`, decided by a `True`."""
 
     __slots__ = ("_deciding", "_parts")
 
@@ -78,7 +78,7 @@ class Joined:
         self._deciding = deciding
 
     def holds(self, now: float) -> bool | None:
-        """Whether they hold together at `now`. O(comparisons)."""
+        """Whether the whole holds at `now`; None if unknown. O(comparisons)."""
         found: bool | None = not self._deciding
         for part in self._parts:
             holds = part.holds(now)
@@ -89,7 +89,7 @@ class Joined:
         return found
 
     def comparisons(self) -> Iterator[Value]:
-        """All comparisons, as they were written."""
+        """All comparisons, in the order written."""
         for part in self._parts:
             yield from comparisons(part)
 
@@ -98,7 +98,7 @@ Condition = Value | Joined
 
 
 def comparisons(condition: Condition) -> Iterator[Value]:
-    """The comparisons of a condition, as they were written."""
+    """The comparisons of a condition, in the order written."""
     if isinstance(condition, Joined):
         yield from condition.comparisons()
     else:
@@ -106,7 +106,7 @@ def comparisons(condition: Condition) -> Iterator[Value]:
 
 
 def read_condition(text: str) -> Expression:
-    """What `text` says; TriggerError in one line if that is no condition for a node."""
+    """Parse `text`; TriggerError in one line if it is not a valid condition for a node."""
     expression = read_trigger(text)
     for comparison in _comparisons(expression):
         if comparison.function in ("min", "max", "mean"):
@@ -119,12 +119,12 @@ def read_condition(text: str) -> Expression:
 
 
 def has_rate(expression: Expression) -> bool:
-    """Whether it compares a rate."""
+    """Whether the expression compares a rate."""
     return any(comparison.function == "rate" for comparison in _comparisons(expression))
 
 
 def condition(expression: Expression, readings: Readings, window_s: float) -> Condition:
-    """`expression` on `readings`, which has its channels; rates are over `window_s`."""
+    """Bind `expression` to `readings`, which has its channels; rates are over `window_s`."""
     if isinstance(expression, Both | Either):
         parts = tuple([condition(part, readings, window_s) for part in expression.parts])
         return Joined(parts, deciding=isinstance(expression, Either))

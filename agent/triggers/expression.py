@@ -1,4 +1,4 @@
-"""Triggers: what they are made of, and whether they hold for what an area answered."""
+"""Trigger expressions: the syntax tree, and its evaluation on an area's result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from msgspec import Struct
 from agent.wire.messages import AreaResult, ChannelAggregate, Series
 
 Operator = Literal[">", ">=", "<", "<="]
-# Values of a channel over the window. `any` is the highest or the lowest reading, whichever the
-# operator looks for.
+# Functions of a channel's values over the window. `any` is the maximum or the minimum, depending on
+# the operator.
 Function = Literal["any", "min", "max", "mean", "last", "rate"]
 
 NAN: Final = math.nan
 
 
 class Comparison(Struct, frozen=True):
-    """`function` of `channel` compared with `threshold`; that of a rate is per second."""
+    """`function` of `channel` compared with `threshold`; a rate's threshold is per second."""
 
     function: Function
     channel: str
@@ -29,16 +29,16 @@ class Comparison(Struct, frozen=True):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The channel that it looks at."""
+        """The channel that it uses."""
         return (self.channel,)
 
     @property
     def needs_series(self) -> bool:
-        """Aggregates tell neither the last reading nor how fast the values change."""
+        """Whether aggregates are not enough: they give neither the last reading nor a rate."""
         return self.function in ("last", "rate")
 
     def holds(self, result: AreaResult) -> bool:
-        """Whether it holds; never for a channel without a measured value. O(readings)."""
+        """Whether it holds; false for a channel without a measured value. O(readings)."""
         value = self._value(result)
         match self.operator:
             case ">":
@@ -52,7 +52,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def _bound(self) -> float:
-        # A reading of 23.46 is the 32-bit float next to it, and 23.46 >= 23.46 shall hold.
+        # A reading of 23.46 is the nearest 32-bit float, and 23.46 >= 23.46 must hold.
         computed = self.function in ("mean", "rate")
         return self.threshold if computed else float(array("f", [self.threshold])[0])
 
@@ -88,7 +88,7 @@ class Both(Struct, frozen=True):
 
 
 class Either(Struct, frozen=True):
-    """One of `parts` holds at least."""
+    """At least one of `parts` holds."""
 
     parts: tuple[Expression, ...]
 

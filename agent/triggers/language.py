@@ -1,4 +1,4 @@
-"""The language of triggers: ``temperature > 30 and (rate(humidity) > 2/min or max(co2) >= 900)``.
+"""Trigger parser: ``temperature > 30 and (rate(humidity) > 2/min or max(co2) >= 900)``.
 
     expression = term {"or" term}
     term       = factor {"and" factor}
@@ -27,17 +27,17 @@ _TOKEN: Final = token_pattern(sign=r">=|<=|[<>()/]")
 
 
 class TriggerError(ValueError):
-    """The text is no trigger: one line says where, what was expected and what is there."""
+    """The text is not a valid trigger; one line says where, what was expected and what found."""
 
 
 def read_trigger(text: str) -> Expression:
-    """The condition that `text` says; `TriggerError` if it says none. O(length)."""
+    """Parse `text`; `TriggerError` if it is not a valid trigger. O(length)."""
     return _Reader(text, _TOKEN, TriggerError).whole()
 
 
 class _Reader(TokenReader):
     def whole(self) -> Expression:
-        """The whole text."""
+        """Parse the whole text."""
         expression = self._expression()
         if self.token.kind != "end":
             self.fail("and, or or the end")

@@ -1,7 +1,7 @@
-"""What is known of a sensor's channels: the latest good values, and how fast they change.
+"""Latest good values of a sensor's channels, and their rates of change.
 
-A value that is bad (`agent.wire.quality`), or that no message can carry, does not count: the one
-before it stays the latest, until that is stale. Times are monotonic, in seconds.
+A bad value (`agent.wire.quality`), or one that no message can carry, does not count: the previous
+one stays the latest until it is stale. Times are monotonic, in seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LARGEST: Final = 1e300  # as `agent.wire.base.Finite`; neither infinite nor NaN
 class Window:
     """The good readings of one channel within `window_s`; 16 bytes each.
 
-    `rate` is the difference of the first and the last value by that of their times, in units a
-    second; NaN unless these are half a window apart at least.
+    `rate` is the difference of the first and last value divided by that of their times, in units
+    per second; NaN unless the times are at least half a window apart.
     """
 
     __slots__ = ("_times", "_values", "rate", "window_s")
@@ -34,7 +34,7 @@ class Window:
         self._values = array("d")
 
     def take(self, now: float, value: float) -> None:
-        """A good reading; those from before `now` - window_s go. O(log readings), and a move in
+        """Add a good reading and drop those before `now` - window_s. O(log readings), and a move in
         memory."""
         times, values = self._times, self._values
         if old := bisect_left(times, now - self.window_s):
@@ -47,7 +47,7 @@ class Window:
 
 
 class Latest:
-    """The latest good value of one channel, and since when; NEVER if there was none."""
+    """The latest good value of one channel and its time; NEVER if there was none."""
 
     __slots__ = ("at_s", "value", "windows")
 
@@ -57,11 +57,11 @@ class Latest:
         self.windows: dict[float, Window] = {}
 
     def window(self, window_s: float) -> Window:
-        """The channel's readings of so long, to be followed from now on."""
+        """A window over the channel's readings, filled from now on."""
         return self.windows.setdefault(window_s, Window(window_s))
 
     def take(self, now: float, value: float) -> None:
-        """A good reading."""
+        """Add a good reading."""
         self.at_s = now
         self.value = value
         for window in self.windows.values():
@@ -77,8 +77,8 @@ class Readings:
         self._in_order = tuple(self.channels.values())
 
     def take(self, now: float, values: Sequence[float], quality: Sequence[int]) -> None:
-        """A reading, a value for each channel; `quality` has the flags of each, or () if all are
-        good. O(channels)."""
+        """Add a reading with a value for each channel; `quality` has the flags of each, () if all
+        are good. O(channels)."""
         for i, channel in enumerate(self._in_order):
             value = values[i]
             if not (quality and quality[i] & BAD) and -LARGEST <= value <= LARGEST:

@@ -1,11 +1,11 @@
-"""Triggers at the node: raised and cleared, each once, out of the readings of one sensor.
+"""Trigger state machine: raises and clears a node's triggers from one sensor's readings.
 
 At every reading a trigger's condition holds, is clear, lies between (hysteresis), or is unknown:
 
 - it **holds** if the condition does
 - it is **clear** if it does not hold and the `clear` condition does, or, without one, if it is
   known not to hold
-- it is **unknown** if that cannot be said of what is known (`agent.triggers.condition`)
+- it is **unknown** if the readings do not decide it (`agent.triggers.condition`)
 
 | is | finds | for | is then |
 |---|---|---|---|
@@ -13,11 +13,11 @@ At every reading a trigger's condition holds, is clear, lies between (hysteresis
 | raised | clear | `clear_for_s` | not raised |
 | raised | unknown | `unknown_s` | not raised |
 
-All else changes nothing. "For" is from the first of readings on end that all find it, no two of
-them farther apart than a value counts: what nobody saw is not taken for granted.
+Everything else changes nothing. "For" is counted from the first of consecutive readings that all
+find it, with no two farther apart than a value stays valid: unobserved time is not counted.
 
-Pure: readings and the monotonic time in seconds go in, changes come out. A change counts when the
-caller says that it is stored, and is said again until then.
+Pure: readings and the monotonic time in seconds go in, changes come out. A change takes effect when
+the caller confirms that it is stored, and is repeated until then.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from agent.triggers.expression import Expression
 from agent.triggers.readings import Readings
 
 Verdict = Literal["holds", "clear", "between", "unknown"]
-# After so many intervals without a good value nobody knows what it is.
+# A value is unknown after this many intervals without a good one.
 STALE_INTERVALS: Final = 5.0
 
 
 class Trigger(Struct, frozen=True):
-    """What a trigger is: raised when `condition` has held for `for_s`, cleared when `clear` has for
-    `clear_for_s` (None: when the condition has not held so long). Rates are over `window_s`. After
-    `unknown_s` of not knowing, it is not raised any more. Times are in seconds."""
+    """Definition of a trigger: raised when `condition` has held for `for_s`, cleared when `clear`
+    has held for `clear_for_s` (None: when the condition has not held for that long). Rates are over
+    `window_s`. It is also cleared after `unknown_s` in which it was unknown. Times are in
+    seconds."""
 
     name: str
     condition: Expression
@@ -51,9 +52,9 @@ class Trigger(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A trigger is to be raised, or cleared. `channel`, its `value` and perhaps its `rate` a second
-    are those of the first comparison that did it; `value` is None where it is not known any more.
-    `after_s` is how long it held, or was raised; None if that was before the start."""
+    """A trigger is to be raised or cleared. `channel`, its `value` and any `rate` per second are
+    those of the first comparison that caused it; `value` is None if it is unknown by now. `after_s`
+    is how long the condition held, or the trigger was raised; None if since before the start."""
 
     trigger: str
     raised: bool
@@ -65,7 +66,7 @@ class Change(Struct, frozen=True):
 
 
 class _State:
-    """One trigger."""
+    """The state of one trigger."""
 
     __slots__ = (
         "_clear",
@@ -88,11 +89,11 @@ class _State:
             None if trigger.clear is None else condition(trigger.clear, readings, trigger.window_s)
         )
         self._raised_s: float | None = None
-        self._found_s: float | None = None  # since when it finds what would change it
+        self._found_s: float | None = None  # since when the finding holds that would change it
         self._looked_s = self._known_s = now
 
     def look(self, now: float) -> Change | None:
-        """What the latest reading, taken now, changes."""
+        """The change caused by the latest reading, taken now, if any."""
         verdict = self._verdict(now)
         if verdict != "unknown":
             self._known_s = now
@@ -110,13 +111,13 @@ class _State:
         return self._change(verdict, now, held_s)
 
     def tick(self, now: float) -> Change | None:
-        """What follows from there being no reading."""
+        """The change caused by the absence of readings, if any."""
         if self._verdict(now) != "unknown":
             self._known_s = now
         return self._unknown(now)
 
     def took(self, now: float, *, raised: bool) -> None:
-        """It is raised, or not, from now on."""
+        """Confirm a change: it is raised, or not, from now on."""
         self.raised = raised
         self._raised_s = now if raised else None
         self._found_s = None
@@ -157,7 +158,7 @@ class _State:
         )
 
     def _cause(self, verdict: Verdict, now: float) -> Value:
-        """The first comparison that found it."""
+        """The first comparison that supports the verdict."""
         told = self._condition
         wanted: bool | None = {"holds": True, "clear": False}.get(verdict)
         if verdict == "clear" and self._clear is not None:
@@ -167,7 +168,7 @@ class _State:
 
 
 class SensorTriggers:
-    """The triggers of one sensor, which is read every `interval_s`; O(comparisons) a reading."""
+    """The triggers of one sensor, read every `interval_s`; O(comparisons) per reading."""
 
     def __init__(
         self, triggers: Iterable[Trigger], channels: Sequence[str], interval_s: float, now: float
@@ -177,23 +178,23 @@ class SensorTriggers:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The names of those that are raised."""
+        """The names of the raised triggers."""
         return tuple([name for name, state in self._states.items() if state.raised])
 
     def restore(self, raised: Iterable[str]) -> None:
-        """These were raised before the start: they are not raised again without being cleared."""
+        """Restore triggers raised before the start: they are not raised again until cleared."""
         for name in raised:
             self._states[name].restore()
 
     def take(self, now: float, values: Sequence[float], quality: Sequence[int]) -> list[Change]:
-        """A reading, as `Readings.take` wants it; times never go back."""
+        """Process a reading, as for `Readings.take`; times never go back."""
         self._readings.take(now, values, quality)
         return [change for s in self._states.values() if (change := s.look(now)) is not None]
 
     def tick(self, now: float) -> list[Change]:
-        """Time has passed, and the sensor may be silent; now and then."""
+        """Time has passed and the sensor may be silent; call it periodically."""
         return [change for s in self._states.values() if (change := s.tick(now)) is not None]
 
     def took(self, change: Change, now: float) -> None:
-        """A change is stored: it counts."""
+        """Confirm that a change is stored; it takes effect now."""
         self._states[change.trigger].took(now, raised=change.raised)

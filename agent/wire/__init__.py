@@ -1,1 +1,1 @@
-"""What crosses a socket or a file border: messages, their bytes, configuration, log records."""
+"""Wire formats: messages and their codec, configuration files, log records."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-# (?!\n): to Python alone, $ also stands before a newline at the end.
+# (?!\n): in Python, $ also matches before a trailing newline.
 AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$(?!\n)"
 
 
@@ -20,24 +20,23 @@ def overlaps(a: str, b: str) -> bool:
 
 
 def with_parents(area: str) -> Iterator[str]:
-    """The area and all above it, finest first: ``b1/f4/r413``, ``b1/f4``, ``b1``."""
+    """The area and all its ancestors, finest first: ``b1/f4/r413``, ``b1/f4``, ``b1``."""
     while area:
         yield area
         area = area.rpartition("/")[0]
 
 
 def above(area: str) -> Iterator[str]:
-    """All areas above it, finest first."""
+    """All ancestors of the area, finest first."""
     return with_parents(area.rpartition("/")[0])
 
 
 class AreaSet:
-    """Areas in the order in which they came, each at a place of its own, 0 and up; one that comes
-    twice has two places.
+    """Areas in order of insertion, each at an index ("place") from 0; an area added twice has two
+    places.
 
-    It knows who lies above or below whom by look-ups, not by comparing each with each: d is the
-    depth of an area. n areas take O(n · d) memory. What lies below is indexed when it is first
-    asked for.
+    Ancestors and descendants are found by look-ups instead of pairwise comparison. With d the depth
+    of an area, n areas take O(n · d) memory. Descendants are indexed on first use.
     """
 
     __slots__ = ("_areas", "_below", "_here", "_indexed")
@@ -46,7 +45,7 @@ class AreaSet:
         self._areas: list[str] = []
         # The places of each area.
         self._here: dict[str, list[int]] = {}
-        # The places of areas at or below each area, in order; complete up to the place `_indexed`.
+        # The places of the areas at or below each area, in order; complete up to place `_indexed`.
         self._below: dict[str, list[int]] = {}
         self._indexed = 0
         for area in areas:
@@ -62,7 +61,7 @@ class AreaSet:
         return iter(self._areas)
 
     def add(self, area: str) -> None:
-        """Put an area at the next place."""
+        """Add an area at the next place."""
         self._here.setdefault(area, []).append(len(self._areas))
         self._areas.append(area)
 
@@ -71,26 +70,26 @@ class AreaSet:
         return self._here.get(area, ())
 
     def covers(self, area: str) -> bool:
-        """Whether one of them covers `area`. O(d)."""
+        """Whether an area of the set covers `area`. O(d)."""
         return not self._here.keys().isdisjoint(with_parents(area))
 
     def covers_below(self, area: str) -> bool:
-        """Whether one of them lies above `area`. O(d)."""
+        """Whether the set has an ancestor of `area`. O(d)."""
         return not self._here.keys().isdisjoint(above(area))
 
     def has_within(self, area: str) -> bool:
-        """Whether `area` covers one of them. O(1)."""
+        """Whether `area` covers an area of the set. O(1)."""
         return area in self._index()
 
     def overlaps(self, area: str) -> bool:
-        """Whether one of them covers `area` or is covered by it. O(d)."""
+        """Whether an area of the set covers `area` or is covered by it. O(d)."""
         return self.has_within(area) or self.covers(area)
 
     def places_within(self, asked: Iterable[str]) -> list[int]:
-        """The places of those that some asked area covers, in order.
+        """The places of the areas that any asked area covers, in order.
 
-        O(asked) look-ups, O(d · found) to collect: an area is found once for each asked one above
-        it.
+        O(asked) look-ups, O(d · found) to collect: an area is found once for each asked area that
+        covers it.
         """
         index = self._index()
         found = [below for area in dict.fromkeys(asked) if (below := index.get(area))]
@@ -99,32 +98,32 @@ class AreaSet:
         return sorted(set().union(*found))
 
     def places_overlapping(self, area: str) -> list[int]:
-        """The places of those that cover `area` or are covered by it, in no order. O(d + found); of
-        an area that is nowhere near any, the first segment tells."""
+        """The places of the areas that cover `area` or are covered by it, unordered. O(d + found);
+        O(1) if no area shares its first segment."""
         index, here = self._index(), self._here
         places: list[int] = []
         end = area.find("/")
         while end > 0:
             parent = area[:end]
             if parent not in index:
-                return places  # nothing is there or further down
+                return places  # nothing at this area or below
             places += here.get(parent, ())
             end = area.find("/", end + 1)
         places += index.get(area, ())
         return places
 
     def within(self, asked: Iterable[str]) -> list[str]:
-        """Those that some asked area covers, each once, in order."""
+        """The areas that any asked area covers, each once, in order."""
         return list(dict.fromkeys([self._areas[place] for place in self.places_within(asked)]))
 
     def without(self, asked: Iterable[str]) -> list[str]:
-        """The asked areas that cover none of them. O(asked)."""
+        """The asked areas that cover no area of the set. O(asked)."""
         index = self._index()
         return [area for area in asked if area not in index]
 
     def names_below(self, parent: str, most: int) -> set[str]:
-        """The next segments of the areas below `parent`, among the first `most` of these; of all
-        areas, if it is empty. O(most)."""
+        """The next segments of the first `most` areas below `parent`, or of all areas if that is
+        empty. O(most)."""
         places = self._index().get(parent, ()) if parent else range(len(self._areas))
         start = len(parent) + 1 if parent else 0
         names = {self._areas[place][start:].partition("/")[0] for place in places[:most]}

@@ -1,4 +1,4 @@
-"""What every message is made of: the base structs and the bounded scalar types."""
+"""Base structs and bounded scalar types of all messages."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ TRIGGER_RAISED: Final = "trigger_raised"
 TRIGGER_CLEARED: Final = "trigger_cleared"
 LONGEST_WINDOW_S = 366 * 86_400.0
 LONGEST_TIMEOUT_MS = 3_600_000.0
-# Of the SLO's latency: the answer timeout of a query that names none.
+# Default answer timeout, as a multiple of the SLO's latency.
 TIMEOUT_FACTOR = 4.0
 
 Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
-# (?!\n): to Python alone, $ also stands before a newline at the end.
+# (?!\n): in Python, $ also matches before a trailing newline.
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
 Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
-RAW: Final = "_raw"  # at the end of a channel's name: its values before calibration
+RAW: Final = "_raw"  # suffix of a channel's name: its values before calibration
 Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
 Label = Annotated[str, Meta(max_length=32)]
 Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
 Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
-# What a client may ask: any fanout's share of it (DSSP Eq. 2) still differs from 100.
+# Percentiles that a client may request: with any fanout, p_t (DSSP Eq. 2) still differs from 100.
 SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
-# Integers that survive JSON readers whose only number is a double, and sums of them MessagePack.
+# Integers that are exact in JSON readers with only doubles, and whose sums fit MessagePack.
 MAX_COUNTED = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNTED)]
 WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
 SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
-# Neither NaN nor infinite, which JSON cannot say.
+# Excludes NaN and infinity, which JSON cannot represent.
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
 Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
@@ -53,8 +53,8 @@ Address = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Part(Struct, frozen=True, gc=False):
-    """Base of everything in a message. What is frozen and decoded from bytes holds no reference
-    cycle, so the garbage collector need not look at it."""
+    """Base of all structs in messages. Frozen and decoded from bytes, they have no reference
+    cycles, so the garbage collector does not track them."""
 
 
 class Message(Part, frozen=True, tag_field="type"):

@@ -1,7 +1,7 @@
-"""Bytes on a socket: ``[major][minor][codec][body]``, the first three as ASCII characters.
+"""Codec of frames: ``[major][minor][codec][body]``, the first three as ASCII characters.
 
 ``10J{"type":"query",…}`` is version 1.0 in JSON, ``10M…`` the same in MessagePack. Any minor
-version of the same major is understood: unknown fields are ignored, new ones have defaults.
+version of the same major is accepted: unknown fields are ignored, new ones have defaults.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ JSON: Final = b"J"
 MAX_REQUEST_BYTES: Final = 1 << 20
 MAX_SUBTASK_RESULT_BYTES: Final = 1 << 24
 MAX_RESULT_BYTES: Final = 1 << 28
-# What the readings of one may take, packed: what stands around them fits into the rest. Of a task
-# and of an answer it is half, since in JSON they take up more.
+# Maximum packed size of the readings in one subtask result; the rest of the message fits into the
+# remainder. For a task and an answer it is half, as JSON takes more space.
 MAX_SUBTASK_SERIES_BYTES: Final = MAX_SUBTASK_RESULT_BYTES - (1 << 16)
 MAX_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
 
-# msgspec judges the length of a JSON array after decoding all of it, at 0.7 µs an element. A
-# request of 1,024 areas has some 1,100 commas; in MessagePack the length is known first.
+# msgspec checks the length of a JSON array only after decoding all of it, at 0.7 µs per element. A
+# request of 1,024 areas has some 1,100 commas. In MessagePack the length comes first.
 MAX_JSON_COMMAS: Final = 4_096
 GLIMPSE_BYTES: Final = 1 << 14
-# Where a refusal looks for the id of a message that it does not decode.
+# Bytes at the start of an undecoded message that are searched for its id.
 ID_WITHIN: Final = 512
 _JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
 _PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
 
 T = TypeVar("T")
-# What came from a socket; a large frame is looked at where libzmq has it.
+# A frame received from a socket; a large one is a view of libzmq's memory.
 Frame: TypeAlias = bytes | memoryview
 
 
 class WireError(ValueError):
-    """A frame that cannot be read. `codec` is the one to answer in; `id` the sender's, if seen."""
+    """A frame cannot be decoded. `codec` is the one to answer in; `id` is the message's, if
+    found."""
 
     def __init__(self, message: str, codec: bytes = JSON, sender_id: str = "") -> None:
         super().__init__(message)
@@ -88,12 +89,12 @@ _HEADERS: Final = {codec: MAJOR + MINOR + codec for codec in _ENCODERS}
 
 
 def encode(message: Message, codec: bytes = MESSAGEPACK) -> bytes:
-    """One frame holding `message`."""
+    """Encode `message` as one frame."""
     return _HEADERS[codec] + _ENCODE[codec](message)
 
 
 def encode_into(message: Message, codec: bytes, frame: bytearray) -> None:
-    """The same in an empty `frame`: nothing is copied once more, which counts for a large one."""
+    """Encode into an empty `frame`, which saves a copy of a large message."""
     frame += _HEADERS[codec]
     _ENCODERS[codec].encode_into(message, frame, HEADER_BYTES)
 
@@ -103,7 +104,7 @@ class _SenderId(msgspec.Struct):
 
 
 class Decoder(Generic[T]):
-    """The one typed decoder of a socket: `union` is what may arrive there.
+    """The typed decoder of a socket: `union` has the messages that may arrive there.
 
     `decode` gives (message, codec) or raises `WireError` with one line for the sender.
     """
@@ -114,14 +115,14 @@ class Decoder(Generic[T]):
         max_bytes: int = MAX_REQUEST_BYTES,
         max_json_commas: int | None = None,
     ) -> None:
-        """`max_json_commas` bounds what a JSON frame costs before it is known to be wrong."""
+        """`max_json_commas` bounds the cost of rejecting an invalid JSON frame."""
         self._max_bytes = max_bytes
         self._max_json_commas = max_json_commas
         decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
             MESSAGEPACK: msgspec.msgpack.Decoder(union, dec_hook=unpack).decode,
             JSON: msgspec.json.Decoder(union, dec_hook=unpack).decode,
         }
-        # One look-up accepts every header that is understood.
+        # One look-up for all accepted headers.
         self._by_header = {
             MAJOR + b"%d" % minor + codec: (decode, codec)
             for minor in range(10)
@@ -129,7 +130,7 @@ class Decoder(Generic[T]):
         }
 
     def decode(self, frame: Frame) -> tuple[T, bytes]:
-        """The message in `frame` and the codec it came in; `WireError` if there is none."""
+        """The message in `frame` and its codec; `WireError` if it is invalid."""
         known = self._by_header.get(bytes(frame[:HEADER_BYTES]))
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
@@ -170,8 +171,8 @@ class Decoder(Generic[T]):
 
 
 def _has_more(frame: Frame, character: bytes, limit: int) -> bool:
-    """Whether it is there more often than `limit` times; where it is frequent, a part of the frame
-    tells."""
+    """Whether `character` occurs more than `limit` times; if frequent, a part of the frame is
+    enough to tell."""
     found = 0
     for start in range(0, len(frame), GLIMPSE_BYTES):
         found += bytes(frame[start : start + GLIMPSE_BYTES]).count(character)
@@ -181,8 +182,8 @@ def _has_more(frame: Frame, character: bytes, limit: int) -> bool:
 
 
 def glimpse(frame: Frame) -> tuple[bytes, str]:
-    """The codec to answer a frame in, and its message's id if that stands near the start: for
-    refusals that cost less than decoding. O(1)."""
+    """The codec to answer a frame in, and its message's id if that is near the start: for refusals
+    that cost less than decoding. O(1)."""
     codec = _codec_of(frame)
     pattern = _JSON_ID if codec == JSON else _PACKED_ID
     found = pattern.search(frame, HEADER_BYTES, ID_WITHIN)
@@ -190,7 +191,7 @@ def glimpse(frame: Frame) -> tuple[bytes, str]:
         return codec, ""
     text = found[1].decode()
     if codec == MESSAGEPACK:
-        # The length stands in the byte before.
+        # The length is in the byte before.
         length = frame[found.start(1) - 1]
         text = text[: length - 0xA0 if length >= 0xA1 else length]
     return codec, text
@@ -205,8 +206,8 @@ def _one_line(text: str) -> str:
 
 
 def _sender_id(frame: Frame, codec: bytes) -> str:
-    """The id of a message that is otherwise wrong, so that its sender knows which one it was; of a
-    large one, if it stands near the start: it has cost enough."""
+    """The id of an invalid message, so that the sender can tell which one was refused; for a large
+    message only if it is near the start, to bound the cost."""
     if len(frame) > GLIMPSE_BYTES:
         return glimpse(frame)[1]
     body = memoryview(frame)[HEADER_BYTES:]

@@ -1,7 +1,7 @@
-"""Configuration: how an agent's TOML file becomes structs, and what is wrong with it.
+"""Configuration: parses and validates an agent's TOML file into structs.
 
-The keys are in `edge_config`, `master_config` and `drs_config`; `docs/run/configuration.md` is made
-from them.
+The keys are in `edge_config`, `master_config` and `drs_config`; `docs/run/configuration.md` is
+generated from them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 C = TypeVar("C")
 
-# Every number has bounds, within which the agents start and run: --check is to find out.
+# Every number has bounds within which the agents start and run, so that --check is conclusive.
 Positive = Annotated[float, Meta(gt=0.0)]
 Count = Annotated[int, Meta(ge=1)]
 File = Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")]
@@ -23,12 +23,12 @@ File = Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")]
 DAY_S: Final = 86_400.0
 HIGHEST_PORT: Final = 65_535
 LONGEST_IPC_PATH: Final = 107  # bytes, in Linux's sockaddr_un
-# What stays on this host.
+# Hosts whose traffic stays on this machine.
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 class ConfigError(ValueError):
-    """The file cannot be used; the text is one line that says what is wrong and what to do."""
+    """The file is unusable; the text is one line that gives the error and the remedy."""
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ class Metrics(Section, frozen=True):
 
 
 def require_usable(address: str, key: str, *, keyed: bool = False) -> None:
-    """Raise ValueError unless `address` can be used; without keys it must stay on this host."""
+    """Raise ValueError unless `address` is usable; without keys it must be on this host."""
     kind, _, rest = address.partition("://")
     if kind == "ipc":
         if not rest.isprintable() or not 0 < len(rest.encode()) <= LONGEST_IPC_PATH or rest == "*":
@@ -116,8 +116,8 @@ def require_guarded(address: str, key: str, trust: Trust) -> None:
 
 
 def require_keys(address: str, key: str, keys: object, trust: Trust) -> None:
-    """Raise ValueError unless an agent with `trust` may connect to `address`, whose public keys
-    the config key `key` gives."""
+    """Raise ValueError unless an agent with `trust` may connect to `address`; the config key `key`
+    has the public keys there."""
     if not address.startswith("tcp://"):
         return
     if trust.key and not keys:
@@ -127,7 +127,7 @@ def require_keys(address: str, key: str, keys: object, trust: Trust) -> None:
 
 
 def load(path: str | os.PathLike[str], kind: type[C]) -> C:
-    """Read a TOML file into `kind`; ConfigError in one line for anything that is wrong."""
+    """Read a TOML file into `kind`; ConfigError in one line for any error."""
     text = ""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs the edge agent 0.6 MiB
@@ -143,14 +143,14 @@ def load(path: str | os.PathLike[str], kind: type[C]) -> C:
 
 
 def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
-    """Convert a parsed TOML table into `kind`; ConfigError names the key that is wrong."""
+    """Convert a parsed TOML table into `kind`; ConfigError names the invalid key."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         from agent.wire.config_words import explain, refuse_unknown  # only an error needs it
 
         text, _, path = str(error).partition(" - at `$")
-        # Rather than what is missing for it, say which name was misspelt.
+        # A misspelt name is a better message than the key that is missing because of it.
         line = refuse_unknown(data, kind) or explain(text, kind, path.rstrip("`"), data)
         raise ConfigError(f"{source}: {line}") from None
 

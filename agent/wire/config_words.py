@@ -1,4 +1,4 @@
-"""What is wrong with a config file, in words; imported only when something is."""
+"""Error messages for configuration files; imported only on an error."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ KINDS: Final = {
     "object": "a table",
 }
 BOUNDS: Final = {">=": "at least", ">": "above", "<=": "at most", "<": "below"}
-# What tells tables of one kind from each other, for whoever wrote them.
+# Keys that identify one of several tables of a kind in messages.
 LABELS: Final = ("name", "iad", "driver")
 ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 STEP: Final = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 
-# What each pattern of a config file admits; tests/wire/test_config.py knows of any without words.
+# A description of each pattern in configurations; tests/wire/test_config.py finds missing ones.
 PATTERNS: Final = {
     r"^[A-Za-z0-9_.-]{1,64}$(?!\n)": "a name of 1–64 letters, digits, _ . -",
     r"^[a-z][a-z0-9_]{0,31}$(?!\n)": (
@@ -54,13 +54,13 @@ PATTERNS: Final = {
 
 
 def explain(text: str, kind: Any, path: str, data: Any) -> str:
-    """`text` of a ValidationError at `path` ("pool[0].iad") of `data`, which is no `kind`, for
-    people to read."""
+    """A readable message for a ValidationError: `text` at `path` ("pool[0].iad") of `data`, which
+    is not a valid `kind`."""
     steps: list[str | int] = []
     annotation = kind
     for index, key in STEP.findall(path):
         here = at(data, steps)
-        if index == "...":  # msgspec's word for any name that the user chose
+        if index == "...":  # msgspec's placeholder for a name chosen by the user
             annotation = _inside(annotation)
             steps.append(next(name for name, row in here.items() if not _valid(row, annotation)))
         elif index:
@@ -85,13 +85,13 @@ def explain(text: str, kind: Any, path: str, data: Any) -> str:
 
 
 def refuse_unknown(data: Any, kind: Any) -> str | None:
-    """What to say of the first key of `data` that `kind` does not know, if there is one."""
+    """A message about the first key of `data` that `kind` does not have, if any."""
     return next(_unknown(data, data, kind, []), None)
 
 
 def place(data: Any, steps: list[str | int]) -> str:
-    """Where `steps` lead, as the file has it: ``node.name``, ``sensor b (second [[sensor]]):
-    channels.temperature.offset``."""
+    """The place that `steps` lead to, in the file's terms: ``node.name``, ``sensor b (second
+    [[sensor]]): channels.temperature.offset``."""
     said, keys, header = "", "", ""
     for i, step in enumerate(steps):
         if isinstance(step, str):
@@ -107,8 +107,8 @@ def place(data: Any, steps: list[str | int]) -> str:
 
 
 def row_place(table: str, row: dict[str, Any], index: int, header: str = "") -> str:
-    """``sensor b (second [[sensor]])``: the table `index` of those called `table`, which stand
-    below `header` in the file."""
+    """``sensor b (second [[sensor]])``: the table number `index` of those named `table`, under
+    `header` in the file."""
     which = f"{_ordinal(index)} [[{header or table}]]"
     for label in (row.get(key) for key in LABELS):
         if isinstance(label, str) and 0 < len(label) <= 64 and label.isprintable():
@@ -117,14 +117,14 @@ def row_place(table: str, row: dict[str, Any], index: int, header: str = "") -> 
 
 
 def at(data: Any, steps: list[str | int]) -> Any:
-    """What `steps` lead to."""
+    """The value that `steps` lead to."""
     for step in steps:
         data = data[step]
     return data
 
 
 def misplaced(text: str, error: str) -> str:
-    """A TOML error, and what helps if ``[sensor.options]`` stands above its ``[[sensor]]``."""
+    """A TOML error, with a hint if ``[sensor.options]`` precedes its ``[[sensor]]``."""
     if found := re.search(r"Cannot overwrite a value \(at line (\d+)", error):
         lines = text.splitlines()[: int(found[1])]
         table = lines[-1].strip().removeprefix("[[").partition("]]")[0].strip()
@@ -172,7 +172,7 @@ def _header(table: str, annotation: Any) -> str:
 
 
 def _rule(text: str, annotation: Any, table: str) -> str | None:
-    """What the value must be; `table` is its place without numbers, as a TOML header has it."""
+    """The rule for the value; `table` is its place without indices, as in a TOML header."""
     if text.startswith("Invalid enum value "):
         *others, last = map(str, _choices(annotation))
         choices = f"{', '.join(others)} or {last}" if others else last
@@ -219,7 +219,7 @@ def _valid(value: Any, annotation: Any) -> bool:
 
 
 def _inside(annotation: Any) -> Any:
-    """The annotation of what a list or table with the user's names has in it."""
+    """The annotation of the elements of a list, or of a table with names chosen by the user."""
     while (inner := get_args(annotation)) and get_origin(annotation) not in (tuple, list, dict):
         annotation = next((a for a in inner if get_args(a)), inner[0])
     return inner[-1] if get_origin(annotation) is dict else inner[0]
@@ -230,7 +230,7 @@ def _ordinal(index: int) -> str:
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of the Literal inside an annotation, and words for a number beside it."""
+    """The values of the Literal inside an annotation, and the text for a number beside it."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     if annotation is int:

@@ -1,6 +1,6 @@
-"""Between masters and the registration service (DRS): registration, accounts, discovery, mirrors.
+"""Messages of the registration service (DRS): registration, accounts, discovery, mirrors.
 
-Times are relative: a lease lasts `lease_s` from the moment that the DRS takes the message.
+Times are relative: a lease lasts `lease_s` from the moment that the DRS processes the message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DeniedReason = Literal[
 
 
 class Offering(Part, frozen=True):
-    """A sensing capability, named like the channel that it gives, and the areas where it is."""
+    """A sensing capability, named like the channel that it provides, and its areas."""
 
     capability: Channel
     areas: Areas
@@ -46,10 +46,10 @@ Offerings = Annotated[tuple[Offering, ...], Meta(max_length=MAX_OFFERINGS)]
 
 
 class Candidate(Part, frozen=True):
-    """An IAD that may sell: where its master is, its keys, and the areas it offers of those asked.
+    """A possible seller: an IAD's address, keys, and the areas that it offers of those asked.
 
-    `areas` are what the IAD registered, as far as they overlap the asked ones; all that it
-    registered in the reply to `look_up`, so that a scheduling-only IAD has none.
+    `areas` are the IAD's registered areas that overlap the asked ones; in the reply to `look_up`
+    all its registered areas, none for a scheduling-only IAD.
     """
 
     iad: Name
@@ -59,8 +59,8 @@ class Candidate(Part, frozen=True):
 
 
 class Account(Part, frozen=True):
-    """A party of the market: an IAD (seller) or a CSP (buyer), and its keys. It stays until the
-    party leaves: that a lease ends does not close it."""
+    """A party of the market: an IAD (seller) or a CSP (buyer), and its keys. It remains until the
+    party leaves, even after a lease has expired."""
 
     name: Name
     kind: AccountKind
@@ -83,7 +83,7 @@ class Register(Message, frozen=True, tag="register"):
 
 
 class Renew(Message, frozen=True, tag="renew"):
-    """The IAD's record stays for another lease."""
+    """Extend the IAD's record by another lease."""
 
     id: Identifier
     iad: Name
@@ -112,7 +112,7 @@ class CloseAccount(Message, frozen=True, tag="close_account"):
 
 
 class Discover(Message, frozen=True, tag="discover"):
-    """Which IADs have the capability in these areas? All of them: the maximum coverage."""
+    """Request all IADs that have the capability in these areas, for maximum coverage."""
 
     id: Identifier
     capability: Channel
@@ -120,20 +120,20 @@ class Discover(Message, frozen=True, tag="discover"):
 
 
 class LookUp(Message, frozen=True, tag="look_up"):
-    """The records of these IADs, scheduling-only ones included."""
+    """Request the records of these IADs, scheduling-only ones included."""
 
     id: Identifier
     iads: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1_000)]
 
 
 class ListAccounts(Message, frozen=True, tag="list_accounts"):
-    """All parties and their keys: whom a master may let in."""
+    """Request all parties and their keys, which a master may admit."""
 
     id: Identifier
 
 
 class Follow(Message, frozen=True, tag="follow"):
-    """A mirror asks for what changed after `version` of the `epoch` that it knows."""
+    """A mirror requests the changes after `version` of the `epoch` that it knows."""
 
     id: Identifier
     epoch: Annotated[str, Meta(max_length=64)]
@@ -144,15 +144,15 @@ class Follow(Message, frozen=True, tag="follow"):
 
 
 class Registered(Message, frozen=True, tag="registered"):
-    """Done: the record or account is on disk. `lease_s` is the lease that was given (0: none)."""
+    """The record or account is on disk. `lease_s` is the lease granted (0: none)."""
 
     id: Identifier
     lease_s: GivenLease
 
 
 class Found(Message, frozen=True, tag="found"):
-    """The matching IADs by name; `uncovered` are the asked areas that nobody covers in part or
-    whole. `age_s` is how old a mirror's copy is, at least; 0 from the primary."""
+    """The matching IADs by name; `uncovered` are the asked areas that no IAD overlaps. `age_s` is
+    the minimum age of a mirror's copy; 0 from the primary."""
 
     id: Identifier
     candidates: Annotated[tuple[Candidate, ...], Meta(max_length=MAX_CANDIDATES)]
@@ -169,8 +169,8 @@ class Accounts(Message, frozen=True, tag="accounts"):
 
 
 class DirectoryEntry(Part, frozen=True):
-    """A party as the change of that version left it: an IAD with its record, an account alone
-    (no address), or gone. `lease_s` is what the record's leases last; 0 without a record."""
+    """A party's state after the change of that version: an IAD with its record, an account alone
+    (no address), or removed. `lease_s` is the length of the record's leases; 0 without a record."""
 
     version: Count
     account: Account
@@ -181,7 +181,7 @@ class DirectoryEntry(Part, frozen=True):
 
 
 class Changes(Message, frozen=True, tag="changes"):
-    """What a mirror lacks. `whole` says that `entries` is everything: forget the rest."""
+    """The changes that a mirror lacks. If `whole`, `entries` is everything: drop the rest."""
 
     id: Identifier
     epoch: Identifier
@@ -191,9 +191,10 @@ class Changes(Message, frozen=True, tag="changes"):
 
 
 class Denied(Message, frozen=True, tag="denied"):
-    """The DRS did not do it. `unknown`: no such record (register again); `read_only`: a mirror;
-    `not_authorised`: the key or the name is another party's; `malformed`; `overloaded`: the
-    directory is full; `not_ready`: it cannot now, such as a mirror before its first copy."""
+    """The DRS refused the request. `unknown`: no such record (register again); `read_only`: a
+    mirror; `not_authorised`: the key or the name belongs to another party; `malformed`;
+    `overloaded`: the directory is full; `not_ready`: try later, for instance a mirror before its
+    first copy."""
 
     id: Annotated[str, Meta(max_length=64)]
     reason: DeniedReason

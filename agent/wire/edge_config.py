@@ -64,9 +64,9 @@ class EdgeMaster(Section, frozen=True):
 
 
 class EdgeChannel(Section, frozen=True):
-    """What becomes of one channel of a sensor's driver: ``[sensor.channels.temperature]`` belongs
-    to the ``[[sensor]]`` before it. The value r that the driver gives is kept; what is stored,
-    checked and answered is gain · r + offset. Limits that are left out are those of the quantity
+    """Settings of one channel of a sensor's driver: ``[sensor.channels.temperature]`` belongs to
+    the ``[[sensor]]`` before it. The driver's value r is kept; the value stored, checked and
+    answered is gain · r + offset. Omitted limits default to those of the quantity
     (docs/understand/quality.md).
     """
 
@@ -298,7 +298,7 @@ class EdgeConfig(Section, frozen=True):
 
 
 def trigger_problems(triggers: Sequence[EdgeTrigger], areas: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the triggers of a node that covers `areas`, a line each."""
+    """Errors in the triggers of a node that covers `areas`, one line each."""
     names = [trigger.name for trigger in triggers]
     for name in dict.fromkeys(names):
         if names.count(name) > 1:

@@ -1,9 +1,10 @@
-"""Emulated hardware: named profiles of a pod's service time, for fleets larger than their host.
+"""Hardware emulation: named profiles of a pod's service time, for fleets larger than their host.
 
 The profiles are lognormal with the means of DSSP's testbed; the shape is this project's assumption,
-set so that FIFO sustains what the paper reports (docs/decisions/0008-service-time-shape.md).
-"<name>-sized" has the same mean, but most of what varies is the length of the request's window.
-Emulated time comes on top of the real retrieval and is announced by the node in its hello.
+chosen so that FIFO sustains the load that the paper reports
+(docs/decisions/0008-service-time-shape.md). "<name>-sized" has the same mean, but most of its
+variation comes from the length of the request's window. Emulated time is added to the real
+retrieval and announced in the node's hello.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class HardwareProfile(NamedTuple):
 
 LONGEST_WINDOW_S: Final = 10_800.0
 SIGMA: Final = 0.66
-# Of the noise around the size: FIFO sustains the same load as under SIGMA.
+# Sigma of the noise around the size-dependent part, so that FIFO sustains the same load as with
+# SIGMA.
 SIGMA_SIZED: Final = 0.53
 BY_SIZE: Final = 0.8
 SIZED: Final = "-sized"

@@ -1,4 +1,4 @@
-"""Between masters: negotiating a service and forming its IAD pool (DSSP's service set-up)."""
+"""Market messages between masters: negotiate a service and form its IAD pool (DSSP)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Rate = Annotated[float, Meta(gt=0.0, le=1e6)]
 
 
 class Terms(Part, frozen=True):
-    """What an IAD's tasks may ask of it: at most `rate_per_s` of them (λ_t), each with the budget
-    that the `percentile`-th percentile (p̄_t) takes at most `budget_ms` (x̄)."""
+    """The load that an IAD agrees to: at most `rate_per_s` tasks (λ_t), each with the budget that
+    the `percentile`-th percentile (p̄_t) takes at most `budget_ms` (x̄)."""
 
     rate_per_s: Rate
     percentile: Percentile
@@ -47,11 +47,11 @@ class Member(Part, frozen=True):
 
 
 class Service(Part, frozen=True):
-    """One instance of a service: every member has a copy; the higher `version` wins. It names
-    nobody twice.
+    """One instance of a service. Every member has a copy; the higher `version` wins. Members are
+    unique.
 
-    `capability` is the one channel it gives (empty: all). `redundant`: where two IADs cover an
-    area both are asked and the first answer wins.
+    `capability` is the one channel that it provides (empty: all). `redundant`: where two IADs cover
+    an area, both are queried and the first answer wins.
     """
 
     id: Name
@@ -71,7 +71,7 @@ class Service(Part, frozen=True):
 
 
 class Propose(Message, frozen=True, tag="propose"):
-    """Would you serve this under these terms? An acceptance holds the resources for a while."""
+    """Propose terms for serving a service. An acceptance holds the resources for a while."""
 
     id: Identifier
     service: Name
@@ -81,22 +81,23 @@ class Propose(Message, frozen=True, tag="propose"):
 
 
 class Release(Message, frozen=True, tag="release"):
-    """The buyer does not need what an acceptance holds. No reply."""
+    """Release the resources held by an acceptance. No reply."""
 
     id: Identifier
     service: Name
 
 
 class Join(Message, frozen=True, tag="join"):
-    """You are a member of the pool: provision, and serve the service from now on. Sent again, with
-    a higher version, whenever the pool changes."""
+    """The receiver is a member of the pool: provision, and serve the service from now on. Sent
+    again with a higher version whenever the pool changes."""
 
     id: Identifier
     service: Service
 
 
 class Leave(Message, frozen=True, tag="leave"):
-    """You are no member any more (`version` is the pool's without you): finish what is open."""
+    """The receiver is no longer a member (`version` is that of the pool without it) and finishes
+    its open tasks."""
 
     id: Identifier
     service: Name
@@ -107,9 +108,9 @@ class Leave(Message, frozen=True, tag="leave"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Accepted (held for `hold_s`), countered with terms that it would accept, or refused: for
-    good, or, with `retry_s`, as long as its nodes are still joining. Then the same proposal
-    is worth sending again after so many seconds."""
+    """Accepted (held for `hold_s`), countered with terms that the seller would accept, or refused:
+    for good, or, with `retry_s`, while its nodes are still joining; then the buyer may repeat the
+    proposal after that many seconds."""
 
     id: Identifier
     verdict: Literal["accepted", "countered", "refused"]
@@ -120,7 +121,7 @@ class Offer(Message, frozen=True, tag="offer"):
 
 
 class Joined(Message, frozen=True, tag="joined"):
-    """The member serves, or has left: or `ok` is false, and `message` says why not."""
+    """The member serves or has left; otherwise `ok` is false and `message` gives the reason."""
 
     id: Identifier
     ok: bool

@@ -1,6 +1,6 @@
-"""The messages of every socket: tagged unions of frozen structs.
+"""Messages of all sockets: tagged unions of frozen structs.
 
-Field names end in their unit. Budgets are relative: no clock is ever compared with another's.
+Field names end in their unit. Budgets are relative: clocks of different hosts are never compared.
 `docs/understand/wire.md` describes the same messages for programs in other languages.
 """
 
@@ -85,7 +85,7 @@ class Window(Part, frozen=True, omit_defaults=True):
                 raise ValueError("a window's start_ms must be before its end_ms")
 
     def bounds_ms(self, now_ms: int) -> tuple[int, int]:
-        """[start, end) in milliseconds since 1970 UTC, seen at wall time `now_ms`.
+        """[start, end) in milliseconds since 1970 UTC, at wall time `now_ms`.
 
         A relative window that ends now includes a reading taken in this very millisecond.
         """
@@ -117,11 +117,10 @@ class Slo(Part, frozen=True):
 class Series(Part, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
-    `source_time_ms` is there when some readings are a replay: when they were first recorded; of the
-    others it is their own time.
-    `quality` has the flags (`agent.wire.quality`) of the channels that have any; a channel without
-    a column is all good. `age_ms` is how long before its time each reading was measured; without
-    the column all were measured at their times.
+    `source_time_ms` is present if some readings are replayed: the time of their first recording;
+    for other readings their own time. `quality` has the flags (`agent.wire.quality`) of the
+    channels that have any; all values of a channel without a column are good. `age_ms` is how long
+    before its time each reading was measured; without the column all were measured at their times.
     """
 
     time_ms: Int64Column
@@ -142,12 +141,12 @@ class Series(Part, frozen=True, omit_defaults=True):
             raise ValueError("the columns of a series differ in length")
 
     def summary(self, channel: str) -> tuple[int, int, int, float, float]:
-        """Of the measured values of a channel: how many there are, the places of the first and the
-        last of them, the least and the greatest. O(readings), in compiled code."""
+        """Summary of a channel's measured values: count, indices of the first and last, minimum,
+        maximum. O(readings), in compiled code."""
         return summary(self.values[channel].native, self._flags(channel), BAD)
 
     def there(self, channel: str) -> array[float]:
-        """The measured values of a channel, without what is missing or bad. O(readings)."""
+        """The measured values of a channel, without missing or bad ones. O(readings)."""
         found = array("f")
         found.frombytes(those_there(self.values[channel].native, self._flags(channel), BAD))
         return found
@@ -157,8 +156,8 @@ class Series(Part, frozen=True, omit_defaults=True):
         return None if quality is None else quality.data
 
     def measured(self, channel: str) -> array[float]:
-        """The values of a channel; NaN where one is missing or bad, and at readings of sensors that
-        do not have it: a query for this channel alone brings none of those. O(readings)."""
+        """The values of a channel; NaN where one is missing or bad, and at readings of sensors
+        without the channel, which a query for this channel alone excludes. O(readings)."""
         values = self.values[channel].numbers()
         if channel in self.quality:
             for i, flags in enumerate(self.quality[channel].data):
@@ -168,9 +167,9 @@ class Series(Part, frozen=True, omit_defaults=True):
 
 
 class ChannelAggregate(Part, frozen=True, omit_defaults=True):
-    """Aggregate of one channel. `bad` readings (`agent.wire.quality`), missing ones among them,
-    are in none of the other numbers; `suspect` ones are, and are counted here as well. Where all
-    are bad, `count` is 0 and `min`, `mean` and `max` are not there."""
+    """Aggregate of one channel. `bad` counts the readings, including missing ones, that are
+    excluded from all other numbers (`agent.wire.quality`); `suspect` counts those that are included
+    but doubtful. If all are bad, `count` is 0 and `min`, `mean` and `max` are absent."""
 
     count: Count
     min: Finite | None = None
@@ -186,7 +185,7 @@ class ChannelAggregate(Part, frozen=True, omit_defaults=True):
 
     @property
     def extent(self) -> tuple[float, float, float] | None:
-        """(min, mean, max); None where all readings are bad."""
+        """(min, mean, max); None if all readings are bad."""
         if self.min is None or self.mean is None or self.max is None:
             return None
         return self.min, self.mean, self.max
@@ -201,7 +200,7 @@ class Aggregate(Part, frozen=True):
 
 
 class AreaResult(Part, frozen=True, omit_defaults=True):
-    """What one area answered, in the form asked for."""
+    """The result of one area, in the requested form."""
 
     area: Area
     series: Series | None = None
@@ -209,10 +208,10 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
 
 
 class Missing(Part, frozen=True, omit_defaults=True):
-    """An area that did not answer, and why. With `no_channel`, `channels` are those that there are,
-    unless the service gives one only; with `no_node`, `nearest` is the announced area that may have
-    been meant. `message` is a line for people; of readings that are more than an answer may hold,
-    `longest_s` is how long a window would fit."""
+    """An area without an answer, and the reason. With `no_channel`, `channels` are the available
+    ones, unless the service provides only one; with `no_node`, `nearest` is the announced area that
+    may have been meant. `message` is a line for people; if the readings exceed an answer,
+    `longest_s` is the longest window that would fit."""
 
     area: Area
     reason: Gap
@@ -230,7 +229,7 @@ class Coverage(Part, frozen=True):
 
 
 class TaskReport(Part, frozen=True):
-    """What a client may know of one IAD's task: its budget (p_t, x_t), coverage and total time."""
+    """A client's view of one IAD's task: its budget (p_t, x_t), coverage and total time."""
 
     iad: Name
     percentile: Finite
@@ -243,9 +242,10 @@ class TaskReport(Part, frozen=True):
 
 
 class Query(Message, frozen=True, tag="query", omit_defaults=True):
-    """A sensing query. `timeout_ms` gives up (default 4 × SLO latency); `label` goes to the log
-    records; `emulation_seed` lets a lab repeat the service times of emulated hardware.
-    `takes_too_large`: its sender knows that reason of a gap, and is told `node_error` without."""
+    """A sensing query. `timeout_ms` is the answer timeout (default 4 × SLO latency); `label` goes
+    to the log records; `emulation_seed` lets a lab repeat the service times of emulated hardware.
+    `takes_too_large`: the sender supports that reason of a gap; without it, the reason is
+    `node_error`."""
 
     id: Identifier
     areas: Areas
@@ -292,23 +292,23 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
-    # The IAD that sends it: believed on loopback, held against the key elsewhere.
+    # The sending IAD: trusted on loopback, checked against the key elsewhere.
     origin: Annotated[str, Meta(max_length=64)] = ""
-    # By how much its class of queries is served earlier, or later, than its budget says
-    # (docs/understand/policy.md); the policy `sanderling` alone reads it.
+    # How much earlier (negative: later) its class of queries is served than its budget says
+    # (docs/understand/policy.md); only the policy `sanderling` uses it.
     advance_ms: Finite = 0.0
-    # As in `Query`: a master of an earlier version could not read the result.
+    # As in `Query`: a master of an earlier version could not decode the result.
     takes_too_large: bool = False
 
 
 class CancelTask(Message, frozen=True, tag="cancel_task"):
-    """The sender wants no result of its task any more. No reply."""
+    """The sender no longer wants the result of its task. No reply."""
 
     id: Identifier
 
 
 class TaskResult(Message, frozen=True, tag="task_result"):
-    """A task's outcome: results per area and coverage, and nothing about the nodes behind."""
+    """A task's outcome: results per area and coverage; nothing about individual nodes."""
 
     id: Annotated[str, Meta(max_length=64)]
     status: Status
@@ -323,11 +323,11 @@ class TaskResult(Message, frozen=True, tag="task_result"):
 
 
 class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
-    """A node introduces itself; sent again whenever its link was cut.
+    """A node introduces itself; sent again after each cut of the link.
 
     `incarnation` is random per process start, `history` per history file. `running` names the
-    subtasks that its pods are serving or whose results it still holds. `version` is the wire's;
-    `release` the agent's, empty where it runs from a checkout.
+    subtasks that its pods are serving or whose results it still holds. `version` is that of the
+    wire format, `release` that of the agent, empty when it runs from a checkout.
     """
 
     node: Name
@@ -343,8 +343,8 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
-    """Both directions: the sender is alive; `incarnation` is the node's. From the node `running`
-    names, as in its hello, what the master may not give up for lost."""
+    """Both directions: the sender is alive; `incarnation` is the node's. From the node, `running`
+    names, as in its hello, the subtasks that the master must not consider lost."""
 
     incarnation: Identifier
     running: Running | None = None
@@ -357,24 +357,24 @@ class Goodbye(Message, frozen=True, tag="goodbye"):
 
 
 class PodsSet(Message, frozen=True, tag="pods_set"):
-    """How many pods the node has from now on."""
+    """The number of pods that the node has from now on."""
 
     incarnation: Identifier
     count: Annotated[int, Meta(ge=1, le=256)]
 
 
 class TooLarge(Part, frozen=True):
-    """A series of about so many bytes, which no frame may hold; one over a window of `longest_s`
-    seconds would fit."""
+    """A series of about this many bytes exceeds a frame; one over a window of `longest_s` seconds
+    would fit."""
 
     bytes: Count
     longest_s: Finite
 
 
 class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=True):
-    """What a pod found. `wait_ms` is from received to started, `execution_ms` from started to
-    finished, both on the node's clock. `too_large` tells why there is an `error`: a master of an
-    earlier version reads the `message` alone."""
+    """The result of a subtask. `wait_ms` is from received to started, `execution_ms` from started
+    to finished, both on the node's clock. `too_large` gives the reason of an `error`; a master of
+    an earlier version reads only the `message`."""
 
     id: SubtaskId
     outcome: Literal["ok", "no_data", "error"]
@@ -387,10 +387,10 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
 
 
 class NodeEvent(Part, frozen=True, omit_defaults=True):
-    """Something that happened at a node, such as a sensor's fault that began. It is known
-    everywhere as (node, history, `sequence`): sent again, it is the same event. Events are numbered
-    apart from readings. Those of a `trigger` name it, and the `areas` that they are about; `value`
-    is the channel's that did it, if it is known."""
+    """Something that happened at a node, such as the start of a sensor's fault. It is identified by
+    (node, history, `sequence`), also when sent again. Events and readings are numbered separately.
+    Events of a `trigger` name it and the `areas` that they concern; `value` is that of the channel
+    that caused it, if known."""
 
     sequence: SubtaskId
     kind: Name
@@ -405,10 +405,10 @@ class NodeEvent(Part, frozen=True, omit_defaults=True):
 
 
 class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
-    """Events that the master has not taken over yet, live ones before the backlog; answered with
+    """Events that the master has not acknowledged yet, live ones before the backlog; answered with
     `events_taken`, or sent again. `backlog` is how many more wait; `dropped` counts those that the
-    node has given up for want of room since its history began. Nothing below the sequence `oldest`
-    waits any more or ever will: the master need not remember what it took of that."""
+    node has dropped for lack of room since its history began. No event below the sequence `oldest`
+    waits or ever will, so the master can forget which of them it has."""
 
     incarnation: Identifier
     history: Identifier
@@ -422,8 +422,8 @@ class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
 
 
 class Welcome(Message, frozen=True, tag="welcome", omit_defaults=True):
-    """The master took the node in and expects a heartbeat every `heartbeat_s` seconds.
-    `takes_events`: it knows `node_events`."""
+    """The master accepted the node and expects a heartbeat every `heartbeat_s` seconds.
+    `takes_events`: it supports `node_events`."""
 
     incarnation: Identifier
     heartbeat_s: Annotated[float, Meta(gt=0.0, le=3600.0)]
@@ -431,7 +431,7 @@ class Welcome(Message, frozen=True, tag="welcome", omit_defaults=True):
 
 
 class EventsTaken(Message, frozen=True, tag="events_taken"):
-    """The master has these on stable storage: the node may forget them."""
+    """The master has these events on stable storage: the node may delete them."""
 
     incarnation: Identifier
     history: Identifier
@@ -439,17 +439,17 @@ class EventsTaken(Message, frozen=True, tag="events_taken"):
 
 
 class HelloWanted(Message, frozen=True, tag="hello_wanted"):
-    """The master does not know this link (it restarted, or gave the node up): say hello."""
+    """The master does not know this link (it restarted, or the node timed out): send a hello."""
 
 
 class Rejected(Message, frozen=True, tag="rejected"):
-    """The master cannot take what the node sent; `message` says why."""
+    """The master cannot accept the node's message; `message` gives the reason."""
 
     message: Text
 
 
 class SetPods(Message, frozen=True, tag="set_pods"):
-    """Run `count` pods from now on; answered with `pods_set`. A pod at work finishes first."""
+    """Run `count` pods from now on; answered with `pods_set`. A busy pod finishes first."""
 
     count: Annotated[int, Meta(ge=1, le=256)]
 

@@ -1,4 +1,4 @@
-"""Between an IAD's own operator and its master: nodes, queues, policy, pods, services."""
+"""Operator messages: an IAD's operator manages its master's nodes, queues, policy and services."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from agent.wire.messages import Slo
 
 
 class StatusRequest(Message, frozen=True, tag="status_request"):
-    """Ask the master how its IAD is."""
+    """Request the state of the IAD."""
 
 
 class SetPolicy(Message, frozen=True, tag="set_policy"):
-    """Order the queues by another policy from now on; what waits is re-keyed."""
+    """Order the queues by another policy from now on; waiting subtasks are re-keyed."""
 
     policy: Policy
 
 
 class NodeFault(Part, frozen=True):
-    """A fault of a sensor's channel, as the node's last event about it says in `text`. `since_ms`
-    is by the node's clock, which was `synchronised` then or not."""
+    """A fault of a sensor's channel, with the `text` of the node's last event about it. `since_ms`
+    is by the node's clock; `synchronised`: whether that was synchronised then."""
 
     sensor: Annotated[str, Meta(max_length=64)]
     channel: Annotated[str, Meta(max_length=32)]
@@ -47,8 +47,8 @@ class NodeFault(Part, frozen=True):
 
 
 class NodeAlert(Part, frozen=True):
-    """A trigger that is raised, as its event says in `text`; `areas` are those that it is about.
-    `since_ms` is by the node's clock, which was `synchronised` then or not."""
+    """A raised trigger, with the `text` of its event and the `areas` that it concerns. `since_ms`
+    is by the node's clock; `synchronised`: whether that was synchronised then."""
 
     trigger: Annotated[str, Meta(max_length=64)]
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_EVENT_AREAS)]
@@ -58,11 +58,10 @@ class NodeAlert(Part, frozen=True):
 
 
 class NodeStatus(Part, frozen=True, omit_defaults=True):
-    """One edge node as its master sees it. `events_waiting` and `events_dropped` are what the node
-    said of its events when some came last; `faults` are those that its events leave open, `alerts`
-    the triggers that they leave raised.
-    `version` is the release that its agent said it runs; empty from a checkout, and of agents that
-    do not say."""
+    """One edge node as its master sees it. `events_waiting` and `events_dropped` are from the
+    node's latest message with events; `faults` are those still open by its events, `alerts` the
+    triggers still raised. `version` is the release that its agent reported; empty for a checkout,
+    and for agents that do not report it."""
 
     node: Name
     state: Literal["live", "lost", "left"]
@@ -81,7 +80,7 @@ class NodeStatus(Part, frozen=True, omit_defaults=True):
 
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     """The state of an IAD, for its own operator only. `registered`: whether the DRS has confirmed
-    it; absent without a market. `version` is the release that the master runs; empty from a
+    its registration; absent without a market. `version` is the master's release; empty for a
     checkout."""
 
     iad: Name
@@ -96,7 +95,7 @@ class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
 
 
 class OperatorError(Message, frozen=True, tag="operator_error"):
-    """The request could not be read or done."""
+    """The request was invalid or failed."""
 
     message: Text
 
@@ -107,10 +106,10 @@ class OperatorError(Message, frozen=True, tag="operator_error"):
 class CreateService(Message, frozen=True, tag="create_service", omit_defaults=True):
     """Set a service up: discover, negotiate, provision, form the pool.
 
-    `rate_per_s` is λ, the rate of queries over all query schedulers; each may ask all areas within
-    `slo`. `schedulers` are scheduling-only IADs to take into the pool. `only` limits the sellers.
-    `fewest` is how many sellers will do; `relax` how much longer (as a factor of the SLO's latency)
-    and how much rarer (as a divisor of the rate) the terms may become on retry.
+    `rate_per_s` is λ, the rate of queries over all query schedulers; each may query all areas
+    within `slo`. `schedulers` are scheduling-only IADs to include in the pool. `only` restricts the
+    sellers. `fewest` is the minimum number of sellers; `relax` bounds how far the terms may be
+    relaxed on retry, as a factor of the SLO's latency and a divisor of the rate.
     """
 
     id: Identifier
@@ -128,7 +127,7 @@ class CreateService(Message, frozen=True, tag="create_service", omit_defaults=Tr
 
 
 class AddIad(Message, frozen=True, tag="add_iad"):
-    """Negotiate with one more IAD and take it into a running pool."""
+    """Negotiate with one more IAD and add it to a running pool."""
 
     id: Identifier
     service: Name
@@ -136,7 +135,7 @@ class AddIad(Message, frozen=True, tag="add_iad"):
 
 
 class RemoveIad(Message, frozen=True, tag="remove_iad"):
-    """Take an IAD out of a running pool; what it has open it finishes."""
+    """Remove an IAD from a running pool; it finishes its open tasks."""
 
     id: Identifier
     service: Name
@@ -151,13 +150,13 @@ class DropService(Message, frozen=True, tag="drop_service"):
 
 
 class ListServices(Message, frozen=True, tag="list_services"):
-    """All services that this master is a member or the owner of."""
+    """Request all services of which this master is a member or the owner."""
 
     id: Identifier
 
 
 class Step(Part, frozen=True):
-    """One thing that happened while a service was set up, for people to read."""
+    """One step of a service's set-up, for people to read."""
 
     step: Literal["discover", "negotiate", "provision", "pool"]
     iad: str
@@ -166,7 +165,7 @@ class Step(Part, frozen=True):
 
 
 class ServiceReport(Message, frozen=True, tag="service_report"):
-    """How a service request ended; `services` are as they are now."""
+    """The result of a service request; `services` is the current state."""
 
     id: Identifier
     ok: bool

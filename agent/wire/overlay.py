@@ -1,10 +1,10 @@
-"""What the brokers of the overlay say to each other.
+"""Overlay messages between brokers.
 
-Tables first, then notifications, then what goes round a link that is down. A set of subscriptions
-or advertisements is its home's alone to change: it has the home's `epoch`, which is higher after
-each restart, and a `version`, one higher after each change (`agent.overlay.anti_entropy`). An
-entry's `key` is a number that stays through changes of its filter, and is not given again in an
-epoch.
+Tables first, then notifications, then detours around a failed link. Only the home of a set of
+subscriptions or advertisements changes it: the set has the home's `epoch`, which increases with
+each restart, and a `version`, which increases by one with each change
+(`agent.overlay.anti_entropy`). An entry's `key` is a number that is kept when its filter changes,
+and never reused within an epoch.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Clusters = Annotated[bytes, Meta(max_length=128)]
 # A broker: vertex of the tree, index of the cluster.
 Hop = tuple[Name, ClusterIndex]
 Path = Annotated[tuple[Hop, ...], Meta(min_length=1, max_length=MAX_BROKERS)]
-# Far above any time in seconds, and room above it.
+# Far above any time in seconds, with room to increment.
 Epoch = Annotated[int, Meta(ge=0, lt=1 << 48)]
-# Of one broker, later ones are greater: its epoch, and how many it gave before.
+# Increasing for each broker: its epoch, and the number of stamps issued before.
 Stamp = tuple[Epoch, Count]
 
 
 class Origin(Part, frozen=True, array_like=True):
-    """Which notification it is, everywhere and however often it comes: of the IAD `publisher`,
-    number `sequence` of a random `history`, which does not tell whose it is."""
+    """The identity of a notification, the same everywhere and in every copy: IAD `publisher`,
+    number `sequence` of a random `history`, which does not reveal its node."""
 
     publisher: Name
     history: Identifier
@@ -43,7 +43,7 @@ class Origin(Part, frozen=True, array_like=True):
 
 
 class Notification(Part, frozen=True):
-    """Something that happened, for whoever wants to know."""
+    """A published event, delivered to subscribers with matching filters."""
 
     origin: Origin
     time_ms: WallMs
@@ -52,14 +52,14 @@ class Notification(Part, frozen=True):
 
 # --- tables --------------------------------------------------------------------------------------
 
-# Of a subscription or an advertisement, between brokers; what its home calls it stays there.
+# Identifies a subscription or advertisement between brokers; its name stays at its home.
 Key = Count
 Entries = Annotated[tuple[tuple[Key, Filter], ...], Meta(max_length=MAX_ENTRIES)]
 
 
 class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_defaults=True):
-    """A subscription of the broker of vertex `home` in this cluster came, changed or, without a
-    `filter`, went; told on along the cluster's tree."""
+    """A subscription of the broker at vertex `home` of this cluster was added, changed or, without
+    a `filter`, removed; forwarded along the cluster's tree."""
 
     home: Name
     epoch: Epoch
@@ -69,7 +69,7 @@ class SubscriptionChange(Message, frozen=True, tag="subscription_change", omit_d
 
 
 class SubscriptionPart(Message, frozen=True, tag="subscription_part"):
-    """Of all `total` subscriptions of that broker, those from position `start` on."""
+    """A part of that broker's `total` subscriptions, from position `start` on."""
 
     home: Name
     epoch: Epoch
@@ -80,7 +80,7 @@ class SubscriptionPart(Message, frozen=True, tag="subscription_part"):
 
 
 class HomeVersion(Part, frozen=True, array_like=True):
-    """Which set of that broker's subscriptions the sender has; 0, 0: none."""
+    """The version of that broker's subscriptions that the sender has; 0, 0: none."""
 
     home: Name
     epoch: Epoch
@@ -88,15 +88,15 @@ class HomeVersion(Part, frozen=True, array_like=True):
 
 
 class SubscriptionVersions(Message, frozen=True, tag="subscription_versions"):
-    """What the sender has; it wants what is newer of these homes, and if `all_homes` of all others
-    too."""
+    """The versions that the sender has; it requests newer ones of these homes and, if `all_homes`,
+    of all others."""
 
     homes: Annotated[tuple[HomeVersion, ...], Meta(max_length=MAX_HOMES)]
     all_homes: bool
 
 
 class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit_defaults=True):
-    """An advertisement of the sender came, changed or, without a `filter`, went."""
+    """An advertisement of the sender was added, changed or, without a `filter`, removed."""
 
     epoch: Epoch
     version: Count
@@ -105,7 +105,7 @@ class AdvertisementChange(Message, frozen=True, tag="advertisement_change", omit
 
 
 class AdvertisementPart(Message, frozen=True, tag="advertisement_part"):
-    """Of all `total` advertisements of the sender, those from position `start` on."""
+    """A part of the sender's `total` advertisements, from position `start` on."""
 
     epoch: Epoch
     version: Count
@@ -115,16 +115,16 @@ class AdvertisementPart(Message, frozen=True, tag="advertisement_part"):
 
 
 class AdvertisementVersion(Message, frozen=True, tag="advertisement_version"):
-    """Which set of the receiver's advertisements the sender has; 0, 0: none. It wants a newer
-    one."""
+    """The version of the receiver's advertisements that the sender has (0, 0: none); it requests a
+    newer one."""
 
     epoch: Epoch
     version: Count
 
 
 class CibSet(Message, frozen=True, tag="cib_set"):
-    """The sender's cluster has a subscription that may want what this advertisement of the receiver
-    announces, and had none."""
+    """The sender's cluster now has a first subscription that may match this advertisement of the
+    receiver."""
 
     epoch: Epoch
     key: Key
@@ -132,7 +132,7 @@ class CibSet(Message, frozen=True, tag="cib_set"):
 
 
 class CibClear(Message, frozen=True, tag="cib_clear"):
-    """It has none any more."""
+    """The sender's cluster no longer has a subscription that may match it."""
 
     epoch: Epoch
     key: Key
@@ -140,8 +140,8 @@ class CibClear(Message, frozen=True, tag="cib_clear"):
 
 
 class CibState(Message, frozen=True, tag="cib_state"):
-    """Of the receiver's advertisements that the sender knows, which may be wanted in its cluster,
-    and which are not."""
+    """The receiver's advertisements that the sender knows: those that may match a subscription in
+    its cluster, and those that do not."""
 
     epoch: Epoch
     wanted: Annotated[tuple[Key, ...], Meta(max_length=MAX_ENTRIES)]
@@ -153,23 +153,23 @@ class CibState(Message, frozen=True, tag="cib_state"):
 
 
 class Notify(Message, frozen=True, tag="notify"):
-    """A copy: for the subscribers of the receiver's cluster that lie behind it, and for the
-    `clusters`, which it has to serve too."""
+    """A copy of a notification: for the subscribers behind the receiver in its cluster, and for the
+    `clusters` that it must serve."""
 
     notification: Notification
     clusters: Clusters
 
 
 class Kept(Part, frozen=True, array_like=True):
-    """Of these `clusters`, as far as the receiver asked for it, every subscriber's home has it; of
-    none yet, the sender keeps it."""
+    """In these `clusters`, as far as the receiver requested them, every subscriber's home has the
+    notification; if there are none yet, the sender has custody."""
 
     origin: Origin
     clusters: Clusters
 
 
 class Have(Message, frozen=True, tag="have"):
-    """The sender and all behind it have these: the receiver need not keep them for it."""
+    """The sender and all brokers behind it have these: the receiver's custody for them ends."""
 
     parts: Annotated[tuple[Kept, ...], Meta(max_length=MAX_PARTS)]
 
@@ -188,12 +188,12 @@ Direct = (
     | Have
 )
 
-# --- round what is down --------------------------------------------------------------------------
+# --- detours -------------------------------------------------------------------------------------
 
 
 class Relay(Message, frozen=True, tag="relay"):
-    """To be handed on along `path`, which ends where `message` belongs; the receiver is hop `step`
-    of it. A path has no broker twice, so nothing goes in circles."""
+    """A source-routed `message` for the end of `path`; the receiver is hop `step` of it. A path has
+    no broker twice, so there are no loops."""
 
     source: Hop
     path: Path
@@ -202,8 +202,8 @@ class Relay(Message, frozen=True, tag="relay"):
 
 
 class NoWay(Message, frozen=True, tag="no_way"):
-    """A relay could not go on from hop `broken` of its path to the next; on its way back along the
-    brokers before it, now at hop `step`, -1 being its source."""
+    """A relay failed between hop `broken` of its path and the next; returned along the brokers
+    before it, now at hop `step`, where -1 is the source."""
 
     source: Hop
     path: Path

@@ -1,9 +1,8 @@
-"""How two brokers of the overlay keep a link: what they say to each other beside the overlay's own
-messages.
+"""Link messages between two overlay brokers: hello, heartbeat, numbered frames.
 
-Each end sends to the other's public socket. An end that loses the link begins a new session, whose
-number nobody can guess; the link is up at an end that knows that the other one has heard of its
-session (`agent.overlay.session`).
+Each end sends to the other's public socket. An end that loses the link begins a new session with an
+unguessable number; the link is up at an end once it knows that the other has heard of its session
+(`agent.overlay.session`).
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class OverlayFrame(Message, frozen=True, tag="overlay_frame"):
 
 
 class OverlayBeat(Message, frozen=True, tag="overlay_beat"):
-    """The sender is there: in its session it has `sent` so many messages until now, and `received`
-    so many."""
+    """Heartbeat: the numbers of messages `sent` and `received` so far in the sender's session."""
 
     session: Session
     sent: Count
@@ -50,7 +48,7 @@ class OverlayBeat(Message, frozen=True, tag="overlay_beat"):
 
 
 class OverlayRefused(Message, frozen=True, tag="overlay_refused"):
-    """To who sent a hello: no link comes of it, and `message` says why."""
+    """Reply to a hello: no link is set up, and `message` gives the reason."""
 
     message: Text
 

@@ -15,8 +15,8 @@ _JSON_ARRAYS = {"q": int64_array, "f": float32_array, "B": uint8_array, "I": uin
 class PackedColumn:
     """An immutable column of numbers kept as the little-endian bytes that go on the wire.
 
-    `data` holds ``len(column) * ITEM_BYTES`` bytes. Decoding a message copies no number: a master
-    that only passes a series on never looks inside.
+    `data` holds ``len(column) * ITEM_BYTES`` bytes. Decoding a message unpacks no value: a master
+    that only forwards a series never reads them.
     """
 
     __slots__ = ("data",)
@@ -43,16 +43,16 @@ class PackedColumn:
 
     @property
     def native(self) -> bytes:
-        """The column's bytes in this machine's byte order, as compiled code takes them."""
+        """The column's bytes in this machine's byte order, for compiled code."""
         return self.data if sys.byteorder == "little" else self.numbers().tobytes()
 
     def json(self) -> bytes:
-        """The column as an array in JSON; O(n), most of it without the interpreter's lock."""
+        """The column as a JSON array; O(n), most of it without the GIL."""
         return _JSON_ARRAYS[self.TYPECODE](self.native)
 
     @classmethod
     def from_json(cls, numbers: list[Any]) -> Self:
-        """A column of what is in such an array; ValueError for what is not a number in range."""
+        """A column from a JSON array; ValueError unless all elements are numbers in range."""
         try:
             return cls.of(numbers)
         except (TypeError, OverflowError) as error:
@@ -80,7 +80,7 @@ class Int64Column(PackedColumn):
 
 
 class Float32Column(PackedColumn):
-    """32-bit floats, such as a sensor channel; NaN (JSON: null) is a reading that is missing.
+    """32-bit floats, such as a sensor channel; NaN (JSON: null) is a missing reading.
 
     JSON shows seven digits, all that a 32-bit float holds: 23.46, not 23.459999084472656.
     """

@@ -1,4 +1,4 @@
-"""The language of filters: ``metric = "temperature" and (value > 30 or area under "b1/f4")``.
+"""Filter parser: ``metric = "temperature" and (value > 30 or area under "b1/f4")``.
 
     filter    = term {"or" term}
     term      = factor {"and" factor}
@@ -10,8 +10,9 @@
                           | "present" )
     value     = number | string | "true" | "false"
 
-Strings are JSON's. ``between`` includes both ends and becomes ``>=`` and ``<=``; ``*`` holds for
-everything. A predicate begins with its attribute, so every name can be one, ``in`` and ``or`` too.
+Strings are those of JSON. ``between`` includes both ends and becomes ``>=`` and ``<=``; ``*``
+matches everything. A predicate begins with its attribute, so any name can be one, even ``in`` and
+``or``.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ _TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\(?s:.))*"', sign=r">=|<=|!=|
 
 
 def read_filter(text: str) -> Filter:
-    """What `text` says, as conjunctions without what repeats; `FilterError` if it says nothing, or
-    something that can never hold, or more than a filter has room for.
+    """Parse `text` into conjunctions without duplicates; `FilterError` if it is invalid, can never
+    hold, or exceeds the size of a filter.
 
-    A part of an ``and`` may leave alternatives that can never hold, which are left out; but not
-    only such. Between O(length) and O(length · conjunctions²), for parentheses multiplied out.
+    Multiplying out an ``and`` may produce alternatives that can never hold; they are dropped, and
+    it is an error if none remains. Between O(length) and O(length · conjunctions²), for multiplying
+    out parentheses.
     """
     return _Reader(text, _TOKEN, FilterError).whole()
 
@@ -111,7 +113,7 @@ class _Reader(TokenReader):
             self.fail("an attribute, such as temperature, or (")
         attribute = self.take()
         if self.token.text not in OPERATORS:
-            # `a = 1 and or b = 2`: hardly an attribute named so.
+            # `a = 1 and or b = 2`: more likely an error than an attribute of that name.
             if attribute.text in ("and", "or"):
                 self.fail("an attribute, such as temperature", attribute)
             self.fail("one of " + " ".join(OPERATORS))

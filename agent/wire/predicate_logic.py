@@ -1,4 +1,4 @@
-"""What filters have to be beyond their types, and what can be left out of them."""
+"""Validation and simplification of filters: contradictions, duplicates, subsumed conjunctions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _EXPECTED: Final = {
 
 
 def check(disjunction: Filter) -> None:
-    """`FilterError` for a predicate that means nothing, such as ``value < true``, and for a
-    conjunction that no notification can fulfil.
+    """`FilterError` for a meaningless predicate, such as ``value < true``, and for a conjunction
+    that no notification can match.
 
-    For filters whose types are right already, as after decoding. O(operands + predicates² of each
-    conjunction).
+    For filters with valid types, as after decoding. O(operands + predicates² of each conjunction).
     """
     for conjunction in disjunction:
         for predicate in conjunction:
@@ -47,26 +46,25 @@ def check(disjunction: Filter) -> None:
 
 
 def is_area(text: str) -> bool:
-    """Whether the text is the path of an area."""
+    """Whether the text is a valid area path."""
     return _AREA.match(text) is not None
 
 
 def simplified(disjunction: Filter) -> Filter:
-    """The same without repeated predicates and operands, and without each conjunction that has all
-    predicates of another. O(conjunctions² · predicates)."""
+    """The filter without duplicate predicates and operands, and without conjunctions that contain
+    all predicates of another. O(conjunctions² · predicates)."""
     alternatives = Alternatives()
     for conjunction in disjunction:
         alternatives.add(terms(conjunction))
     return alternatives.filter()
 
 
-# The predicates of a conjunction, each once, by what tells them apart: 1 and true are equal to
-# Python.
+# The predicates of a conjunction, each once, by an identity key: 1 and true are equal in Python.
 Terms = dict[Hashable, Predicate]
 
 
 def terms(conjunction: Iterable[Predicate]) -> Terms:
-    """The predicates that differ, in their order. O(operands)."""
+    """The distinct predicates, in order. O(operands)."""
     found: Terms = {}
     for each in conjunction:
         operands = {key(operand): operand for operand in each.operands}
@@ -78,7 +76,7 @@ def terms(conjunction: Iterable[Predicate]) -> Terms:
 
 
 class Alternatives:
-    """Conjunctions of which none has all predicates of another, in the order in which they came."""
+    """Conjunctions of which none contains all predicates of another, in insertion order."""
 
     def __init__(self) -> None:
         self._all: list[Terms] = []
@@ -90,21 +88,21 @@ class Alternatives:
         return iter(self._all)
 
     def add(self, conjunction: Terms) -> None:
-        """One more. O(conjunctions · predicates)."""
+        """Add a conjunction. O(conjunctions · predicates)."""
         keys = conjunction.keys()
         if not any(each.keys() <= keys for each in self._all):
             self._all = [each for each in self._all if not keys <= each.keys()]
             self._all.append(conjunction)
 
     def filter(self) -> Filter:
-        """As it goes on the wire."""
+        """The filter in wire form."""
         return tuple(tuple(each.values()) for each in self._all)
 
 
 def contradiction(conjunction: Iterable[Predicate]) -> str:
-    """Why no notification can fulfil it, in a sentence; "" if one can.
+    """Why no notification can match the conjunction, in a sentence; "" if one can.
 
-    Exact, if strings may be of any length. O(operands + predicates²).
+    Exact for strings of unlimited length. O(operands + predicates²).
     """
     by_attribute = defaultdict(list)
     for predicate in conjunction:
@@ -112,7 +110,7 @@ def contradiction(conjunction: Iterable[Predicate]) -> str:
     for predicates in by_attribute.values():
         if some_value(predicates):
             continue
-        # Two of them say it more plainly than all, if two are enough.
+        # If two predicates contradict each other, naming just these is clearer.
         for at, one in enumerate(predicates):
             if not some_value([one]):
                 return f"{_shown([one])} never holds"

@@ -1,4 +1,4 @@
-"""Whether one value can fulfil several predicates on its attribute."""
+"""Satisfiability of predicates on one attribute: whether a single value can match them all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent.wire.areas import covers
 from agent.wire.predicates import Predicate, Value
 
-# Of a value and an operand of the same kind.
+# Relations between a value and an operand of the same kind.
 _FULFILS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -22,20 +22,20 @@ _FULFILS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def key(value: Value) -> tuple[str, Value]:
-    """Equal for values that are ``=`` to each other, and for no others: to Python 1 and true are
-    equal."""
+    """A key that is equal exactly for values that are ``=`` to each other; in Python, 1 and true
+    are equal."""
     if isinstance(value, bool):
         return "boolean", value
     return ("string", value) if isinstance(value, str) else ("number", float(value))
 
 
 def some_value(predicates: Sequence[Predicate]) -> bool:
-    """Whether a value fulfils all `predicates`, whatever their attributes.
+    """Whether some value matches all `predicates`; their attributes are ignored.
 
-    Exact, where a value may be any string, however long, and any double but NaN: what predicates
-    allow is booleans, and intervals without some points. An interval of strings or doubles has a
-    least value, and each value a next one; so it is enough to go up from there as many steps as
-    there may be points to leave out, an open end among them. O(operands + predicates²).
+    Exact for strings of unlimited length and all doubles but NaN. Predicates allow booleans, and
+    intervals except some points. An interval of strings or doubles has a least value, and each
+    value has a successor; so it is enough to step up from the least value as many times as points
+    may be excluded, counting an open end. O(operands + predicates²).
     """
     conditions = [_condition(each) for each in predicates]
     return any(all(holds(value) for holds in conditions) for value in _candidates(predicates))
@@ -63,7 +63,7 @@ def _candidates(predicates: Sequence[Predicate]) -> Iterator[Value]:
 
 
 def _least_string(relation: str, operand: str) -> str:
-    # None below it fulfils the predicate, but for the operand of `under`.
+    # No smaller value matches the predicate, except the operand of `under` itself.
     least = {">": operand, ">=": operand, "prefix": operand, "under": operand + "/"}
     return least.get(relation, "")
 

@@ -1,16 +1,16 @@
-"""Filters of content: what a subscription wants and what an advertisement announces.
+"""Content filters of subscriptions and advertisements.
 
-A filter is a disjunction of conjunctions of predicates on the attributes of a notification. What a
-predicate means:
+A filter is a disjunction of conjunctions of predicates on the attributes of a notification.
+Predicates hold as follows:
 
-- ``=`` the attribute is there, of the same kind (number, string, boolean), and equal
-- ``!=`` it is there, and ``=`` does not hold: a value of another kind is another value
+- ``=`` the attribute is present, of the same kind (number, string, boolean), and equal
+- ``!=`` it is present, and ``=`` does not hold: a value of another kind is another value
 - ``<`` ``<=`` ``>`` ``>=`` it is a number, compared with a number; or a string with a string, by
   code points
-- ``prefix`` it is a string that begins so
+- ``prefix`` it is a string that begins with the operand
 - ``under`` it is that area or one below it, by whole segments (`agent.wire.areas.covers`)
-- ``in`` one of the operands is ``=``
-- ``present`` it is there, whatever it is
+- ``in`` it is ``=`` one of the operands
+- ``present`` it has any value
 
 Integers and floating-point numbers are one kind, compared as doubles; NaN, which no message can
 have, is only ``present``. A conjunction without predicates holds for everything.
@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from agent.wire.base import Channel, Finite, Part, Text
 
-# Named like channels: most of them are some.
+# Named like channels, which most attributes are.
 Attribute = Channel
 Value = bool | Finite | Text
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "prefix", "under", "in", "present"]
@@ -35,7 +35,7 @@ MAX_OPERANDS = 64
 MAX_PREDICATES = 32
 MAX_CONJUNCTIONS = 64
 MAX_ATTRIBUTES = 32
-# As MessagePack; a filter is kept, and goes to all masters of the cluster, a hundred in one message
+# In MessagePack; a filter is stored and sent to all masters of the cluster, a hundred per message
 # of at most 1 MiB.
 MAX_FILTER_BYTES = 8_192
 
@@ -43,19 +43,19 @@ Attributes = Annotated[dict[Attribute, Value], Meta(max_length=MAX_ATTRIBUTES)]
 
 
 class FilterError(ValueError):
-    """This is no filter: one line says why."""
+    """The filter is invalid; one line gives the reason."""
 
 
 class Predicate(Part, frozen=True, array_like=True):
-    """One condition on one attribute: `operands` are none for ``present``, some for ``in``, one for
-    all others."""
+    """One condition on one attribute: ``present`` has no `operands`, ``in`` several, all others
+    one."""
 
     attribute: Attribute
     operator: Operator
     operands: Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)] = ()
 
     def __eq__(self, other: object) -> bool:
-        # To Python 1 and true are equal; a filter that changed from one to the other has changed.
+        # In Python 1 and true are equal, but a change from one to the other changes the filter.
         return (
             isinstance(other, Predicate)
             and self.attribute == other.attribute
@@ -74,7 +74,7 @@ class Predicate(Part, frozen=True, array_like=True):
 Conjunction = Annotated[tuple[Predicate, ...], Meta(max_length=MAX_PREDICATES)]
 Filter = Annotated[tuple[Conjunction, ...], Meta(min_length=1, max_length=MAX_CONJUNCTIONS)]
 
-# What `_core.matching.engine` takes a predicate as: attribute, operator, operands.
+# A predicate as `_core.matching.engine` takes it: attribute, operator, operands.
 Plain = tuple[str, str, tuple[bool | float | str, ...]]
 
 
@@ -89,7 +89,7 @@ def write_filter(disjunction: Filter) -> str:
 
 
 def write_conjunction(conjunction: Iterable[Predicate]) -> str:
-    """One conjunction of a filter; ``*`` is the one that holds for everything."""
+    """One conjunction of a filter; ``*`` is the one that matches everything."""
     return " and ".join(map(_written, conjunction)) or "*"
 
 
@@ -103,7 +103,7 @@ def _written(predicate: Predicate) -> str:
 def _value(value: Value) -> str:
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
-        # On one line, and whatever a terminal would take for a command of its own in escapes.
+        # On one line, with everything that a terminal might interpret as a command escaped.
         return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
     if isinstance(value, bool):
         return "true" if value else "false"

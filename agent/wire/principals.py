@@ -1,4 +1,4 @@
-"""Who sent a message: what a socket knows of the key at its other end."""
+"""Principals: the authenticated sender of a message, and its role."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-# "anyone" came without a key, which only loopback and ipc sockets allow.
+# "anyone" connected without a key, which only loopback and ipc sockets allow.
 Role = Literal["anyone", "client", "node", "operator", "iad", "csp", "mirror"]
 
 
 class Sender(Struct, frozen=True):
-    """The party behind a connection. `name` is the key's name in the allow-list, or what tells one
-    connection without a key from another. `services` None: every service. `rate_per_s` None: the
-    default of the socket. `host` is told of those without a key; empty: an ipc:// socket's."""
+    """The party behind a connection. `name` is the key's name in the allow-list, or distinguishes
+    connections without keys. `services` None: every service. `rate_per_s` None: the socket's
+    default. `host` is set for senders without a key; empty on an ipc:// socket."""
 
     role: Role
     name: str

@@ -1,8 +1,8 @@
-"""Subscriptions of a client to notifications, and what its master sends it for them.
+"""Push messages: a client's subscriptions, and the notifications that its master delivers.
 
-Notifications of a subscription have positions 1, 2, 3, … there, in the order in which they come. A
-client says up to which position it has them; what it does not say that it has is sent again, in the
-same positions, when it subscribes again.
+The notifications of a subscription have positions 1, 2, 3, … in order of arrival. A client
+acknowledges up to a position; unacknowledged notifications are sent again, at the same positions,
+when it subscribes again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 
 Position = Annotated[int, Meta(ge=1, lt=2**53)]
-# Subscriptions that one message is about.
+# Maximum number of subscriptions in one message.
 MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]
 
 
 class Lost(Part, frozen=True):
-    """Of the notifications `first` to `last` of a publisher's history `count` were given up before
-    everybody had them; the others there are none of these. Whether they would have matched,
-    nobody knows any more."""
+    """`count` of the notifications `first` to `last` of a publisher's history were dropped before
+    every receiver had them; the others in the range are not affected. Whether the dropped ones
+    would have matched is unknown."""
 
     publisher: Name
     history: Identifier
@@ -40,10 +40,10 @@ class Lost(Part, frozen=True):
 
 
 class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
-    """Ask for every notification for which `filter` holds, its text form or the parts. `durable`:
-    they are kept while the client is away. Sent again by a client that lost its connection or a
-    position, with `after` the last one that it has: what follows comes again. Again with another
-    filter, it holds for what is published from now on."""
+    """Subscribe to every notification that matches `filter`, in text form or in parts. `durable`:
+    notifications are kept while the client is away. A client that lost its connection or a position
+    sends it again, with `after` the last position that it has; delivery resumes from there. Another
+    filter applies to notifications published from then on."""
 
     id: Identifier
     filter: Text | Filter
@@ -54,10 +54,10 @@ class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
 class AcknowledgeNotifications(
     Message, frozen=True, tag="acknowledge_notifications", omit_defaults=True
 ):
-    """The client has all positions up to `position`. Without it no more than a window of them come.
-    It also says that the client is there, and is to come once in `renew_ms`, with the same position
-    if there is no other. `also`: the same of other subscriptions. Only answered if a subscription
-    is not sent to this client."""
+    """The client has all positions up to `position`. At most a window of unacknowledged positions
+    is sent. It also renews the subscription, and must be sent once in `renew_ms`, with the same
+    position if there is no new one. `also`: the same for other subscriptions. Answered only if a
+    subscription is not active on this connection."""
 
     id: Identifier
     position: Count
@@ -65,17 +65,17 @@ class AcknowledgeNotifications(
 
 
 class Unsubscribe(Message, frozen=True, tag="unsubscribe"):
-    """End a subscription, and forget what is kept for it. Answered with `subscribed`, state
+    """End a subscription and delete its kept notifications. Answered with `subscribed`, state
     `cancelled`."""
 
     id: Identifier
 
 
 class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
-    """The state of a subscription. `open`: `position` is the last one that its client has, what
-    follows is sent. `unknown`: nothing is sent any more, because the master was started again or
-    heard nothing of the client for `renew_ms`: subscribe again. `refused`: `message` says why.
-    With `open` it says why no alert fulfils the filter, as far as is known, where that is so."""
+    """The state of a subscription. `open`: `position` is the last one that its client has; later
+    ones follow. `unknown`: delivery has ended, because the master restarted or received nothing
+    from the client for `renew_ms`: subscribe again. `refused`: `message` gives the reason. With
+    `open`, `message` says why no alert can match the filter, if that is known."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "cancelled", "refused", "unknown"]
@@ -85,9 +85,9 @@ class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
 
 
 class Notified(Message, frozen=True, tag="notified", omit_defaults=True):
-    """A notification, and its position. Positions that come are consecutive, those of a `gap`
-    included: a client that has n and gets n + 2 lost one, and subscribes again with `after` n.
-    `also`: further subscriptions of this connection that want it, and its positions there."""
+    """A notification and its position. Positions are consecutive, those of a `gap` included: a
+    client that has n and receives n + 2 has lost one, and subscribes again with `after` n. `also`:
+    further matching subscriptions of this connection, and its positions there."""
 
     id: Identifier
     position: Position
@@ -95,16 +95,16 @@ class Notified(Message, frozen=True, tag="notified", omit_defaults=True):
     also: Annotated[tuple[Place, ...], Meta(max_length=MAX_TOGETHER - 1)] = ()
 
     def apart(self) -> Iterator[Notified]:
-        """A message for each of the subscriptions."""
+        """One message per subscription."""
         yield replace(self, also=()) if self.also else self
         for id_, position in self.also:
             yield Notified(id_, position, self.notification)
 
 
 class Gap(Message, frozen=True, tag="gap", omit_defaults=True):
-    """Positions `first` to `last` hold no notification and never will: their subscription kept too
-    many for a client that was away or slow, or the client said before that it has them. With
-    `lost`, it is one position that stands for what was lost on the publisher's side."""
+    """Positions `first` to `last` have no notification and never will: the subscription exceeded
+    its limit while the client was away or slow, or the client had acknowledged them. With `lost`,
+    it is one position that stands for losses on the publisher's side."""
 
     id: Identifier
     first: Position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# By bit, from 1. With one of the first four a value is bad: no measurement, and counted nowhere.
+# By bit, from 1. With any of the first four a value is bad: not a measurement, and not counted.
 # With only the others it is suspect: it may be right, and is counted.
 FLAGS: Final = ("no_response", "checksum", "out_of_range", "spike", "flatline", "drift")
 BAD: Final = 0b1111

@@ -1,8 +1,8 @@
 """Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7, and per
 event of an edge node.
 
-Every `*_ms` that is not a budget, a duration named so, or `wall_ms` is counted from the record's
-own start (`received`), on the master's monotonic clock. A time that never came is null.
+Every `*_ms` that is not a budget, a duration or `wall_ms` is counted from the record's own start
+(`received`), on the master's monotonic clock. The time of a step that never happened is null.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TaskRecord(Record, frozen=True, tag="task"):
     """One task, written by the IAD that served it.
 
     `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5); `origin` is the
-    IAD that sent it. A cancelled task counts what had been answered by then.
+    IAD that sent it. A cancelled task counts what was answered by then.
     """
 
     task: str
@@ -79,8 +79,8 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
     Queueing is dispatched − enqueued; unloaded response is result − dispatched; communication is
     that less `node_wait_ms` (received → started) and `execution_ms` (started → finished), which
-    are durations on the node's clock. `deadline_ms` is t_D. `demoted`: it was put behind all
-    others, because its task could hardly keep its budget any more.
+    are durations on the node's clock. `deadline_ms` is t_D. `demoted`: it was moved behind all
+    others, because its task could hardly meet its budget any more.
     """
 
     task: str
@@ -101,12 +101,13 @@ class SubtaskRecord(Record, frozen=True, tag="subtask"):
 
 
 class NodeEventRecord(Record, frozen=True, tag="node_event"):
-    """Something that happened at an edge node, such as a sensor's fault that began; written once,
+    """Something that happened at an edge node, such as the start of a sensor's fault; written once,
     however often the node sends it (docs/use/events.md).
 
-    The event is (`node`, `history`, `sequence`). `time_ms` is when it happened, by the node's wall
-    clock, which was `synchronised` or not; the record's own start is when it was received. Events
-    of a `trigger` name it, its `areas`, and the `value` of the channel that did it.
+    The event is identified by (`node`, `history`, `sequence`). `time_ms` is when it happened, by
+    the node's wall clock; `synchronised`: whether that was synchronised then. The record's own
+    start is when it was received. Events of a `trigger` name it, its `areas`, and the `value` of
+    the channel that caused it.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""What the readers of triggers and of filters share: one token ahead, and errors that say where."""
+"""Tokenizer of the trigger and filter parsers: one token of lookahead, errors with a position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeVar
 
 from msgspec import Struct
 
-# Deeper than anybody writes, and far from the depth that Python's stack allows.
+# Deeper than any sensible text, and far below the limit of Python's stack.
 MAX_NESTED: Final = 32
 LONGEST_SHOWN: Final = 20
 
@@ -16,8 +16,9 @@ T = TypeVar("T")
 
 
 def token_pattern(**kinds: str) -> re.Pattern[str]:
-    """Finds the next token, after white space: a ``name`` such as a channel's, a ``number``, one of
-    `kinds` (a regular expression each), the ``end`` of the text, or ``other`` up to a space."""
+    """A pattern for the next token, after white space: a ``name`` such as a channel's, a
+    ``number``, one of `kinds` (a regular expression each), the ``end`` of the text, or ``other`` up
+    to a space."""
     known = {
         "name": r"[a-z][a-z0-9_]{0,31}(?![A-Za-z0-9_])",
         "number": r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?",
@@ -30,7 +31,7 @@ def token_pattern(**kinds: str) -> re.Pattern[str]:
 
 
 class Token(Struct, frozen=True):
-    """A piece of the text: `kind` is the group of the pattern that found it."""
+    """A token: `kind` is the pattern's group that matched it."""
 
     kind: str
     text: str
@@ -40,8 +41,8 @@ class Token(Struct, frozen=True):
 class TokenReader:
     """Reads `text` from left to right.
 
-    `pattern` is a `token_pattern`. What the text should not be is told by `problem`, with a line
-    that says where, what was expected and what is there.
+    `pattern` is a `token_pattern`. Errors are raised as `problem`, with a line that says where,
+    what was expected and what was found.
     """
 
     def __init__(
@@ -55,22 +56,22 @@ class TokenReader:
         self.token = self._next()
 
     def take(self) -> Token:
-        """The token; the one after it takes its place."""
+        """Return the current token and advance to the next."""
         taken, self.token = self.token, self._next()
         return taken
 
     def is_word(self, word: str) -> bool:
-        """Whether the token is this word."""
+        """Whether the current token is this word."""
         return self.token.kind == "name" and self.token.text == word
 
     def sign(self, sign: str, expected: str = "") -> None:
-        """Take this sign."""
+        """Consume this sign, or fail."""
         if self.token.text != sign:
             self.fail(expected or sign)
         self.take()
 
     def in_parentheses(self, read: Callable[[], T]) -> T:
-        """What `read` makes of the tokens between two parentheses."""
+        """The result of `read` on the tokens between two parentheses."""
         if self._nested == MAX_NESTED:
             self.fail(f"at most {MAX_NESTED} parentheses within one another")
         self._nested += 1
@@ -81,14 +82,14 @@ class TokenReader:
         return inside
 
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
-        """Something else was `expected` where the token is, or an earlier one."""
+        """Raise the error that `expected` was expected at `token`, by default the current one."""
         found = token or self.token
         text = found.text if len(found.text) <= LONGEST_SHOWN else found.text[:LONGEST_SHOWN] + "…"
         there = repr(text) if found.text else "the end"
         self.refuse(f"expected {expected}; got {there}", found)
 
     def refuse(self, sentence: str, token: Token) -> NoReturn:
-        """What begins at the token is wrong for this reason."""
+        """Raise the error that the text from `token` on is invalid for this reason."""
         raise self._problem(f"at character {token.position + 1}: {sentence}")
 
     def _next(self) -> Token:

@@ -1,4 +1,4 @@
-"""Series that are more than a message may hold: how large they are, and what would fit."""
+"""Series too large for a message: their size, and the longest window that would fit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from agent.wire.messages import Series, TooLarge
 
 MEGABYTE: Final = 1_000_000
-# Of lengths of windows, the longest first: in seconds, and from how many of them on it is used.
+# Units of window lengths, the longest first: in seconds, and the least count for which it is used.
 UNITS: Final = (("days", 86_400, 10), ("h", 3_600, 2), ("minutes", 60, 2), ("s", 1, 1))
 
 
 def bytes_of(series: Series) -> int:
-    """What a series takes on the wire, packed; its names and lengths are next to nothing."""
+    """Packed bytes of a series on the wire, neglecting names and lengths."""
     columns = [series.time_ms, *series.values.values(), *series.quality.values()]
     size = sum([len(column.data) for column in columns])
     for more in (series.source_time_ms, series.age_ms):
@@ -23,7 +23,7 @@ def bytes_of(series: Series) -> int:
 
 
 def too_large(size: int, most: int, length_s: float) -> TooLarge:
-    """Of readings over `length_s` seconds that take `size` bytes where `most` fit."""
+    """The `TooLarge` of readings over `length_s` seconds that take `size` bytes, if `most` fit."""
     return TooLarge(size, _rounded(length_s * most / size))
 
 
@@ -39,7 +39,7 @@ def _megabytes(size: int) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """Down to what can be said in one unit."""
+    """Round down to a multiple of one unit."""
     for _, unit_s, least in UNITS:
         if seconds >= least * unit_s:
             return float(math.floor(seconds / unit_s) * unit_s)

@@ -1,4 +1,4 @@
-"""What may arrive at each socket that speaks to more than edge nodes: one tagged union each."""
+"""Tagged unions of the messages that each socket accepts, except the node socket's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PublicRequest = (
     Query | Task | CancelTask | WatchRequest | PushRequest | MarketRequest | OverlayRequest
 )
 PublicReply = Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused
-# What clients, other masters, and brokers of the overlay get from it.
+# Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply
 PeerReply = Answer | TaskResult | MarketReply
 NeighbourReply = Answer | OverlayRefused

@@ -1,4 +1,4 @@
-"""Standing queries: periodic, streaming and event-triggered; each round is one query."""
+"""Watch messages: periodic, streaming and event-triggered queries; each round is one query."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from agent.wire.base import (
 from agent.wire.messages import Answer, Slo
 from agent.wire.overlay import Notification
 
-# Of those that made a round, so many come with it.
+# Maximum number of a round's alerts that are sent with it.
 MAX_ALERTS = 16
 
 Style = Literal["periodic", "streaming", "event"]
 
 
 class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
-    """Ask the same every `interval_s` seconds, for `lasting_s` seconds (absent: until cancelled).
+    """Repeat a query every `interval_s` seconds, for `lasting_s` seconds (absent: until cancelled).
 
-    Round k, from 1, covers a window that ends k intervals after the master took the watch in:
-    `periodic` the `window_s` seconds (absent: the interval) before; `streaming` all since the round
-    before, so that every reading comes once; `event` like `periodic`, and only rounds in which
-    `trigger` holds are sent. With `on`, the text of a filter, instead of `trigger` a round is asked
-    at once whenever alerts come for which the filter holds, at most one in an interval; its window
-    ends with the latest of them. Sent again by a client that lost its connection, with `after` the
-    last round that it has: the rounds after it follow, none missing and none twice.
+    Round k, from 1, covers a window that ends k intervals after the master accepted the watch:
+    `periodic` the `window_s` seconds (absent: the interval) before; `streaming` everything since
+    the previous round, so that every reading is sent once; `event` like `periodic`, but only rounds
+    in which `trigger` holds are sent. With `on`, the text of a filter, instead of `trigger`, a
+    round is made at once whenever alerts match the filter, at most one per interval; its window
+    ends with the latest of them. A client that lost its connection sends the watch again, with
+    `after` the last round that it has: the rounds after it follow, none missing, none duplicated.
     """
 
     id: Identifier
@@ -57,7 +57,7 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     service: Name = "default"
     label: Label = ""
     after: Count | None = None
-    # As in `Query`, of its rounds.
+    # As in `Query`, for its rounds.
     takes_too_large: bool = False
 
     def __post_init__(self) -> None:
@@ -71,8 +71,8 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
 
 
 class Acknowledge(Message, frozen=True, tag="acknowledge"):
-    """The client has all rounds up to `round`. No reply. Without it no more than a few rounds
-    come."""
+    """The client has all rounds up to `round`. No reply. Only a few unacknowledged rounds are
+    sent."""
 
     id: Identifier
     round: Count
@@ -85,8 +85,8 @@ class Cancel(Message, frozen=True, tag="cancel"):
 
 
 class Watching(Message, frozen=True, tag="watching"):
-    """The state of a watch; `next_round` comes next. `message` says why it is refused, or what is
-    wrong with the latest rounds."""
+    """The state of a watch; `next_round` is the next one. `message` says why it is refused, or what
+    is wrong with the latest rounds."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "finished", "cancelled", "refused"]
@@ -96,9 +96,9 @@ class Watching(Message, frozen=True, tag="watching"):
 
 class Round(Message, frozen=True, tag="round", omit_defaults=True):
     """Round `number` of a watch: the answer for the window [`start_ms`, `end_ms`). `previous` is
-    the round sent before it, 0 if there is none: a client that lacks that one lost it. `fired` are
-    the areas in which the trigger held. A watch `on` alerts has with each round the latest of the
-    `alert_count` alerts that made it, as they came."""
+    the round sent before it, 0 if there is none: a client without that one has lost it. `fired` are
+    the areas in which the trigger held. Each round of a watch `on` alerts includes the latest of
+    the `alert_count` alerts that caused it, in order of arrival."""
 
     id: Identifier
     number: Count

@@ -1,4 +1,4 @@
-"""Configuration of a master's webhooks, and what an address of one may be."""
+"""Configuration of a master's webhooks, and validation of their URLs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent.wire.base import Name, Text
 from agent.wire.config import HIGHEST_PORT, File, Positive, Section
 
 LONGEST_URL = 2_048
-# Of one master: each has a thread.
+# Per master, as each has a thread.
 MAX_WEBHOOKS = 16
 
 
 class Target(NamedTuple):
-    """Where a request goes: `path` with its query, as it stands in the request."""
+    """The target of a request: `path` includes the query string."""
 
     tls: bool
     host: str
@@ -79,7 +79,7 @@ class MasterWebhook(Receiver, frozen=True, kw_only=True):
 
 
 def target(url: str) -> Target:
-    """Where requests to `url` go. ValueError says what is wrong, without the address: its path may
+    """Parse `url` into its target. ValueError describes the error without the URL, whose path may
     be a secret."""
     if not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError("not plain ASCII without blanks; write the others as %XX")

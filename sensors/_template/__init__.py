@@ -1,4 +1,4 @@
-"""A driver to copy: the processor's temperature, from the kernel's thermal zone.
+"""Driver template to copy: the processor's temperature, from the kernel's thermal zone.
 
 Small and complete, and at home on every Linux machine. docs/use/sensors.md says how to go on from
 here.
@@ -18,7 +18,7 @@ ZONE: Final = "/sys/class/thermal/thermal_zone0/temp"
 
 
 class Template:
-    """The zone whose file is `path`."""
+    """Reads the thermal zone with the file `path`."""
 
     channels = CHANNELS
 

@@ -1,4 +1,4 @@
-"""Each fixture reads as its golden row says. Beside the driver, so that a copy has its test."""
+"""Tests each fixture against its golden row; next to the driver, so that a copy has its test."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""DHT11 and DHT22 (AM2302) on a pin of the header, read by a process of its own.
+"""Driver of DHT11 and DHT22 (AM2302) on a GPIO pin, read by a separate process.
 
 | module | subject |
 |---|---|
-| `models` | what the two sensors measure, and how often they may be started |
+| `models` | what the two sensors measure, and how often a measurement may be started |
 | `driver` | the agent's side: the reader's process and its two pipes |
-| `supervisor` | when that process is started, ended and its sensor's power cut: pure |
+| `supervisor` | when to start and end that process and cut its sensor's power: pure |
 | `protocol` | the lines between the two processes |
 | `reader` | the program in the process |
-| `pace` | when the sensor is started, and how old what it answers is: pure |
+| `pace` | when to start a measurement, and the age of its result: pure |
 | `adafruit` | the sensor through adafruit-circuitpython-dht; nothing else imports Blinka |
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_driver(options: Options) -> DhtDriver | Described:
-    # The reader imports this package too, and has no use for the agent's side.
+    # Imported here because the reader imports this package without needing the agent's side.
     from sensors.dht.driver import open_driver
 
     return open_driver(options)

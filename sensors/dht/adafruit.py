@@ -1,5 +1,8 @@
-"""The sensor through adafruit-circuitpython-dht. Only the reader's process imports this: Blinka
-takes 12 MiB, handles signals and leaves children behind."""
+"""DHT access through adafruit-circuitpython-dht.
+
+Only the reader's process imports this: Blinka takes 12 MiB, handles signals and leaves children
+behind.
+"""
 
 # ruff: noqa: PTH208 - as everywhere in sensors/
 
@@ -13,17 +16,17 @@ from sensors.dht.protocol import Job
 
 CLASSES: Final = {"dht11": "DHT11", "dht22": "DHT22", "am2302": "DHT22"}
 DEVICES: Final = "/dev"
-TWOS_COMPLEMENT: Final = -3000.0  # °C: colder is a small negative number read the wrong way
-# The library tells these apart by text alone.
+TWOS_COMPLEMENT: Final = -3000.0  # °C: a lower value is a small negative number in two's complement
+# The library distinguishes these only by their text.
 DAMAGED: Final = ("Checksum", "full buffer", "unplausible")
 
 
 class Adafruit:
-    """A sensor whose starts each get a device object of their own.
+    """A sensor that uses a new device object for each measurement.
 
-    An object of adafruit_dht measures again only two seconds after it did before, successful or
-    not; until then, its properties give the last values again. A new object has none to repeat. Its
-    helper process for pulses, where it has one, ends with it and cannot spin in between.
+    An adafruit_dht object measures again only two seconds after its last attempt; until then its
+    properties repeat the last values. A new object has none to repeat. Its helper process for
+    pulses, if any, ends with it and cannot spin in between.
     """
 
     def __init__(
@@ -41,15 +44,15 @@ class Adafruit:
         except RuntimeError as error:
             damaged = any(sign in str(error) for sign in DAMAGED)
             raise (ChecksumError if damaged else SensorError)(str(error)) from error
-        except OverflowError as error:  # a pulse that its 16 bits do not hold
+        except OverflowError as error:  # a pulse longer than its 16 bits hold
             raise ChecksumError("a pulse was too long") from error
         finally:
             device.exit()
         if temperature == 0 == humidity:
-            # Forty zeros pass the checksum; a train that lost its first edge is read as that.
+            # Forty zeros pass the checksum; a pulse train without its first edge reads as zeros.
             raise ChecksumError("an empty frame, 0 °C and 0 %")
         if temperature < TWOS_COMPLEMENT:
-            # A copy of the DHT22: the library took the upper bit for a sign alone.
+            # A clone of the DHT22: the library interpreted the upper bit only as a sign.
             temperature = round(-temperature - 3276.8, 1)
         return float(temperature), float(humidity)
 
@@ -94,7 +97,7 @@ def open_sensor(job: Job) -> Adafruit:
 
 
 def _has_pulseio(device: type[Any], pin: Any) -> bool:
-    """Whether the library's choice works: its helper for pulses needs libgpiod 1."""
+    """Whether the library's default works: its helper for pulses needs libgpiod 1."""
     try:
         device(pin).exit()
     except Exception:  # noqa: BLE001 - many kinds, all of which say no
@@ -120,8 +123,8 @@ def _is_pin(value: object) -> bool:
 
 
 def _missing(error: Exception) -> SensorError:
-    """What keeps Blinka from the pins. Its own errors on a machine without any, such as
-    TypeError: 'NoneType' object is not callable, name nothing."""
+    """Why Blinka cannot access the pins. Its own errors on a machine without pins, such as
+    TypeError: 'NoneType' object is not callable, do not name the cause."""
     if not any(name.startswith("gpiochip") for name in os.listdir(DEVICES)):
         return SensorError(
             f"no {DEVICES}/gpiochip*: this machine has no pin header, or hides it from this "

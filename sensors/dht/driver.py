@@ -1,4 +1,4 @@
-"""The agent's side of a DHT: it collects what the reader measured, and keeps a reader running."""
+"""Agent's side of a DHT: collects the reader's measurements and keeps a reader running."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from sensors.dht.supervisor import (
 )
 
 ADAFRUIT: Final = "sensors.dht.adafruit:open_sensor"
-OPEN_S: Final = 20.0  # for the first word of the first reader
-CLOSE_S: Final = 1.0  # for a clean end of the last
-END_S: Final = 2.0  # for the system to end what it was told to
-LEAD: Final = 0.7  # of an interval: how long before a read the sensor is started
+OPEN_S: Final = 20.0  # for the first line of the first reader
+CLOSE_S: Final = 1.0  # for a clean end of the last reader
+END_S: Final = 2.0  # for the system to kill the process group
+LEAD: Final = 0.7  # of an interval: how long before a read the measurement is started
 
 
 class DhtDriver:
-    """A DHT at its pin. A value is given once, with its age; of several since the read before, the
-    newest. `job` is what readers are started for; `clock` is the supervisor's.
+    """A DHT at its pin. A read returns the newest value since the previous read, with its age, and
+    each value only once. `job` is the readers' job; `clock` is the supervisor's.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class DhtDriver:
         )
         self._process: Process | None = None
         self._trouble = "the reader is starting"
-        self._lines: list[Measured | Failed] = []  # since the read before
+        self._lines: list[Measured | Failed] = []  # since the previous read
         self._handle(Start())
 
     @property
     def restarts(self) -> int:
-        """How often a reader was started again."""
+        """How often a reader was restarted."""
         return self._supervisor.restarts
 
     @property
     def reader(self) -> int | None:
-        """The process number of the reader; None while there is none."""
+        """The reader's process id; None while there is none."""
         return self._process.pid if self._process is not None else None
 
     def read(self) -> Reading:
@@ -100,20 +100,22 @@ class DhtDriver:
         self._process = None
 
     def check(self) -> None:
-        """Wait for the first reader's word; SensorError if the sensor cannot be used here."""
+        """Wait for the first reader's first line; SensorError if the sensor is unusable here."""
         if self._process is None:
             raise self._unusable(self._trouble)
         self._process.wait_for_line(OPEN_S)
         unusable = self._take_lines()
         if unusable is not None:
             raise self._unusable(unusable)
-        # An end without a word is no property of the sensor: it is started again with the reads.
+        # An end without a line is not the sensor's fault: the reads will restart the reader.
 
     def _look(self) -> None:
-        """See what the reader did since the last look."""
+        """Process what the reader did since the last call."""
         if self._process is None:
             return
-        how = self._process.reap()  # first: what it wrote before its end is in the pipe
+        how = (
+            self._process.reap()
+        )  # first, as everything it wrote before its end is then in the pipe
         self._take_lines()
         if how is not None:
             self._process.close()
@@ -123,7 +125,7 @@ class DhtDriver:
             self._handle(Used(self._process.cpu_s()))
 
     def _take_lines(self) -> str | None:
-        """Take in what the reader wrote; why the sensor is unusable, if that is what it says."""
+        """Process the reader's lines; returns why the sensor is unusable, if a line says so."""
         assert self._process is not None
         unusable = None
         for each in self._process.lines():
@@ -138,14 +140,16 @@ class DhtDriver:
                     self._lines.append(line)
                 case Failed(text=text):
                     self._lines.append(line)
-                    if self._supervisor.state is State.RUNNING:  # else there is worse to tell
+                    if (
+                        self._supervisor.state is State.RUNNING
+                    ):  # otherwise there is a worse problem
                         self._trouble = text
                 case Unusable(text):
                     unusable = text
         return unusable
 
     def _handle(self, event: Event) -> None:
-        """Let the supervisor decide and do what it says."""
+        """Pass `event` to the supervisor and execute its instructions."""
         for instruction in self._supervisor.handle(event, self._clock()):
             match instruction:
                 case Spawn(power_off_s):
@@ -165,7 +169,7 @@ class DhtDriver:
             self._handle(Exited(f"cannot be started: {error.strerror}"))
 
     def _begin(self) -> None:
-        """Place the starts so that their values are there when a read comes, and not old."""
+        """Schedule the measurements so that values are ready, and fresh, at each read."""
         assert self._process is not None
         self._trouble = "the sensor was started, and its first value is not there yet"
         interval_s = self._job.interval_s
@@ -177,7 +181,7 @@ class DhtDriver:
 
 
 def open_driver(options: Options) -> DhtDriver | Described:
-    """The sensor that `options` describe."""
+    """Open the sensor that `options` describe."""
     name = options.choice("model", MODELS) or "dht22"
     pin = options.text("pin")
     use_pulseio = options.flag("use_pulseio")

@@ -1,8 +1,8 @@
-"""When the reader starts the sensor, and how old its answer is.
+"""Pacing of measurements: when the reader starts the sensor, and the age of the result.
 
-A start makes the sensor send what it measured at the start *before*, and measure anew (AM2302
-manual, Aosong). So a value is dated by the start before it, and where that was long ago, or is
-unknown, the sensor is started again.
+A start makes the sensor send the result of the *previous* start, and measure again (AM2302 manual,
+Aosong). A value therefore has the time of the previous start; if that was long ago, or is unknown,
+the sensor is started again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 
 from sensors.dht.models import TRIES
 
-FRESH: Final = 4  # rules between two starts, at most: silence may swallow some in between
-USUAL_S: Final = 0.5  # a start takes no longer, unless the processor was busy elsewhere
+FRESH: Final = 4  # maximum age, in multiples of the rule: starts may have been missed
+USUAL_S: Final = 0.5  # maximum duration of a start, unless the processor was busy
 
 
 class Pace:
-    """Starts on a beat of `interval_s` from `first`, further ones while no new value came, and
+    """Starts on a beat of `interval_s` from `first`, plus further ones until a new value arrives,
     never two within `rule_s`. Times are seconds on one monotonic clock."""
 
     def __init__(self, rule_s: float, first: float, interval_s: float) -> None:
@@ -35,8 +35,8 @@ class Pace:
         self._tries += 1
 
     def end(self, now: float, *, answered: bool, valid: bool) -> float | None:
-        """The start is over: the sensor `answered`, and what it sent is `valid`. When that was
-        measured; None where it is no new value."""
+        """The start is over: whether the sensor `answered`, and its data is `valid`. Returns when
+        the value was measured; None if it is not a new value."""
         before = self._answered
         if answered:
             self._answered = self._started
@@ -46,16 +46,16 @@ class Pace:
         return before if new else None
 
     def _plan(self, now: float, *, done: bool) -> None:
-        # Of a start that took long nobody knows when the sensor saw it: it counts from its end.
+        # When the sensor saw a long start is unknown, so it counts from its end.
         earliest = max(self._started, now - USUAL_S) + self._rule_s
         beat = self._beat_after(self._started)
         if done or self._tries >= TRIES or earliest + self._rule_s > beat:
             self._tries = 0
-            # Beats that have passed meanwhile are left out.
+            # Skip beats that have passed meanwhile.
             earliest = max(earliest, beat)
         self.next_at = earliest
 
     def _beat_after(self, time: float) -> float:
-        # A beat that rounding put a hair after `time` is the one that `time` was for.
+        # A beat just after `time` due to rounding is the one meant by `time`.
         passed = floor((time - self._first) / self._interval_s + 1e-6)
         return self._first + (passed + 1) * self._interval_s

@@ -1,6 +1,6 @@
-"""The reader's process as the agent holds it: two pipes and a number. Nothing here decides.
+"""Reader process, seen from the agent: two pipes and a process id; makes no decisions.
 
-`subprocess` would take a MiB of the agent's memory.
+Importing `subprocess` would take a MiB of the agent's memory.
 """
 
 # ruff: noqa: PTH123 - pathlib takes 0.6 MiB of memory, on every node
@@ -18,11 +18,11 @@ from sensors.dht.protocol import MAX_LINE, Job
 
 PROGRAM: Final = "from sensors.dht.reader import main; main()"
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
-AT_ONCE: Final = 64 * 1024  # bytes taken in one go: what writes more is not a reader
+AT_ONCE: Final = 64 * 1024  # bytes read at a time: a reader never writes more
 
 
 class Process:
-    """A reader that runs `job`, in a process group of its own; OSError if it cannot be."""
+    """A reader that runs `job`, in its own process group; OSError if it cannot be started."""
 
     def __init__(self, job: Job) -> None:
         its_in, self._in = os.pipe2(os.O_CLOEXEC)
@@ -32,7 +32,7 @@ class Process:
         try:
             self._pid = os.posix_spawn(
                 sys.executable,
-                # -P: modules are not looked for in whatever folder this process stands in.
+                # -P: do not search the current folder for modules.
                 [sys.executable, "-P", "-c", PROGRAM, *job.arguments()],
                 os.environ,
                 file_actions=[
@@ -51,17 +51,17 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of the process and of its group."""
+        """The id of the process and of its group."""
         return self._pid
 
     def start(self, first_ms: int) -> None:
-        """Tell it when to start the sensor for the first time."""
-        with suppress(BrokenPipeError):  # its end is seen elsewhere
+        """Send the time of the first start of the sensor."""
+        with suppress(BrokenPipeError):  # `reap` detects its end
             os.write(self._in, b"start %d\n" % first_ms)
 
     def lines(self) -> list[bytes]:
-        """The whole lines that it has written since the last call, without waiting. A line that is
-        too long comes in pieces, and no piece is a line."""
+        """The complete lines written since the last call, without waiting. A line that is too long
+        is returned in pieces, none of which is a valid line."""
         taken, data = [self._rest], b""
         with suppress(BlockingIOError):
             while sum(map(len, taken)) < AT_ONCE and (data := os.read(self._out, 4096)):
@@ -73,14 +73,14 @@ class Process:
         return lines
 
     def wait_for_line(self, patience_s: float) -> None:
-        """Wait until it has written something or has ended."""
+        """Wait until the reader has written something or ended."""
         poller = select.poll()
         poller.register(self._out, select.POLLIN)
         poller.poll(patience_s * 1000)
 
     def cpu_s(self) -> float:
-        """Processor time that it and its children have taken, in seconds; 0 where that cannot be
-        seen any more."""
+        """Processor time of the reader and its children, in seconds; 0 if it is no longer
+        available."""
         with suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{self._pid}/task/{self._pid}/children", "rb") as file:
                 children = file.read().split()
@@ -88,7 +88,7 @@ class Process:
         return 0.0
 
     def end(self, *, hard: bool) -> None:
-        """Ask it to end; or end it and all of its group, which is certain."""
+        """Ask the reader to end; `hard` kills its whole process group."""
         with suppress(ProcessLookupError):
             if hard:
                 os.killpg(self._pid, signal.SIGKILL)
@@ -96,15 +96,15 @@ class Process:
                 os.kill(self._pid, signal.SIGTERM)
 
     def reap(self, patience_s: float = 0.0) -> str | None:
-        """How it ended, once it has, waiting so long; None if it runs on. What is left of its group
-        ends too, and no zombie stays."""
+        """How the reader ended, waiting up to `patience_s`; None if it is still running. Kills the
+        rest of its group and leaves no zombie."""
         if patience_s:
             fd = os.pidfd_open(self._pid)
             poller = select.poll()
             poller.register(fd, select.POLLIN)
             poller.poll(patience_s * 1000)
             os.close(fd)
-        # Not reaped yet, its number, and so that of its group, is nobody else's.
+        # Until it is reaped, its process id, and so its group's, cannot be reused.
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
         self.end(hard=True)
@@ -112,14 +112,14 @@ class Process:
         return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
     def close(self) -> None:
-        """Let go of its pipes, which tells it that nobody needs it."""
+        """Close the pipes, which tells the reader to end."""
         os.close(self._in)
         os.close(self._out)
 
 
 def _ticks(pid: int) -> int:
     with open(f"/proc/{pid}/stat", "rb") as file:
-        # The name in parentheses may hold anything; utime, stime and those of waited-for children
+        # The name in parentheses may contain anything; utime, stime and those of reaped children
         # are fields 14 to 17, counted from 1.
         fields = file.read().rpartition(b")")[2].split()
     return sum(map(int, fields[11:15]))

@@ -1,8 +1,8 @@
-"""The lines between the agent and its reader.
+"""Line protocol between the agent and its DHT reader.
 
-The reader's standard output carries one line of ASCII for each start of the sensor, and one before
-the first: `ready`, or `unusable` with the reason. Its standard input carries one line, `start` with
-the time of the first start; its end tells the reader that the agent is gone. Times are milliseconds
+The reader writes one line of ASCII to standard output for each start of the sensor, and one before
+the first: `ready`, or `unusable` with the reason. It reads one line from standard input, `start`
+with the time of the first start; end of file means that the agent is gone. Times are milliseconds
 on CLOCK_MONOTONIC, which all processes of a boot share.
 """
 
@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-MAX_LINE: Final = 300  # bytes, the newline among them
+MAX_LINE: Final = 300  # bytes, including the newline
 
 
 class Job(NamedTuple):
-    """What a reader is started for. `factory` is the `module:function` that opens the sensor;
-    `power_off_s` is how long its power is cut first, 0 for not at all; `rule_s` is as in `Model`.
+    """A reader's job. `factory` is the `module:function` that opens the sensor; `power_off_s` is
+    how long its power is cut first, 0 for not at all; `rule_s` is as in `Model`.
     """
 
     factory: str
@@ -30,23 +30,23 @@ class Job(NamedTuple):
     interval_s: float
 
     def arguments(self) -> list[str]:
-        """As arguments of a command."""
+        """The job as command-line arguments."""
         return [str(each) for each in self]
 
     @staticmethod
     def parse(arguments: list[str]) -> Job:
-        """What `arguments` gave."""
+        """The inverse of `arguments`."""
         factory, model, pin, use_pulseio, power_pin, power_off_s, rule_s, interval_s = arguments
         numbers = float(power_off_s), float(rule_s), float(interval_s)
         return Job(factory, model, pin, use_pulseio, power_pin, *numbers)
 
 
 class Ready(Struct, frozen=True):
-    """The sensor can be used; the reader waits for its start."""
+    """The sensor is usable; the reader waits for `start`."""
 
 
 class Unusable(Struct, frozen=True):
-    """The sensor cannot be used, and the reader ends."""
+    """The sensor is unusable, and the reader ends."""
 
     text: str
 
@@ -59,7 +59,7 @@ class Measured(NamedTuple):
 
 
 class Failed(Struct, frozen=True):
-    """A start of the sensor gave no new value; `damaged`: it answered, but not as it should."""
+    """A start of the sensor gave no new value; `damaged`: it sent damaged data."""
 
     damaged: bool
     text: str
@@ -69,7 +69,7 @@ Line = Ready | Unusable | Measured | Failed
 
 
 def encode(line: Line) -> bytes:
-    """The bytes of a line; a text is cut, and put on one line of ASCII."""
+    """Encode a line; text is truncated and converted to one line of ASCII."""
     match line:
         case Ready():
             text = "ready"
@@ -84,7 +84,7 @@ def encode(line: Line) -> bytes:
 
 
 def decode(line: bytes) -> Line:
-    """The line that `line`, without its newline, stands for; ValueError for any other."""
+    """Decode `line`, without its newline; ValueError if it is invalid."""
     word, _, rest = line.decode("ascii").partition(" ")
     if word == "ready" and not rest:
         return Ready()

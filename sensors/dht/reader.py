@@ -1,8 +1,8 @@
-"""The program in the reader's process: it starts the sensor at its pace and tells what came of it.
+"""DHT reader: the program that starts the sensor at its pace and reports the results.
 
-It ends when its standard input does: then the agent is gone, however that came about. What it does
-at that moment may hang; so a thread waits for that end, and finishes the whole process group if the
-rest takes too long. An orderly end, too, takes the group along.
+It ends at end of file on standard input, which means that the agent is gone. As the program may
+hang at that moment, a thread waits for end of file, and kills the whole process group if shutdown
+takes too long. A clean exit kills the group, too.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sensors.base import ChecksumError, SensorError
 from sensors.dht.pace import Pace
 from sensors.dht.protocol import Failed, Job, Line, Measured, Ready, Unusable, encode
 
-GRACE_S: Final = 2.0  # for a clean end once the agent is gone
+GRACE_S: Final = 2.0  # for a clean shutdown once the agent is gone
 
 
 class Sensor(Protocol):
-    """What a factory opens."""
+    """The sensor that a factory opens."""
 
     def measure(self) -> tuple[float, float]:
-        """Start the sensor once: °C and % as it sent them. ChecksumError where its answer is
-        damaged, SensorError where there is none."""
+        """Start the sensor once; returns °C and % as sent. ChecksumError if its answer is damaged,
+        SensorError if there is none."""
         ...
 
     def power(self, *, on: bool) -> None:
-        """Switch the power pin; called only where the job names one."""
+        """Switch the power pin; called only if the job names one."""
         ...
 
     def close(self) -> None:
@@ -48,8 +48,8 @@ Factory = Callable[[Job], Sensor]
 class Agent:
     """The agent at the other end of standard input and output.
 
-    Both are taken away from the rest of the process: a child of a library writes to standard
-    output, and would keep these pipes open after its parent.
+    Both are hidden from the rest of the process: a library's child process writes to standard
+    output, and would keep these pipes open after its parent's end.
     """
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class Agent:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def tell(self, line: Line) -> None:
-        """Write a line; where nobody reads it, the agent is gone."""
+        """Write a line; if the pipe is closed, the agent is gone."""
         try:
             os.write(self._out, encode(line))
         except BrokenPipeError:
             self.gone.set()
 
     def first_start(self) -> float | None:
-        """Wait for the time of the first start, in seconds; None where the agent is gone."""
+        """Wait for the time of the first start, in seconds; None if the agent is gone."""
         self._asked.wait()
         return None if self._first_ms is None else self._first_ms / 1000
 
@@ -81,17 +81,17 @@ class Agent:
             if word == b"start":
                 self._first_ms = int(first_ms)
                 self._asked.set()
-                while os.read(self._in, 100):  # nothing more comes but its end
+                while os.read(self._in, 100):  # nothing follows but end of file
                     pass
         self.gone.set()
         self._asked.set()
-        # The rest of the process may hang, and have children of its own.
+        # The rest of the process may hang, and may have children.
         time.sleep(GRACE_S)
         os.killpg(0, signal.SIGKILL)
 
 
 def start_once(sensor: Sensor, pace: Pace) -> Line:
-    """Start the sensor, and what to say of it."""
+    """Start the sensor; returns the line to report."""
     pace.start(time.monotonic())
     values, failed = None, None
     try:
@@ -112,7 +112,7 @@ def start_once(sensor: Sensor, pace: Pace) -> Line:
 
 
 def switch_on(sensor: Sensor, job: Job, gone: threading.Event) -> None:
-    """Give the sensor power, after a while without if the job says so, and time to wake up."""
+    """Power the sensor, after cutting its power if the job says so, and wait until it is up."""
     if job.power_off_s:
         sensor.power(on=False)
         gone.wait(job.power_off_s)
@@ -147,8 +147,8 @@ def run(job: Job, agent: Agent) -> None:
 
 def main() -> None:
     """Run the program; the arguments are those of a `Job`."""
-    # A library that wants to clean up puts a handler of its own in place of this one.
+    # A library that has to clean up replaces this handler by its own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # The first registered is the last to run: whatever a library left in the group ends.
+    # Registered first, so it runs last: it kills what a library left in the group.
     atexit.register(os.killpg, 0, signal.SIGKILL)
     run(Job.parse(sys.argv[1:]), Agent())

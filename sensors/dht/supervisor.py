@@ -1,11 +1,11 @@
-"""When the reader's process is started and ended: a pure state machine.
+"""DHT supervisor: starts, ends and restarts the reader's process, as a pure state machine.
 
-Events go in with the monotonic time in seconds, instructions come out; `sensors.dht.driver` carries
-them out. A reader that ends, falls silent, takes too much processor time or writes what is no line
-is started again after a pause that doubles. A sensor that keeps failing has its power cut, if it
-hangs on a pin: the next reader does that first.
+Events go in with the monotonic time in seconds, instructions come out; `sensors.dht.driver`
+executes them. A reader that ends, falls silent, takes too much processor time or writes an invalid
+line is restarted after a pause that doubles. The power of a sensor that keeps failing is cut, if a
+pin controls it: the next reader does that first.
 
-Events and instructions are msgspec's structs, for a named tuple takes 3 KiB more and there are ten.
+Events and instructions are msgspec structs, as each of ten named tuples would take 3 KiB more.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from msgspec import Struct
 
 from sensors.dht.protocol import Failed, Line, Measured, Ready, Unusable
 
-READY_S: Final = 60.0  # patience with a reader that loads Blinka on a slow card
-SILENCE_S: Final = 15.0  # patience with one that should have written a line
-END_S: Final = 2.0  # patience with one that was asked to end
+READY_S: Final = 60.0  # timeout of a reader that loads Blinka from a slow card
+SILENCE_S: Final = 15.0  # timeout of a reader that should have written a line
+END_S: Final = 2.0  # timeout of a reader that was asked to end
 CPU_WINDOW_S: Final = 20.0  # over which processor time is judged
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0
-PROVEN_S: Final = 600.0  # a reader that lived so long begins the pauses anew
-HISTORY_KEPT: Final = 20  # transitions told when something impossible happened
+PROVEN_S: Final = 600.0  # a reader that ran this long resets the pauses
+HISTORY_KEPT: Final = 20  # transitions shown in the error for an impossible event
 
 
 class State(Enum):
-    """Where the reader is."""
+    """The reader's state."""
 
     NEW = "new"
-    STARTING = "starting"  # the process is there, the sensor not yet
+    STARTING = "starting"  # the process runs, the sensor is not ready yet
     READY = "ready"  # it waits for the first read
     RUNNING = "running"
     ENDING = "ending"  # asked to end
-    WAITING = "waiting"  # no process; one is started later
+    WAITING = "waiting"  # no process; the next one is started later
     STOPPED = "stopped"
 
 
@@ -49,25 +49,25 @@ class Start(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True):
-    """The reader wrote a line; None for what is none."""
+    """The reader wrote a line; None if it is invalid."""
 
     line: Line | None
 
 
 class Used(Struct, frozen=True):
-    """The processor time that the reader and its children have taken since its start."""
+    """The processor time of the reader and its children since its start."""
 
     cpu_s: float
 
 
 class Exited(Struct, frozen=True):
-    """The process is gone; `how` says why, as far as its parent can know."""
+    """The process ended; `how` gives the reason as far as its parent knows it."""
 
     how: str
 
 
 class Tick(Struct, frozen=True):
-    """A reading is asked for."""
+    """A read is requested."""
 
 
 class Stop(Struct, frozen=True):
@@ -91,13 +91,13 @@ class Begin(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """Ask the reader to end, or end it and all its children: `hard`."""
+    """Ask the reader to end, or, if `hard`, kill it and all its children."""
 
     hard: bool
 
 
 class Report(Struct, frozen=True):
-    """Why there are no values for a while, in one line."""
+    """Report in one line why there are no values for a while."""
 
     text: str
 
@@ -107,13 +107,13 @@ Instructions = list[Instruction]
 
 
 class InvalidTransition(Exception):
-    """An event that cannot happen in this state, with what happened before."""
+    """An event that is impossible in this state; the text includes the transitions before it."""
 
 
 class Supervisor:
-    """The life of one sensor's readers.
+    """Supervises the readers of one sensor.
 
-    `cpu_share` is how much of a core a reader may take on average, and `power_after` how many
+    `cpu_share` is the average share of a core that a reader may take, and `power_after` how many
     starts of the sensor in a row may fail before its power is cut for `power_off_s`; 0 for never.
     """
 
@@ -130,13 +130,13 @@ class Supervisor:
         self._failures = 0  # starts of the sensor, in a row
         self._pauses = 0  # in a row
         self._started_at = 0.0
-        self._due_at = 0.0  # when patience, or a pause, ends
+        self._due_at = 0.0  # when the timeout or pause ends
         self._cpu: tuple[float, float] | None = None  # the window's begin: time, seconds used
         self._unusable = ""
         self._happened: deque[tuple[State, type, float]] = deque(maxlen=HISTORY_KEPT)
 
     def handle(self, event: Event, now: float) -> Instructions:
-        """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
+        """Handle `event` at monotonic time `now`; InvalidTransition if it is impossible now."""
         kind = type(event)
         self._happened.append((self.state, kind, now))
         action = self.TRANSITIONS.get((self.state, kind))
@@ -257,14 +257,14 @@ class Supervisor:
     def _nothing(self, _: Event, __: float) -> Instructions:
         return []
 
-    # What cannot happen has no entry: nothing is heard, used or lost without a process.
+    # Impossible pairs have no entry: without a process there are no lines, usage or exits.
     TRANSITIONS: ClassVar[
         dict[tuple[State, type], Callable[[Supervisor, Any, float], Instructions]]
     ] = {
         (State.NEW, Start): _spawn,
         (State.NEW, Stop): _stop,
         (State.STARTING, Heard): _greeted,
-        (State.STARTING, Used): _nothing,  # loading its libraries takes what it takes
+        (State.STARTING, Used): _nothing,  # loading its libraries is not limited
         (State.STARTING, Exited): _ended,
         (State.STARTING, Tick): _doubt,
         (State.STARTING, Stop): _stop,
@@ -278,7 +278,7 @@ class Supervisor:
         (State.RUNNING, Exited): _ended,
         (State.RUNNING, Tick): _doubt,
         (State.RUNNING, Stop): _stop,
-        (State.ENDING, Heard): _nothing,  # written before it knew
+        (State.ENDING, Heard): _nothing,  # written before the reader was asked to end
         (State.ENDING, Used): _nothing,
         (State.ENDING, Exited): _rest,
         (State.ENDING, Tick): _insist,

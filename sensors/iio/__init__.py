@@ -1,13 +1,12 @@
-"""Sensors that a kernel driver reads, through sysfs: the `dht11` overlay, and any IIO device with
-temperature, humidity or pressure.
+"""Driver of Linux IIO sensors, through sysfs: temperature, humidity, pressure; `dht11` overlay.
 
-The kernel's dht11 driver (drivers/iio/humidity/dht11.c; it serves DHT11 and DHT22) gives what it
-measured again, unmarked, for 2 s after it measured. So its interval is `DHT11_INTERVAL_S` or more
-here, and a read that comes early, because a tick was late before, waits until that time is over.
+The kernel's dht11 driver (drivers/iio/humidity/dht11.c; for DHT11 and DHT22) repeats a measurement,
+unmarked, for 2 s. Its interval is therefore at least `DHT11_INTERVAL_S` here, and a read that comes
+early, because the previous tick was late, waits until that time is over.
 
-What its errors tell apart: ETIMEDOUT is a sensor that sent nothing, or too little. EIO is an answer
-that arrived whole and could not be used: bits out of step, a wrong checksum and impossible numbers
-are all EIO, so all of them are a ChecksumError here.
+Its errors: ETIMEDOUT means that the sensor sent nothing, or too little. EIO means that the answer
+was complete but unusable: misaligned bits, a wrong checksum and impossible numbers are all EIO, so
+they are all a ChecksumError here.
 """
 
 from __future__ import annotations
@@ -20,19 +19,18 @@ from typing import Final
 from sensors.base import Channel, ChecksumError, Described, Options, Reading, SensorError
 from sensors.iio.sysfs import FOLDER, KINDS, Device, Kind, find
 
-# How long the dht11 driver repeats itself (DHT11_DATA_VALID_TIME), and the shortest interval in
-# which that time and a measurement (25 ms) fit.
+# How long the dht11 driver repeats a measurement (DHT11_DATA_VALID_TIME), and the shortest interval
+# that covers that time and a measurement (25 ms).
 DHT11_REPEATS_S: Final = 2.0
 DHT11_INTERVAL_S: Final = 2.1
 GONE: Final = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
 
 
 class Iio:
-    """The device `wanted`, or the only one there. It is looked for again once it has gone, and may
-    then have another number.
+    """The device `wanted`, or the only one present. After it disappears, the driver searches for it
+    again; it may then have another number.
 
-    With `names`, of channels, it may be missing at the start; without, it must be there to say
-    which it has.
+    With channel `names` it may be absent at the start; without, it must be present to provide them.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class Iio:
         except ValueError:
             raise SensorError(f"{device.name} gives no number as {kind.files}") from None
         if kind is self._kinds[0]:
-            # The first file makes the dht11 driver measure, the second is served from that.
+            # Reading the first file makes the dht11 driver measure; the second reuses the result.
             self._measured_at = self._clock()
         return value
 

@@ -1,7 +1,7 @@
-"""Devices of the kernel's Industrial I/O (IIO) subsystem, as their folders in sysfs show them.
+"""IIO sysfs: finds and reads devices of the kernel's Industrial I/O subsystem.
 
-Source: the kernel's Documentation/ABI/testing/sysfs-bus-iio. A file `in_…_input` holds a value in
-the ABI's unit; without it the value is (`in_…_raw` + `in_…_offset`) · `in_…_scale`, where a missing
+Source: the kernel's Documentation/ABI/testing/sysfs-bus-iio. A file `in_…_input` has a value in the
+ABI's unit; without it the value is (`in_…_raw` + `in_…_offset`) · `in_…_scale`, where a missing
 offset is 0 and a missing scale is 1.
 """
 
@@ -21,15 +21,15 @@ FOLDER: Final = "/sys/bus/iio/devices"
 
 
 class Kind(Struct, frozen=True):
-    """A quantity that an IIO device may give: how its files begin, the channel that it becomes,
-    and how many of the ABI's units are one of the channel's."""
+    """A quantity that an IIO device may provide: its files' prefix, its channel, and how many of
+    the ABI's units make one of the channel's."""
 
     files: str
     channel: Channel
     divisor: float
 
 
-# The ABI counts in thousandths of a degree and of a percent, and in kilopascals.
+# The ABI's units are thousandths of a degree and of a percent, and kilopascals.
 KINDS: Final = (
     Kind("in_temp", Channel("temperature", "celsius", -40.0, 125.0), 1000.0),
     Kind("in_humidityrelative", Channel("humidity", "percent", 0.0, 100.0), 1000.0),
@@ -38,7 +38,7 @@ KINDS: Final = (
 
 
 class Device(Struct, frozen=True):
-    """A device as it was found; it may go at any time. `kinds` is what it gives."""
+    """A device found; it may disappear at any time. `kinds` are the quantities it provides."""
 
     path: str
     name: str
@@ -47,16 +47,16 @@ class Device(Struct, frozen=True):
 
     @property
     def number(self) -> str:
-        """The kernel's name, such as iio:device0; another one when the device comes back."""
+        """The kernel's name, such as iio:device0; it may change when the device returns."""
         return os.path.basename(self.path)
 
     def called(self, wanted: str) -> bool:
-        """Whether `wanted` means this device: its number, its name, or its name up to the @."""
+        """Whether `wanted` is this device's number, its name, or its name up to the @."""
         return wanted in (self.number, self.name, self.name.partition("@")[0])
 
     def read(self, kind: Kind) -> float:
-        """What it measures now, in the channel's unit. OSError as the kernel gives it, ValueError
-        if a file holds no number; the kernel may block for a second."""
+        """The current measurement, in the channel's unit. OSError from the kernel, ValueError if a
+        file has no number; the kernel may block for a second."""
         start = os.path.join(self.path, kind.files)
         if os.path.exists(f"{start}_input"):
             return _number(f"{start}_input") / kind.divisor
@@ -65,8 +65,8 @@ class Device(Struct, frozen=True):
 
 
 def find(folder: str, wanted: str | None) -> Device:
-    """The device that `wanted` means, or the only one; SensorError, with those that are there, if
-    it is not one."""
+    """The device that `wanted` names, or the only one. SensorError, listing the devices present,
+    unless exactly one matches."""
     devices = _devices(folder)
     fitting = [device for device in devices if wanted is None or device.called(wanted)]
     if len(fitting) == 1:
@@ -85,7 +85,7 @@ def find(folder: str, wanted: str | None) -> Device:
 
 
 def _devices(folder: str) -> list[Device]:
-    """Those that give something of `KINDS`, by number."""
+    """The devices that provide any of `KINDS`, by number."""
     try:
         numbers = sorted(os.listdir(folder))
     except OSError:
@@ -95,7 +95,7 @@ def _devices(folder: str) -> list[Device]:
         path = os.path.join(folder, number)
         try:
             files = set(os.listdir(path))
-        except OSError:  # gone since the folder was listed
+        except OSError:  # disappeared since the folder was listed
             continue
         kinds = tuple(
             [k for k in KINDS if f"{k.files}_input" in files or f"{k.files}_raw" in files]
@@ -107,14 +107,14 @@ def _devices(folder: str) -> list[Device]:
 
 
 def _is_dht11(path: str, name: str) -> bool:
-    """Whether the kernel's dht11 driver serves it. An overlay calls the device dht11@4, a board's
-    device tree calls it anything; what it is compatible with says which driver it has."""
+    """Whether the kernel's dht11 driver serves the device. An overlay names it dht11@4, a board's
+    device tree may use any name; its `compatible` property identifies the driver."""
     compatible = _text(os.path.join(path, "of_node", "compatible"))
     return "dht11" in (name.partition("@")[0], *compatible.split("\0"))
 
 
 def _text(path: str) -> str:
-    """The file's text, "" if there is none."""
+    """The file's text, "" if the file is absent."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()

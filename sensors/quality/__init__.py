@@ -1,1 +1,1 @@
-"""Quality of readings: what is wrong with a value, found channel by channel as it arrives."""
+"""Quality checks of readings: flags for each value, computed channel by channel on arrival."""

@@ -1,4 +1,4 @@
-"""The checks that need one channel alone: plausible range, spike, flatline."""
+"""Checks of a single channel: plausible range, spike, flatline."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final, Protocol
 from sensors.quality.flags import FLATLINE, GOOD, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import Limits
 
-# A jump that lasts so long, in so many readings, is the new level.
+# A jump that lasts for this time and this many readings is the new level.
 SETTLE_READINGS: Final = 4
 SETTLE_S: Final = 60.0
-# Where readings are farther apart than this share of flat_s, nobody saw the value stay the same.
+# Readings farther apart than this share of flat_s do not show that the value stayed the same.
 FLAT_GAP: Final = 0.1
 
 
 class ChannelCheck:
-    """One channel's readings in the order of time; O(1) memory and time a reading.
+    """Checks one channel's readings in time order; O(1) memory and time per reading.
 
     *Spike*: farther than max_step + max_rate_per_s · (time since the last good value) both from
-    that value and from the median of the last three; the median, since the last one may itself be a
-    small spike that passed. If the values after the jump agree, each with the one before it by the
-    same rule, for SETTLE_READINGS readings and SETTLE_S seconds, then the last of them is good, and
-    the level starts from it.
+    that value and from the median of the last three; the median, as the last value may itself be an
+    undetected small spike. If the values after the jump agree, each with its predecessor by the
+    same rule, for SETTLE_READINGS readings and SETTLE_S seconds, the last of them is good and
+    becomes the new level.
 
     *Flatline*: exactly the same value for flat_s, with no gap longer than FLAT_GAP · flat_s. A
-    value at an end of the plausible range does not count: dark is dark, and wet is wet.
+    value at either end of the plausible range does not count: darkness is a constant 0 lux.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class ChannelCheck:
 
     def check(self, time_s: float, value: float) -> int:
         """The flags of `value`, read at `time_s` on a clock that never goes back; NaN has
-        NO_RESPONSE. What is out of range leaves no trace in the other checks."""
+        NO_RESPONSE. A value out of range does not affect the other checks."""
         limits = self._limits
         if value != value:  # NaN, without a call
             return NO_RESPONSE
@@ -102,7 +102,7 @@ class ChannelCheck:
         return self._far(dt_s, value - median)
 
     def _settles(self, time_s: float, value: float) -> bool:
-        """Take one more reading after a jump; whether they are the new level."""
+        """Add a reading after a jump; whether the readings since then are the new level."""
         if not self._jumps or self._far(time_s - self._jump_at, value - self._jumped):
             self._jumps = 0
             self._jump_began = time_s
@@ -117,7 +117,7 @@ class ChannelCheck:
 
 
 class Ranged(Protocol):
-    """What the checks need of a driver's channel: what its sensor can measure."""
+    """The part of a driver's channel that the checks use: the sensor's range."""
 
     @property
     def low(self) -> float: ...
@@ -130,8 +130,8 @@ class SensorQuality:
     """The channels of one sensor."""
 
     def __init__(self, channels: Sequence[Ranged], limits: Sequence[Limits]) -> None:
-        """`channels` as the driver has them, whose range holds for raw values; `limits`, in the
-        same order, hold for calibrated ones."""
+        """The range of `channels`, as given by the driver, applies to raw values; `limits`, in the
+        same order, apply to calibrated ones."""
         pairs = zip(channels, limits, strict=True)
         self._checks = [
             (channel.low, channel.high, ChannelCheck(limit)) for channel, limit in pairs
@@ -140,7 +140,7 @@ class SensorQuality:
     def check(
         self, time_s: float, raw: Sequence[float], values: Sequence[float]
     ) -> tuple[int, ...]:
-        """The flags of one reading, a channel each; `time_s` is of a clock that never goes back."""
+        """The flags of one reading, per channel; `time_s` is from a clock that never goes back."""
         return tuple(
             [
                 (check.check(time_s, value) if low <= r <= high else OUT_OF_RANGE)

@@ -1,4 +1,4 @@
-"""Faults as people count them: one that began and ended, out of the flags of single readings."""
+"""Fault episodes: groups the flags of single readings into faults with a start and an end."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Final, NamedTuple
 
 from sensors.quality.flags import CHECKSUM, GOOD, NO_RESPONSE
 
-LASTING: Final = NO_RESPONSE | CHECKSUM  # kinds of which a single reading is no fault
+LASTING: Final = NO_RESPONSE | CHECKSUM  # kinds for which a single reading is not a fault
 READINGS: Final = 3
 
 
 class Began(NamedTuple):
-    """A fault is there since `began_s`; `flags` are those seen so far."""
+    """A fault has existed since `began_s`; `flags` are those seen so far."""
 
     began_s: float
     flags: int
 
 
 class Ended(NamedTuple):
-    """It is over: the first good reading came at `ended_s`; `flags` are all that were seen."""
+    """A fault is over: the first good reading was at `ended_s`; `flags` are all those seen."""
 
     began_s: float
     ended_s: float
@@ -26,22 +26,22 @@ class Ended(NamedTuple):
 
 
 def worst(flags: int) -> int:
-    """The most serious of `flags`, which come in this order: the lowest bit."""
+    """The most serious of `flags`: the lowest bit, as they are ordered by severity."""
     return flags & -flags
 
 
 class Episodes:
-    """One channel's flags in the order of time.
+    """Follows one channel's flags in time order.
 
-    A fault begins with its first flagged reading; what the sensor did not give (no response,
-    checksum) must first have been missing for `lasts_s` and READINGS readings on end. It ends
-    after `clear_s` and READINGS good readings on end.
+    A fault begins with its first flagged reading; missing values (no response, checksum) must first
+    last for `lasts_s` and READINGS consecutive readings. It ends after `clear_s` and READINGS
+    consecutive good readings.
     """
 
     def __init__(self, lasts_s: float = 60.0, clear_s: float = 300.0) -> None:
         self._lasts_s = lasts_s
         self._clear_s = clear_s
-        self._flags = GOOD  # of the fault that is there, or of the one that may begin
+        self._flags = GOOD  # of the current fault, or of one that may begin
         self._began_s = 0.0
         self._open = False
         self._flagged = 0
@@ -50,11 +50,11 @@ class Episodes:
 
     @property
     def fault(self) -> Began | None:
-        """The fault that is there."""
+        """The current fault."""
         return Began(self._began_s, self._flags) if self._open else None
 
     def update(self, time_s: float, flags: int) -> Began | Ended | None:
-        """What the next reading's flags change; times are the caller's, in seconds."""
+        """The change caused by the next reading's flags; times are the caller's, in seconds."""
         return self._bad(time_s, flags) if flags else self._recovering(time_s)
 
     def _bad(self, time_s: float, flags: int) -> Began | None:

@@ -1,4 +1,4 @@
-"""Limits of the checks: a table of defaults by quantity, and what a configuration makes of it."""
+"""Limits of the quality checks: defaults by quantity, and overrides from the configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ INFINITY: Final = float("inf")
 
 
 class Limits(NamedTuple):
-    """What is plausible of one channel, in its calibrated unit; an infinite limit is never met.
+    """Plausibility limits of one channel, in its calibrated unit; infinite disables a limit.
 
-    `low`, `high`: the range of plausible values. `max_step` and `max_rate_per_s`: the farthest
-    that two readings dt seconds apart may differ is max_step + max_rate_per_s · dt. `flat_s`: how
-    long the value may stay exactly the same. `drift`: how far the difference from co-located
-    channels may move, in the long run.
+    `low`, `high`: the range of plausible values. `max_step` and `max_rate_per_s`: two readings dt
+    seconds apart may differ by at most max_step + max_rate_per_s · dt. `flat_s`: how long the value
+    may stay exactly the same. `drift`: how far the difference from co-located channels may shift in
+    the long run.
     """
 
     low: float = -INFINITY
@@ -37,17 +37,17 @@ _QUANTITIES: Final = frozenset(quantity for quantity, _ in DEFAULTS)
 
 
 def quantity_of(channel: str) -> str:
-    """The quantity that a channel's name says: `temperature` of `temperature_roof` or
-    `supply_temperature`; the name itself where no part of it is in the table."""
+    """The quantity in a channel's name: `temperature` for `temperature_roof` or
+    `supply_temperature`; the name itself if no part of it is in the table."""
     return next((part for part in channel.split("_") if part in _QUANTITIES), channel)
 
 
 def limits_for(quantity: str, unit: str, overrides: Mapping[str, float | None]) -> Limits:
-    """The defaults of `quantity` (a channel's name will do) in `unit`, with `overrides` by field
-    name in their place; None leaves the default.
+    """The defaults of `quantity` (or a channel's name) in `unit`, replaced by `overrides` by field
+    name; None keeps the default.
 
-    Of a quantity or unit that is not in the table nothing is checked but what `overrides` says.
-    ValueError in one line for an unknown field, and for limits that nothing or everything meets.
+    For a quantity or unit outside the table only `overrides` are checked. ValueError in one line
+    for an unknown field, and for limits that no value or every value would exceed.
     """
     for field in overrides:
         if field not in Limits._fields:

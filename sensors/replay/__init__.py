@@ -1,7 +1,7 @@
-"""A recorded CSV file played again, one row a read, from the start again at the end.
+"""Replay driver: plays a recorded CSV file, one row per read, in a loop.
 
-The sampler gives each reading the time at which it is played; the recorded time travels along as
-`source_time_ms`. Values are passed on as recorded, faults included.
+The sampler stamps each reading with the time of its replay; the recorded time is kept as
+`source_time_ms`. Values are passed on as recorded, including faults.
 """
 
 # ruff: noqa: PTH118, PTH120, PTH123, PTH208 - pathlib takes 0.6 MiB of memory, on every node
@@ -23,7 +23,7 @@ from sensors.base import Channel, Described, Options, Reading, SensorError, near
 if TYPE_CHECKING:
     from _csv import Reader as _CsvReader
 
-# The columns of a recording that are channels; others are left alone.
+# The columns of a recording that are channels; others are ignored.
 CHANNELS: Final = (
     Channel("temperature", "celsius", -40.0, 80.0),
     Channel("humidity", "percent", 0.0, 100.0),
@@ -34,10 +34,11 @@ DATA: Final = os.path.join(os.path.dirname(__file__), "data")
 
 
 class Replay:
-    """Rows of `path`, those of `room` alone if the file has a column `room` and one is given.
+    """Replays the rows of `path`, only those of `room` if that is given and the file has a column
+    `room`.
 
-    The file is read through once to check it, and then row by row: a recording of any length takes
-    no more memory than one row.
+    The file is read once to check it, and then row by row, so a recording of any length takes the
+    memory of one row.
     """
 
     def __init__(self, path: str, room: str | None, start_row: int, preload_rows: int) -> None:
@@ -45,7 +46,7 @@ class Replay:
         self._room = room
         self._preload_rows = preload_rows
         self.channels = self._find_channels()
-        # Reading all rows is the check; from here on none of them can be wrong.
+        # Reading all rows checks them; none can be invalid from here on.
         self._rows = sum(1 for _ in self._once())
         if not self._rows:
             raise self._error(f"no rows{f' of room {room}' if room else ''}")
@@ -92,7 +93,7 @@ class Replay:
 
     @contextmanager
     def _lines(self) -> Iterator[_CsvReader]:
-        """The file's lines, split; whatever is wrong with the file or a line is a SensorError."""
+        """The file's lines, split; SensorError for any error in the file or a line."""
         lines = None
         try:
             with self._open() as file:

@@ -1,8 +1,8 @@
-"""Sensors that send lines of text over a serial port: CSV, JSON or key=value.
+"""Serial driver: sensors that send lines of text over a serial port, as CSV, JSON or key=value.
 
-A thread waits for bytes, so that a line's arrival is known when it is read later: the kernel's
-buffer keeps no times, and a line found at a read could be as old as the interval. The thread costs
-0.05 MiB. It also opens the port again after an unplugging.
+A thread waits for bytes, so that a line's arrival time is known when it is read later: the kernel's
+buffer keeps no times, and a line found at a read could be as old as the interval. The thread takes
+0.05 MiB. It also reopens the port after the device was unplugged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sensors.serial_line.mapping import Layout, layout
 if TYPE_CHECKING:
     from serial import Serial
 
-# Why a port does not open, as people know it.
+# Readable reasons why a port does not open.
 REASONS: Final = {
     errno.ENOENT: "is not there",
     errno.ENODEV: "is not there",
@@ -33,7 +33,7 @@ LONGEST_WAIT_S: Final = 0.5
 
 
 class Pauses:
-    """Seconds between attempts to open the port: doubling, up to the longest."""
+    """Back-off between attempts to open the port, in seconds: doubling up to a maximum."""
 
     def __init__(self, first_s: float = 0.5, longest_s: float = 30.0) -> None:
         self._first_s = first_s
@@ -47,18 +47,18 @@ class Pauses:
         return pause_s
 
     def reset(self) -> None:
-        """The port works: the next failure is a first one again."""
+        """The port works: start again from the shortest pause."""
         self._next_s = self._first_s
 
 
 class SerialLine:
-    """Reads lines from `port` while it is there, from the first read on. It need not be there at
-    the start.
+    """Reads lines from `port` while it is present, from the first read on. It may be absent at the
+    start.
 
-    A read gives the newest line that is complete and valid, once. If none has come it waits for
-    one, for a quarter of the interval and 0.5 s at most: where lines come at the interval too, just
-    around the reads, their jitter would otherwise make every second read empty and every other
-    drop a line, for as long as both clocks take to drift apart.
+    A read returns the newest complete, valid line, once. If there is none, it waits for a quarter
+    of the interval, at most 0.5 s: if lines arrive at the same interval, close to the reads, their
+    jitter would otherwise make every second read empty and every other one drop a line, until both
+    clocks have drifted apart.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SerialLine:
         self._pauses = pauses or Pauses()
         self._clock = clock
         self._inbox = Inbox(layout, port)
-        self._news = threading.Condition()  # guards all that both threads use
+        self._news = threading.Condition()  # guards everything that both threads use
         self._serial: Serial | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -88,7 +88,7 @@ class SerialLine:
 
     def read(self) -> Reading:
         if self._thread is None:
-            # Not before: opening a port resets the microcontroller behind most of them.
+            # Not earlier, as opening the port resets most microcontrollers.
             self._thread = threading.Thread(target=self._run, name="serial_line", daemon=True)
             self._thread.start()
         with self._news:
@@ -120,7 +120,7 @@ class SerialLine:
                 self._news.wait_for(lambda: self._closing, pause_s)
 
     def _listen(self) -> str:
-        """Take what comes, until the port fails or the driver is closed; what has happened."""
+        """Receive until the port fails or the driver is closed; returns the reason."""
         from termios import error as TerminalError  # noqa: N812 - it is an exception
 
         from serial import Serial

@@ -1,4 +1,4 @@
-"""What came over a serial port since the last read, and the newest reading in it: pure."""
+"""Serial inbox: keeps the newest reading received since the last read; pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sensors.serial_line.mapping import Layout
 
 
 class Inbox:
-    """Keeps one reading and one error at most, whatever arrives. Times are seconds on one clock."""
+    """Keeps at most one reading and one error. Times are seconds on one clock."""
 
     def __init__(self, layout: Layout, port: str) -> None:
         self._layout = layout
@@ -21,20 +21,20 @@ class Inbox:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` has something else to say than that there is nothing."""
+        """Whether `take` has a new reading or error."""
         return self._values is not None or self._error is not None
 
     def opened(self) -> None:
-        """The port is open; what came before on it has no part in the next line."""
+        """The port is open; earlier bytes do not belong to the next line."""
         self._splitter = Splitter()
         self._trouble = None
 
     def lost(self, trouble: str) -> None:
-        """The port is not open, or no more; `trouble` says why. A whole line before it counts."""
+        """The port is closed; `trouble` gives the reason. A complete line before it counts."""
         self._trouble = trouble
 
     def arrived(self, data: bytes, now: float) -> None:
-        """`data` has come, at `now`."""
+        """`data` arrived at `now`."""
         for line in self._splitter.feed(data):
             try:
                 if line is None:
@@ -47,8 +47,8 @@ class Inbox:
                     self._values, self._arrived_at = values, now
 
     def take(self, now: float) -> Reading:
-        """The newest reading since the last call, with its age at `now`. SensorError if none came:
-        what is wrong with the newest line, or with the port."""
+        """The newest reading since the last call, with its age at `now`. SensorError if there is
+        none, with the error of the newest line or of the port."""
         values, error = self._values, self._error
         self._values = self._error = None
         if values is not None:

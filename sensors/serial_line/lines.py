@@ -1,18 +1,18 @@
-"""Whole lines out of bytes as they come: pure, in bounded memory."""
+"""Line splitter: complete lines from a byte stream, in bounded memory; pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Far above any sensor's line, and small: what runs on without an end is no line protocol.
+# Far longer than any sensor's line; a longer one means that the port has no line protocol.
 MAX_LINE: Final = 4096
 
 
 class Splitter:
     """Cuts bytes into lines, which end with \\n, \\r or both.
 
-    Bytes before the first line end are dropped: nobody knows how much of that line came before
-    them, and `1.5,40.2` is as good a line as `21.5,40.2`. Empty lines are dropped too.
+    Bytes before the first line end are dropped, as the line's beginning may be missing, and
+    `1.5,40.2` is as valid a line as `21.5,40.2`. Empty lines are dropped, too.
     """
 
     def __init__(self, limit: int = MAX_LINE) -> None:
@@ -22,8 +22,8 @@ class Splitter:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that end within `data`, oldest first; None stands for one that has grown longer
-        than the limit, where it does. O(len(data))."""
+        """The lines that end within `data`, oldest first; None for a line that exceeds the limit,
+        at the point where it does. O(len(data))."""
         lines: list[bytes | None] = []
         for piece in data.splitlines(keepends=True):
             line = piece.rstrip(b"\r\n")

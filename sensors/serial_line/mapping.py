@@ -1,4 +1,4 @@
-"""What a line means: one value per channel, found as the sensor's options say. Pure."""
+"""Line parser: maps a line to one value per channel, by the sensor's options; pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Fields = Callable[[str], Mapping[str, Any]]
 
 
 class Layout:
-    """How to read a line: `fields` finds what it holds, `places` says where each channel's value is
-    in that. `start` chooses lines; `cut_start` takes it off before the rest is read."""
+    """The layout of a line: `fields` extracts its fields, `places` locates each channel's value
+    among them. `start` selects lines; `cut_start` removes it before the rest is parsed."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Layout:
         self._checksum = checksum
 
     def values(self, line: bytes) -> tuple[float, ...] | None:
-        """The values of `line`, or None if it does not begin with `start` and is none of ours.
+        """The values of `line`, or None if it does not begin with `start`.
 
-        ChecksumError, or SensorError that names what is missing or no number.
+        ChecksumError, or SensorError that names the field that is missing or not a number.
         """
         if not line.startswith(self._start):
             return None
@@ -57,7 +57,7 @@ class Layout:
 
 def layout(options: Options) -> Layout:
     """The layout that the options format, channels, separator, start and checksum describe;
-    SensorError in one line for a wrong one."""
+    SensorError in one line for an invalid one."""
     format_ = options.choice("format", FORMATS)
     separator = options.text("separator")
     start = options.text("start") or ""
@@ -124,8 +124,7 @@ def _json(_: str | None) -> Fields:
 
 
 def _leaves(value: dict[str, Any] | list[Any], path: str) -> list[tuple[str, Any]]:
-    """(path, value) of all that is no object or array; keys and positions, from 0, joined by
-    dots."""
+    """(path, value) of all scalars; a path is keys and indices, from 0, joined by dots."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     leaves: list[tuple[str, Any]] = []
     for key, inner in items:
@@ -144,11 +143,11 @@ FORMATS: Final[Mapping[str, Callable[[str | None], Fields]]] = {
 
 
 def _number(fields: Mapping[str, Any], place: str) -> float:
-    """The finite number at `place`; ValueError with what is wrong."""
+    """The finite number at `place`; ValueError with the reason if there is none."""
     value = fields.get(place)
     if value is None or value == "":
         raise ValueError(f"no field {place}")
-    # float() takes 1_000 and True, which no sensor means as numbers.
+    # float() accepts 1_000 and True, which are not numbers from a sensor.
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise ValueError(f"field {place} is no number")
     try:
@@ -161,8 +160,8 @@ def _number(fields: Mapping[str, Any], place: str) -> float:
 
 
 def _checked(line: bytes, checksum: str) -> bytes:
-    """`line` without its checksum, which is right: *HH at the end, the exclusive or of all bytes
-    before the star; nmea leaves the first byte ($ or !) out, as NMEA 0183 does."""
+    """`line` without its checksum, after verifying it: *HH at the end, the exclusive or of all
+    bytes before the star; `nmea` excludes the first byte ($ or !), as in NMEA 0183."""
     body, star, given = line.rstrip().rpartition(b"*")
     if not star:
         raise ChecksumError(f"no checksum in {_shown(line)}")
@@ -173,5 +172,5 @@ def _checked(line: bytes, checksum: str) -> bytes:
 
 
 def _shown(line: bytes) -> str:
-    """The line as a message may show it: short, printable."""
+    """The line for use in messages: short and printable."""
     return repr(line[:60])[1:] + (" …" if len(line) > 60 else "")

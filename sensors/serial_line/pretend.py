@@ -1,11 +1,11 @@
-"""A sensor on a pseudo-terminal, for trying serial_line without hardware.
+"""Simulated serial sensor on a pseudo-terminal, for trying serial_line without hardware.
 
     python3 sensors/serial_line/pretend.py PORT
 
-makes the port PORT and sends temperature and humidity to it as CSV, a line a second. Ctrl-C
-unplugs it; started again, it is plugged in again. `--lines FILE` sends the lines of FILE over and
-over, `--every S` a line each S seconds; `--garbage N` damages every Nth line, `--silent N` leaves
-it out. Only the standard library.
+creates the port PORT and sends temperature and humidity to it as CSV, one line per second. Ctrl-C
+unplugs it; starting it again plugs it in. `--lines FILE` sends the lines of FILE in a loop,
+`--every S` one line every S seconds; `--garbage N` damages every Nth line, `--silent N` omits it.
+Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 
 
 def climate() -> Iterable[bytes]:
-    """A wave of ten minutes."""
+    """Temperature and humidity in a wave of ten minutes."""
     for second in itertools.count():
         phase = math.sin(2 * math.pi * second / 600)
         yield b"%.2f,%.2f\r\n" % (21 + 3 * phase, 50 - 8 * phase)
@@ -55,7 +55,7 @@ def serve(given: argparse.Namespace) -> None:
     tty.setraw(terminal)
     os.set_blocking(sensor, False)
     given.port.parent.mkdir(parents=True, exist_ok=True)
-    given.port.unlink(missing_ok=True)  # of one that was killed
+    given.port.unlink(missing_ok=True)  # left by a killed process
     given.port.symlink_to(os.ttyname(terminal))
     try:
         sys.stderr.write(f"plugged in: {given.port}; Ctrl-C unplugs it\n")
@@ -64,7 +64,7 @@ def serve(given: argparse.Namespace) -> None:
             if given.garbage and n % given.garbage == 0:
                 sent = line[:3] + b"\xff\x00?\r\n"
             if not given.silent or n % given.silent:
-                with suppress(BlockingIOError):  # nobody reads: the line is lost, as on a wire
+                with suppress(BlockingIOError):  # without a reader the line is lost, as on a wire
                     os.write(sensor, sent)
             time.sleep(given.every)
     finally:

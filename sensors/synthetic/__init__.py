@@ -1,4 +1,4 @@
-"""A seeded daily sine with noise: for tests, and for machines with neither sensor nor recording."""
+"""Synthetic driver: a seeded daily sine with noise, for tests and machines without a sensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANNELS: Final = (
 
 
 class Synthetic:
-    """Reading n depends on the seed and n alone; one reading stands for one second of the day."""
+    """Reading n depends only on the seed and n; one reading represents one second of the day."""
 
     channels = CHANNELS
 

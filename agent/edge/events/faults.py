@@ -1,4 +1,4 @@
-"""A sensor's faults as events: when one begins, gets another kind and is over; helper restarts."""
+"""Fault events of one sensor: a fault begins, gains a kind or clears; the helper restarts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RESTARTED: Final = "helper_restarted"
 
 
 class Happening(NamedTuple):
-    """Something to raise an event about; `time_ms` is wall time. The last four are a trigger's, as
-    `EventStore.add` has them."""
+    """An event before it is stored; `time_ms` is wall time. The last four fields are set for
+    triggers only; `EventStore.add` describes them."""
 
     kind: str
     moment: Moment
@@ -34,7 +34,7 @@ class Happening(NamedTuple):
 
 
 class Faults:
-    """Follows the readings of one sensor; `raised` is called by the thread that does."""
+    """Tracks the faults of one sensor; calls `raised` in the thread that calls `follow`."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Faults:
 
     @property
     def open(self) -> tuple[bool, ...]:
-        """Whether a fault is there, by channel."""
+        """Whether each channel has a fault."""
         return tuple([channel.episodes.fault is not None for channel in self._channels])
 
     def follow(self, moment: Moment, sample: Sample, why: str) -> None:
-        """Take in the next reading; `why` is the driver's sentence where it gave none, else ""."""
+        """Process the next reading; `why` is the driver's error text if it gave none, else ""."""
         now_s = moment.monotonic_ms / 1000
         for i, channel in enumerate(self._channels):
             flags = sample.quality[i] if sample.quality else GOOD
@@ -76,12 +76,12 @@ class Faults:
             self._raised(Happening(kind, moment, time_ms, self._sensor, channel.name, text))
 
     def restarted(self, moment: Moment, text: str) -> None:
-        """The driver's helper process was started again before `moment`."""
+        """The driver's helper process was restarted before `moment`."""
         self._raised(Happening(RESTARTED, moment, moment.time_ms, self._sensor, "", text))
 
 
 class _Channel:
-    """One channel's fault, and which of its kinds were told."""
+    """One channel's fault, and the kinds of it that were reported."""
 
     __slots__ = ("_lasting", "_told", "episodes", "name", "unit")
 
@@ -89,18 +89,18 @@ class _Channel:
         self.name = channel.name
         self.unit = channel.unit
         self.episodes = Episodes()
-        # Each for itself: one reading that is missing makes a spike no worse.
+        # Counted separately: a missing reading does not make a spike worse.
         self._lasting = tuple([(flag, Episodes()) for flag in (NO_RESPONSE, CHECKSUM)])
         self._told = GOOD
 
     def grown(self, now_s: float, flags: int, change: Began | Ended | None) -> int:
-        """The kinds that a fault, there since before this reading, has from now on."""
+        """The kinds that an existing fault gains with this reading."""
         new = flags & ~LASTING
         for flag, episodes in self._lasting:
             if isinstance(episodes.update(now_s, flags & flag), Began):
                 new |= flag
         if isinstance(change, Began):
-            # What was missing before a spike is no part of it, unless it lasted.
+            # Missing values before a spike do not belong to it, unless they lasted.
             self._told = change.flags & ~LASTING or change.flags
             return GOOD
         if self.episodes.fault is None:

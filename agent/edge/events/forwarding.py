@@ -1,7 +1,7 @@
-"""The shell around the outbox: its store, and the message that goes to the master.
+"""Event forwarding: executes the outbox's instructions on the event store and the link.
 
-The store is a file, and a worn card may take half a minute for a sync. So all of it is done by the
-disk writer, and the loop goes on meanwhile.
+The store is a file, and a worn card may take half a minute for a sync. The disk writer therefore
+makes all accesses, and never blocks the event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Store(Protocol):
-        """What is asked of the history's events."""
+        """The part of `EventStore` that forwarding uses."""
 
         @property
         def count(self) -> int: ...
@@ -38,9 +38,9 @@ REMOVE_AGAIN_S: Final = 10.0  # after the store refused
 class Forwarding:
     """Carries out what an outbox decides about the events of one history.
 
-    One thread, beside that of `disk`. A store that fails costs a line to `complain`: what could not
-    be read or removed is tried again later. At most one read and one removal are under way; what is
-    to be removed meanwhile gathers, at most what the store holds.
+    Used by one thread, besides that of `disk`. If the store fails, one line goes to `complain` and
+    the read or removal is retried later. At most one read and one removal are in progress; further
+    removals are collected meanwhile, at most as many as the store holds.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Forwarding:
         disk: DiskWriter,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` is that of `handle`'s `now`."""
+        """`clock` is the clock that `handle`'s `now` is read from."""
         self._outbox = o.Outbox(backlog_per_s)
         self._store = store
         self._history = history
@@ -65,18 +65,18 @@ class Forwarding:
         self._disk = disk
         self._clock = clock
         self._reading: o.Read | None = None
-        self._links = 0  # joined or cut so far: what was read for another one is of no use
+        self._links = 0  # times joined or cut so far: a page read for an earlier link is discarded
         self._taken: set[int] = set()
         self._removing = False
         self._remove_again_at = float("inf")
 
     @property
     def wake_at(self) -> float:
-        """When to hand in a `Tick`, in seconds of the monotonic clock."""
+        """When the next `Tick` is due, in seconds on the monotonic clock."""
         return min(self._outbox.wake_at, self._remove_again_at)
 
     def handle(self, event: o.Event, now: float) -> None:
-        """Do what follows from `event` at monotonic time `now`."""
+        """Execute what the outbox decides about `event` at monotonic time `now`."""
         if isinstance(event, o.Joined | o.Cut):
             self._links += 1
         if now >= self._remove_again_at:
@@ -93,7 +93,7 @@ class Forwarding:
 
     def _read(self, read: o.Read) -> None:
         if self._reading is not None:
-            return  # it is asked again with the next batch
+            return  # the outbox repeats the read with the next batch
         self._reading, link = read, self._links
 
         def then(found: list[NodeEvent] | HistoryError) -> None:
@@ -123,7 +123,7 @@ class Forwarding:
         self._disk.submit(_tried(lambda: self._store.remove(taken)), then)
 
     def _message(self, events: tuple[NodeEvent, ...]) -> NodeEvents:
-        # What is raised from now on has a higher sequence than any that waits.
+        # Events raised later have higher sequences than any that waits.
         oldest = [event.sequence for event in events]
         if (first := self._store.oldest) is not None:
             oldest.append(first)
@@ -138,7 +138,7 @@ class Forwarding:
 
 
 def _tried(job: Callable[[], T]) -> Callable[[], T | HistoryError]:
-    """A job whose failure is its result."""
+    """Wrap a job so that it returns its HistoryError instead of raising it."""
 
     def run() -> T | HistoryError:
         try:

@@ -1,10 +1,10 @@
-"""What of the node's events goes to the master, and when: a pure state machine.
+"""Event outbox: store-and-forward delivery of a node's events, as a pure state machine.
 
-Store and forward: an event is on stable storage before this hears of it, and leaves the store when
-the master has it on stable storage too. Live events, raised while the link is joined, go at once.
-The backlog, which waited before, follows oldest first at a bounded rate; it is read from the store
-a batch at a time and never held here. What is not acknowledged is sent again, so the master may see
-an event twice and knows it by its sequence.
+An event is on stable storage before the outbox learns of it, and leaves the store when the master
+has it on stable storage too. Live events, raised while the link is joined, are sent at once. The
+backlog of older events follows, oldest first, at a bounded rate; it is read from the store one
+batch at a time and never kept in memory. Unacknowledged events are sent again, so the master may
+receive an event twice and recognises it by its sequence.
 
 Events go in with the monotonic time in seconds, instructions come out;
 `agent.edge.events.forwarding` carries them out.
@@ -21,9 +21,11 @@ from agent.wire.base import MAX_EVENTS
 from agent.wire.messages import NodeEvent
 
 RESEND_S: Final = 10.0  # without an acknowledgement
-BATCH_S: Final = 0.5  # a batch of the backlog is what may go in so long, or one event
-MAX_LIVE: Final = MAX_EVENTS  # not acknowledged; what is raised beyond goes with the backlog
-MAX_OLD: Final = 64  # not acknowledged, of the backlog
+BATCH_S: Final = (
+    0.5  # a batch of the backlog: what the rate allows in this time, at least one event
+)
+MAX_LIVE: Final = MAX_EVENTS  # unacknowledged live events; further ones join the backlog
+MAX_OLD: Final = 64  # unacknowledged events of the backlog
 BEFORE_ALL: Final = -1  # below every sequence
 
 
@@ -31,31 +33,31 @@ BEFORE_ALL: Final = -1  # below every sequence
 
 
 class Joined(Struct, frozen=True):
-    """The master welcomed the node; one of an earlier version knows no events."""
+    """The master welcomed the node; a master of an earlier version does not support events."""
 
     takes_events: bool
 
 
 class Cut(Struct, frozen=True):
-    """The link is not joined any more; whatever was not acknowledged may be lost."""
+    """The link is no longer joined; unacknowledged messages may be lost."""
 
 
 class Raised(Struct, frozen=True):
-    """These are new in the store; in any order."""
+    """These events are new in the store, in any order."""
 
     events: tuple[NodeEvent, ...]
 
 
 class Page(Struct, frozen=True):
-    """What the store has after the sequence that a `Read` named: as many as asked for, or all.
-    `read` is which one, if anything came between it and this."""
+    """The events of the store after the sequence named by a `Read`: as many as requested, or all.
+    `read` identifies that instruction, in case others followed it."""
 
     events: tuple[NodeEvent, ...]
     read: Read | None = None
 
 
 class Taken(Struct, frozen=True):
-    """The master has these on stable storage."""
+    """The master has these events on stable storage."""
 
     sequences: tuple[int, ...]
 
@@ -71,21 +73,21 @@ Event = Joined | Cut | Raised | Page | Taken | Tick
 
 
 class SendEvents(Struct, frozen=True):
-    """Send these in one message."""
+    """Send these events in one message."""
 
     events: tuple[NodeEvent, ...]
 
 
 class Read(Struct, frozen=True):
-    """Answer with a `Page` of at most `most` events after that sequence. Without one, because the
-    store cannot be read now, the same is asked again with the next batch."""
+    """Answer with a `Page` of at most `most` events after that sequence. If the store cannot be
+    read now, do not answer: the outbox repeats the read with the next batch."""
 
     after: int
     most: int
 
 
 class Remove(Struct, frozen=True):
-    """Take these out of the store."""
+    """Remove these events from the store."""
 
     sequences: tuple[int, ...]
 
@@ -95,15 +97,15 @@ Instructions = list[Instruction]
 
 
 class _Flight(Struct, frozen=True):
-    """An event that was sent and is not acknowledged."""
+    """An event that was sent and not yet acknowledged."""
 
     event: NodeEvent
-    due: float  # to be sent again
+    due: float  # when to send it again
 
 
 class Outbox:
-    """One node's outbox; `backlog_per_s` bounds what goes of the backlog, repeats included: in any
-    t seconds at most backlog_per_s · t events and a batch."""
+    """One node's outbox; `backlog_per_s` bounds the backlog's rate, repeats included: in any t
+    seconds at most backlog_per_s · t events plus one batch."""
 
     def __init__(self, backlog_per_s: float) -> None:
         self.wake_at = float("inf")
@@ -112,13 +114,13 @@ class Outbox:
         self._sending = False
         self._live: dict[int, _Flight] = {}
         self._old: dict[int, _Flight] = {}
-        # Where the backlog goes on, whether there may be any, and not before when.
+        # Where the backlog continues, whether it may have more, and its earliest time.
         self._cursor = BEFORE_ALL
         self._behind = False
         self._batch_at = 0.0
         self._asked = 0
-        self._repeated = 0  # by the last turn
-        # The highest that had no room since the last page: that may have been read before it.
+        self._repeated = 0  # events repeated by the last turn
+        # The highest sequence without room since the last page, which may predate it.
         self._late = BEFORE_ALL
 
     def handle(self, event: Event, now: float) -> Instructions:
@@ -176,7 +178,7 @@ class Outbox:
         if not self._sending:
             return []
         asked = self._asked if event.read is None else event.read.most
-        # There is something to read before this page since it was asked for.
+        # Events before this page became readable after it was requested.
         back = event.read is not None and self._cursor < event.read.after
         last = event.events[-1].sequence if event.events else BEFORE_ALL
         missed, self._late = event.read is not None and self._late > last, BEFORE_ALL
@@ -184,7 +186,7 @@ class Outbox:
         if event.events and not back:
             self._cursor = last
         new = [e for e in event.events if not self._under_way(e.sequence)]
-        # A page may be late: repeats went meanwhile, and the next batch is a whole pause from now.
+        # A page may be late: repeats used part of its batch, and the next is a full pause away.
         room = min(self._batch - self._repeated, self._room)
         if new[room:]:
             self._behind, self._cursor = True, min(self._cursor, new[room].sequence - 1)
@@ -215,7 +217,7 @@ class Outbox:
         return MAX_OLD - len(self._old)
 
     def _next(self) -> float:
-        """When there is something to do; O(events under way)."""
+        """When the next action is due; O(events in flight)."""
         if not self._sending:
             return float("inf")
         if self._behind and self._room > 0:

@@ -1,4 +1,4 @@
-"""A node's triggers as the configuration has them: their conditions, and the sensor of each."""
+"""Trigger configuration: parses a node's triggers and assigns each to its sensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_IN_WINDOW: Final = 10_000
 def read_triggers(
     settings: Sequence[EdgeTrigger], sensors: Sequence[Sensor]
 ) -> list[list[Trigger]]:
-    """The triggers of each sensor; ConfigError in one line, which says of which one."""
+    """The triggers of each sensor; ConfigError in one line that names the trigger at fault."""
     found: list[list[Trigger]] = [[] for _ in sensors]
     for index, trigger in enumerate(settings):
         try:
@@ -52,7 +52,7 @@ def _condition(key: str, text: str) -> Expression:
 
 
 def _sensor_of(trigger: Trigger, sensors: Sequence[Sensor]) -> int:
-    """Which of the sensors it looks at; ConfigError unless that is one, and read often enough."""
+    """Index of the trigger's sensor; ConfigError unless it uses just one, read often enough."""
     owners = {channel.name: i for i, s in enumerate(sensors) for channel in s.channels}
     conditions = [each for each in (trigger.condition, trigger.clear) if each is not None]
     first, *others = asked = _channels(conditions)
@@ -77,5 +77,5 @@ def _sensor_of(trigger: Trigger, sensors: Sequence[Sensor]) -> int:
 
 
 def _channels(conditions: Sequence[Expression]) -> list[str]:
-    """The channels that they look at, each once."""
+    """The channels that the conditions use, each once."""
     return list(dict.fromkeys([name for each in conditions for name in each.channels]))

@@ -1,7 +1,7 @@
-"""The node's triggers: the events that their changes become, and what a restart finds of them.
+"""Trigger runner: evaluates a node's triggers, stores their changes as events, survives restarts.
 
-That a trigger is raised is stored with the event that says so, in one transaction; that it is
-cleared, too. A change that cannot be stored does not count, and is tried again.
+A trigger's state and the event that reports its change are stored in one transaction. A change
+that cannot be stored does not take effect and is retried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Raise = Callable[[Happening], bool]
 
 
 class SensorAlerts:
-    """The faults of one sensor and its triggers, which follow its readings; any thread."""
+    """Follows one sensor's readings with its faults and triggers; any thread may call."""
 
     def __init__(
         self,
@@ -38,34 +38,34 @@ class SensorAlerts:
         triggers: SensorTriggers,
         store: Callable[[Moment, Change], bool],
     ) -> None:
-        """`store` says whether it could."""
+        """`store` returns whether it stored the event."""
         self._faults = faults
         self._triggers = triggers
         self._store = store
         self._lock = threading.Lock()
-        # Before it is known what was raised before, nothing is told.
+        # Report nothing until the triggers raised before the start are known.
         self._told_from_s = float("inf")
 
     def restore(self, raised: Iterable[str]) -> None:
-        """These were raised before the start."""
+        """Take over the triggers that were raised before the start."""
         with self._lock:
             self._triggers.restore(raised)
             self._told_from_s = -float("inf")
 
     def follow(self, moment: Moment, sample: Sample, why: str) -> None:
-        """Take in the next reading, which was stored."""
+        """Process the next reading, which is stored already."""
         self._faults.follow(moment, sample, why)
         with self._lock:
             now = moment.monotonic_ms / 1000
             self._tell(moment, now, self._triggers.take(now, sample.values, sample.quality))
 
     def restarted(self, moment: Moment, text: str) -> None:
-        """The driver's helper process was started again."""
+        """The driver's helper process was restarted."""
         self._faults.restarted(moment, text)
 
     def tick(self, moment: Moment) -> None:
-        """Time has passed, and the sensor may be silent."""
-        # Nobody waits for a slow disk twice: a reading is at it, so the sensor is not silent.
+        """Time has passed; the sensor may have gone silent."""
+        # Do not wait for a slow disk: the lock is taken by a reading, so the sensor is not silent.
         if self._lock.acquire(blocking=False):
             try:
                 now = moment.monotonic_ms / 1000
@@ -84,8 +84,8 @@ class SensorAlerts:
 
 
 class Alerts:
-    """All triggers of a node. `raised` stores an event and says whether it could; `stored` gives
-    the triggers that were raised before the start, or HistoryError if that cannot be read now."""
+    """All triggers of a node. `raised` stores an event and returns whether it succeeded; `stored`
+    returns the triggers raised before the start, or raises HistoryError if it cannot read them."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Alerts:
         self._restored = False
         self.counts = dict.fromkeys(self._settings, 0)  # raised since the start
         self._names: list[tuple[SensorAlerts, set[str]]] = []
-        # What follows the readings of each sensor.
+        # One follower for each sensor's readings.
         self.followers: list[SensorAlerts | Faults] = []
         of_sensors = read_triggers(settings.trigger, sensors)
         for sensor, its_faults, triggers in zip(sensors, faults, of_sensors, strict=True):
@@ -122,8 +122,8 @@ class Alerts:
             self._names.append((alerts, {trigger.name for trigger in triggers}))
 
     def turn(self, moment: Moment) -> None:
-        """Before the first reading, and now and then: take over what was raised before the start,
-        and clear what nobody knows about any more."""
+        """Take over the triggers raised before the start and clear those no longer configured; call
+        it before the first reading and periodically."""
         if not self._restored:
             self._restore(moment)
         for alerts, _ in self._names:
@@ -133,7 +133,7 @@ class Alerts:
         try:
             found = self._stored()
         except HistoryError:
-            return  # nor can an event be stored
+            return  # then no event can be stored either
         known = set()
         for each in found:
             if (why := self._outdated(each)) is None:
@@ -145,7 +145,7 @@ class Alerts:
         self._restored = True
 
     def _outdated(self, raised: Raised) -> str | None:
-        """Why a trigger that was raised is another by now; None if it is not."""
+        """Why a raised trigger no longer matches the configuration; None if it does."""
         setting = self._settings.get(raised.trigger)
         if setting is None:
             return "it is not in the configuration any more"
@@ -190,7 +190,7 @@ class Alerts:
 
 
 def _definition(setting: EdgeTrigger) -> str:
-    """What has to be the same for a trigger that was raised to be the same after a restart."""
+    """The trigger's identity across restarts: while it is equal, a raised trigger stays raised."""
     clear = f", clear {setting.clear}" if setting.clear else ""
     return f"{setting.condition}{clear}"
 

@@ -1,4 +1,4 @@
-"""Pieces: readings of one sensor as packed columns, in memory, in the file and on their way out."""
+"""Pieces (record batches): one sensor's readings as packed columns, stored and sent as they are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZERO32: Final = bytes(4)
 
 class Piece(Struct, frozen=True):
     """Readings in time order, in the byte order of the wire; never empty. `raw`, `quality` and
-    `age_ms` have only the columns that say something."""
+    `age_ms` hold only the columns that differ from the default."""
 
     first_ms: int
     last_ms: int
@@ -34,8 +34,8 @@ class Piece(Struct, frozen=True):
     age_ms: bytes | None
 
     def cut(self, start_ms: int, end_ms: int) -> Piece | None:
-        """The readings of [start_ms, end_ms); None if there are none. A piece that lies inside is
-        passed on as it is: no number is looked at."""
+        """The readings of [start_ms, end_ms); None if there are none. A piece inside the window is
+        returned unchanged, without reading its values."""
         if self.first_ms >= start_ms and self.last_ms < end_ms:
             return self
         times = Int64Column(self.time_ms).numbers()
@@ -55,7 +55,7 @@ class Piece(Struct, frozen=True):
         )
 
     def column(self, name: str) -> bytes | None:
-        """The values of a channel; of `<channel>_raw` those before calibration."""
+        """The values of a channel; for `<channel>_raw` those before calibration."""
         if (data := self.values.get(name)) is not None:
             return data
         channel = name.removesuffix(RAW)
@@ -72,8 +72,9 @@ class Piece(Struct, frozen=True):
 
 
 class Statistics(NamedTuple):
-    """One channel's readings. `n` are not bad: `low`, `high` and `total` are of these; `low` and
-    `high` are NaN where there is none. `suspect` is how many of the n are that."""
+    """Statistics of one channel. `n` counts the values that are not bad; `low`, `high` and `total`
+    cover only these, and `low` and `high` are NaN if there are none. `suspect` of the n are so
+    flagged."""
 
     n: int
     low: float
@@ -135,7 +136,7 @@ def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
 
 
 def layout_of(piece: Piece) -> str:
-    """The columns of a piece, as `agent.edge.history.row_groups` names them."""
+    """The layout string of a piece, as defined in `agent.edge.history.row_groups`."""
     names = ["t8"]
     if piece.source_time_ms is not None:
         names.append("s8")
@@ -147,7 +148,7 @@ def layout_of(piece: Piece) -> str:
 
 
 def encode(piece: Piece) -> tuple[str, bytes]:
-    """A piece as it is kept: (layout, data), as `agent.edge.history.row_groups` has them."""
+    """A piece as stored: (layout, data), as defined in `agent.edge.history.row_groups`."""
     columns = [piece.time_ms]
     if piece.source_time_ms is not None:
         columns.append(piece.source_time_ms)
@@ -159,7 +160,7 @@ def encode(piece: Piece) -> tuple[str, bytes]:
 
 
 def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
-    """The reverse of `encode`, `shift_ms` later; ValueError if the data does not fit the layout."""
+    """The inverse of `encode`, shifted by `shift_ms`; ValueError if data and layout differ."""
     columns = columns_of(layout)
     n, rest = divmod(len(data), sum([width for _, width, _ in columns]))
     if rest or not n:
@@ -188,10 +189,10 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
 
 
 def join(pieces: list[Piece], names: list[str] | None = None) -> Piece:
-    """All readings of `pieces` one after another, which need not be the order of time.
+    """Concatenate `pieces` in the order given, which need not be time order.
 
-    `names` are the channels wanted, as values, by default all, each with its raw values beside it.
-    What a piece lacks is NaN, good, of age 0, and first recorded when it was taken.
+    `names` are the channels wanted, by default all, each with its raw values. Columns that a piece
+    lacks are filled with defaults: NaN, good, age 0, source time equal to the time.
     """
     raw: dict[str, bytes] = {}
     if names is None:
@@ -200,7 +201,7 @@ def join(pieces: list[Piece], names: list[str] | None = None) -> Piece:
             raw[name] = _filled(pieces, [piece.column(name + RAW) for piece in pieces], NAN32)
     source = age_ms = None
     if any(piece.source_time_ms is not None for piece in pieces):
-        # A reading that was no replay was first recorded when it was taken.
+        # Outside of replays a reading's source time is its time.
         source = b"".join([piece.source_time_ms or piece.time_ms for piece in pieces])
     if any(piece.age_ms is not None for piece in pieces):
         age_ms = _filled(pieces, [piece.age_ms for piece in pieces], ZERO32)
@@ -238,7 +239,7 @@ def _filled(pieces: list[Piece], columns: list[bytes | None], filler: bytes) -> 
 
 
 def in_time_order(piece: Piece) -> Piece:
-    """The same readings in time order, equal times as they were; O(n log n)."""
+    """The same readings in time order, stable; O(n log n)."""
     times = Int64Column(piece.time_ms).numbers()
     order = sorted(range(len(times)), key=times.__getitem__)
     if len(order) < 2:
@@ -265,7 +266,7 @@ def in_time_order(piece: Piece) -> Piece:
 
 
 def series_of(piece: Piece) -> Series:
-    """A piece as it goes on the wire; columns that say nothing are left out."""
+    """A piece in its wire form; columns with only default values are omitted."""
     source, age_ms = piece.source_time_ms, piece.age_ms
     return Series(
         Int64Column(piece.time_ms),

@@ -1,4 +1,4 @@
-"""Events that wait until the master has taken them over, in the history's file."""
+"""Event store: keeps events in the history's file until the master has acknowledged them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
 
 
 def salvage_events(db: sqlite3.Connection, aside: str) -> None:
-    """Copy the events that can still be read out of a broken file, and which triggers are raised,
-    in the open transaction."""
+    """Copy the readable events and raised triggers out of a broken file, in the open
+    transaction."""
     found = False
     for table, columns in (
         ("events", f"{FIRST_COLUMNS}, {', '.join(ADDED_TO_EVENTS)}"),
-        ("events", FIRST_COLUMNS),  # of a file that was not opened since those were added
+        ("events", FIRST_COLUMNS),  # of a file last opened before the columns were added
         ("raised", RAISED_COLUMNS),
     ):
         if not (found and table == "events"):
@@ -45,7 +45,7 @@ def salvage_events(db: sqlite3.Connection, aside: str) -> None:
 
 
 def _salvage(db: sqlite3.Connection, aside: str, table: str, columns: str) -> bool:
-    """Whether there was something to copy."""
+    """Copy one table; whether it had any rows."""
     found = False
     places = ",".join("?" * len(columns.split(",")))
     try:
@@ -65,8 +65,8 @@ def _salvage(db: sqlite3.Connection, aside: str, table: str, columns: str) -> bo
 
 
 class Raised(NamedTuple):
-    """A trigger that was raised and not cleared since: its name, what it was when it was raised,
-    and what the event said."""
+    """A trigger that is raised: its name, its definition when it was raised, and the event's
+    details."""
 
     trigger: str
     definition: str
@@ -76,10 +76,10 @@ class Raised(NamedTuple):
 
 
 class EventStore:
-    """Store and forward. A change is on stable storage when the call returns; HistoryError says
-    that it was not made. Any thread may call.
+    """Store for store-and-forward. A change is on stable storage when the call returns; on
+    HistoryError it was not made. Any thread may call.
 
-    Of more than `most` events the oldest go, and are counted.
+    Beyond `most` events the oldest are dropped and counted.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class EventStore:
         areas: tuple[str, ...] = (),
         definition: str = "",
     ) -> NodeEvent:
-        """Store an event; it gets the next sequence, which no other one ever has. With that of a
-        `trigger` it is stored, as one, that this is raised, as which `definition`, or cleared."""
+        """Store an event under the next sequence; sequences are never reused. With a `trigger`, the
+        same transaction stores that it is raised, with its `definition`, or cleared."""
 
         def change(db: sqlite3.Connection) -> tuple[int, int]:
             row = (kind, time_ms, self._boot, monotonic_ms, synchronised, sensor, channel, text)
@@ -191,7 +191,7 @@ class EventStore:
                 raise HistoryError(f"history {self._path}: events: {error}") from None
 
     def remove(self, sequences: Iterable[int]) -> None:
-        """Forget events that the master has; unknown ones are none."""
+        """Delete events that the master has; unknown sequences are ignored."""
         found = [(sequence,) for sequence in sequences]
 
         def change(db: sqlite3.Connection) -> tuple[int, int | None]:
@@ -203,7 +203,7 @@ class EventStore:
             self.count, self.oldest = self._change(change)
 
     def move(self, db: sqlite3.Connection, correction: Correction) -> None:
-        """Move the wall times of this boot's events, in the open transaction."""
+        """Correct the wall times of this boot's events, in the open transaction."""
         rows = db.execute(
             "SELECT sequence, monotonic_ms FROM events WHERE boot = ? AND monotonic_ms >= ?"
             " AND monotonic_ms < ? AND (? OR NOT synchronised)",

@@ -1,7 +1,7 @@
-"""The history's file: its schema, what is checked at the start, what happens to a broken one."""
+"""The history's SQLite file: schema, integrity checks on opening, renaming of broken files."""
 
 # ruff: noqa: PTH119
-# pathlib takes 0.6 MiB, which is a sizeable part of what this agent may add to its bare parts.
+# Importing pathlib takes 0.6 MiB, a sizeable part of this agent's memory budget.
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import Final
 from agent.edge.history.row_groups import APPLICATION_ID, ROW, VERSION
 from agent.runtime import sqlite
 
-MAX_OPENINGS: Final = 1 << 21  # keeps a sequence within the 53 bits that JSON numbers are sure of
+MAX_OPENINGS: Final = (
+    1 << 21
+)  # keeps a sequence within the 53 bits that JSON numbers represent exactly
 MAX_ASIDE: Final = 3  # broken files that are kept
 MAX_ASIDE_BYTES: Final = 256 << 20
 MAX_QUARANTINED: Final = 32  # damaged groups that are kept
-# Up to this size the structure of the file is checked at the start; 10 ms for 5 MB.
+# Files up to this size get a structural check on opening; 10 ms for 5 MB.
 CHECKED_BYTES: Final = 64 << 20
 
-# Small rows and packed columns are apart: a look for times, or at statistics, touches no page of
-# numbers, and a correction of the clock writes none. The index has all that a series needs to know.
+# Small rows and packed columns are separate tables: reading times or statistics touches no page of
+# values, and a clock correction writes none. The index covers all that planning a series needs.
 SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE groups (
@@ -58,8 +60,8 @@ CREATE TABLE events (
     text TEXT NOT NULL
 ) STRICT;
 """
-# What files of this format get when they are opened, for it came later. Code that does not know it
-# leaves it alone, so it makes no other format. Areas have a space between.
+# Columns added on opening to files made before these existed. Older code ignores them, so the
+# format version stays. Areas are separated by spaces.
 ADDED_TO_EVENTS: Final = {
     "trigger": "TEXT NOT NULL DEFAULT ''",
     "value": "REAL",
@@ -76,7 +78,7 @@ CREATE TABLE IF NOT EXISTS raised (
 """
 META: Final = {"version": VERSION, "compatible": VERSION, "openings": 0, "events_dropped": 0}
 
-# What every file has; damage to the schema may take a column away.
+# Columns that every file must have; a damaged schema may lack one.
 COLUMNS: Final = (
     f"{ROW}, crc FROM groups",
     "sequence, crc, data FROM columns",
@@ -92,7 +94,7 @@ class HistoryError(Exception):
 
 
 class Broken(Exception):
-    """The file is no history that can be used; the text says why."""
+    """The file is not a usable history; the text says why."""
 
 
 class Newer(Exception):
@@ -100,8 +102,8 @@ class Newer(Exception):
 
 
 def hold(path: str) -> int:
-    """Keep other agents off this history, as long as the file descriptor returned is open; it
-    closes with the process, however that ends. HistoryError if another agent has it; OSError."""
+    """Lock this history against other agents while the returned file descriptor is open; it closes
+    with the process, however that ends. HistoryError if another agent holds the lock; OSError."""
     holder = sqlite.hold(path)
     if holder is None:
         raise HistoryError(f"history {path}: another agent is using it")
@@ -109,9 +111,9 @@ def hold(path: str) -> int:
 
 
 def open_checked(path: str, history: str) -> sqlite3.Connection:
-    """The database: made with the id `history` if there is none, migrated if old, and checked.
+    """Open the database: create it with the id `history` if there is none, migrate and check it.
 
-    Broken and Newer say what is wrong with the file, sqlite3.Error that it cannot be reached.
+    Broken and Newer describe an unusable file; sqlite3.Error: it cannot be accessed.
     """
     db = None
     try:
@@ -166,7 +168,7 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
 
 
 def _add_missing(db: sqlite3.Connection) -> None:
-    """Give the file what came later than its format."""
+    """Add the columns and tables that the file's format version predates."""
     there = {name for _, name, *_ in db.execute("PRAGMA table_info(events)")}
     (raised,) = db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'raised'").fetchone()
     missing = [name for name in ADDED_TO_EVENTS if name not in there]
@@ -183,7 +185,7 @@ def _usable(compatible: object) -> bool:
 
 
 def make(db: sqlite3.Connection, history: str) -> None:
-    """Make an empty file a history."""
+    """Create the tables and metadata of a history in an empty file."""
     with transaction(db):
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         make_tables(db)
@@ -192,13 +194,13 @@ def make(db: sqlite3.Connection, history: str) -> None:
 
 
 def make_tables(db: sqlite3.Connection) -> None:
-    """Make the tables, in the open transaction."""
+    """Create the tables, in the open transaction."""
     for statement in SCHEMA.split(";\n")[:-1]:
         db.execute(statement)
 
 
 class transaction:  # noqa: N801 - reads like contextlib's, whose import costs memory
-    """Commits what is done inside, or rolls it back."""
+    """Transaction: commits at the end of the block, rolls back on an exception."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -217,7 +219,7 @@ class transaction:  # noqa: N801 - reads like contextlib's, whose import costs m
 
 
 def put_aside(path: str, label: str) -> str:
-    """Rename the file; of broken ones only some are kept. The line says what became of it."""
+    """Rename an unusable file, keeping only the latest few. Returns a line for the operator."""
     aside = os.path.basename(sqlite.put_aside(path, label))
     deleted = sqlite.thin_out(path, MAX_ASIDE, MAX_ASIDE_BYTES) if label == "broken" else 0
     older = f", {deleted} older deleted" if deleted else ""
@@ -225,12 +227,12 @@ def put_aside(path: str, label: str) -> str:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection in autocommit mode, with a small cache: the pages are in the kernel's anyway."""
+    """A connection in autocommit mode, with a small cache: the kernel caches the pages anyway."""
     return _connected(path, uri=False)
 
 
 def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
-    """A connection that cannot write. `immutable`: on a file system without room for its log."""
+    """A read-only connection. `immutable`: for a file system without room for SQLite's log."""
     if immutable:
         from urllib.parse import quote  # rarely needed
 
@@ -251,7 +253,7 @@ def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
         uri=uri,
     )
     try:
-        # Damaged text is found by a checksum, not by an error in the middle of a query.
+        # The checksum detects damaged text; it must not raise in the middle of a query.
         db.text_factory = partial(str, encoding="utf-8", errors="replace")
         db.execute("PRAGMA cache_size=-64")
     except sqlite.DAMAGE:

@@ -1,4 +1,4 @@
-"""Groups that were read lately, shared by the pods of a node."""
+"""LRU cache of unpacked row groups, shared by the pods of a node."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ MAX_BYTES: Final = 300 << 10
 
 
 class GroupCache:
-    """Unpacked groups by (sequence, shift), at most so many bytes: a group that grows no more never
-    changes. Those looked at longest ago go first. Any thread may call; O(1) a group."""
+    """Unpacked groups by (sequence, shift), bounded in bytes; valid for ever, as complete groups
+    never change. The least recently used are evicted first. Any thread may call; O(1) a group."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._pieces: dict[tuple[int, int], Piece] = {}  # the one looked at last is the last
+        self._pieces: dict[tuple[int, int], Piece] = {}  # least recently used first
         self._lock = threading.Lock()
 
     def take(self, keys: list[tuple[int, int]]) -> list[Piece | None]:
-        """What is there of `keys`, in their order."""
+        """The cached pieces of `keys`, in their order; None for a miss."""
         with self._lock:
             pop = self._pieces.pop
             found = [pop(key, None) for key in keys]
@@ -32,13 +32,13 @@ class GroupCache:
         return found
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all groups."""
         with self._lock:
             self._pieces.clear()
             self._bytes = 0
 
     def put(self, key: tuple[int, int], piece: Piece) -> None:
-        """Keep a group, if it is not too large."""
+        """Cache a group, unless it is too large."""
         size = _bytes(piece)
         if size > self._most_bytes:
             return

@@ -1,4 +1,4 @@
-"""Row groups in the history's file: what goes in, what is dropped, moved and put in quarantine."""
+"""Row-group table: inserts, drops, shifts, checks and quarantines groups in the history's file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from agent.runtime import sqlite
 if TYPE_CHECKING:
     from agent.edge.timebase import Correction
 
-# The columns of numbers that are looked at before the start is over; the newest come first.
+# Bytes of value columns that are checked during startup, newest first.
 CHECKED_COLUMNS: Final = 16 << 20
 INSERT: Final = f"INSERT INTO groups ({ROW}, crc) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 INSERT_COLUMNS: Final = "INSERT INTO columns (sequence, crc, data) VALUES (?, ?, ?)"
 
 
 class Complete(Struct, frozen=True):
-    """A group that grows no more; `piece` has all of it, with the times that its boot gave."""
+    """A complete row group; `piece` has all its readings, with the times of its boot."""
 
     sequence: int
     sensor: str
@@ -62,8 +62,8 @@ def insert(db: sqlite3.Connection, group: Complete) -> None:
 
 
 def insert_new(db: sqlite3.Connection, group: Complete) -> None:
-    """Store a group of the tail, unless it was stored before: a sensor's groups come into the file
-    in their order, so one that is there says that those before it were, and may be dropped now."""
+    """Store a group of the tail, unless it was stored before. A sensor's groups enter the file in
+    order, so if a group is present, the earlier ones were stored too and may have been dropped."""
     if not db.execute(
         "SELECT 1 FROM groups WHERE sensor = ? AND sequence + count > ? LIMIT 1",
         (group.sensor, group.sequence),
@@ -80,11 +80,11 @@ def latest_ms(db: sqlite3.Connection) -> int | None:
 def drop_old(
     db: sqlite3.Connection, boot: str, synchronised_ms: int | None, retention_ms: int
 ) -> None:
-    """Drop groups by age, so that no wrong clock drops a reading.
+    """Drop groups by age, in a way that a wrong clock never drops a reading.
 
-    A group ages by what was recorded since: by the monotonic clock in its boot, and by how long
-    each later boot has lasted. A synchronised one of an earlier boot ages by the wall clock, too,
-    while that is synchronised: at `synchronised_ms`, None if it is not. O(groups).
+    A group's age is the time recorded since: by the monotonic clock in its boot, plus the duration
+    of each later boot. A synchronised group of an earlier boot also ages by the wall clock, while
+    that is synchronised: `synchronised_ms`, None if it is not. O(groups).
     """
     boots = db.execute(
         "SELECT boot, min(first_monotonic_ms), max(last_monotonic_ms) FROM groups"
@@ -107,7 +107,7 @@ def drop_old(
 
 
 def drop_beyond(db: sqlite3.Connection, most_bytes: int) -> None:
-    """Drop the groups that were begun first until the pages in use are no more than that."""
+    """Drop the oldest groups until the pages in use take at most `most_bytes`."""
     (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
     while _used_pages(db) * page_bytes > most_bytes:
         oldest = db.execute("SELECT sequence FROM groups ORDER BY sequence LIMIT 1").fetchall()
@@ -128,8 +128,8 @@ def _drop(db: sqlite3.Connection, sequences: list[tuple[int]]) -> None:
 
 
 def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
-    """Move the groups of `boot` that a correction is for, in the open transaction; the farthest
-    that one moved, in ms. What is no step is left alone where nothing else changes."""
+    """Shift the groups of `boot` that a correction covers, in the open transaction; returns the
+    largest shift in ms. A shift smaller than a step is skipped where nothing else changes."""
     rows = db.execute(
         f"SELECT {ROW} FROM groups WHERE boot = ? AND first_monotonic_ms >= ?"  # noqa: S608 - a constant
         " AND first_monotonic_ms < ? AND (? OR NOT synchronised)",
@@ -154,7 +154,7 @@ def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
 
 
 def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
-    """Groups that are damaged: (sequence, why). All rows are looked at, and the newest columns."""
+    """Damaged groups: (sequence, reason). Checks all rows, and the newest columns."""
     found = []
     room = CHECKED_COLUMNS
     query = f"SELECT {ROW}, crc FROM groups ORDER BY sequence DESC"  # noqa: S608 - a constant
@@ -182,7 +182,7 @@ def columns_problem(stored: tuple[int, object] | None) -> str:
 
 
 def quarantine(db: sqlite3.Connection, found: Iterable[tuple[int, str]]) -> None:
-    """Move damaged groups out of the way, in the open transaction; only the latest are kept."""
+    """Move damaged groups to quarantine, which keeps only the latest; in the open transaction."""
     for sequence, reason in found:
         db.execute(
             "INSERT OR REPLACE INTO quarantine (sequence, reason, layout, statistics, data)"
@@ -199,8 +199,8 @@ def quarantine(db: sqlite3.Connection, found: Iterable[tuple[int, str]]) -> None
 
 
 def salvage(db: sqlite3.Connection, aside: str) -> int:
-    """Copy what still passes its checks out of a broken file, in the open transaction; the number
-    of readings. What the file raises ends the search, not the start."""
+    """Copy the groups that pass their checks out of a broken file, in the open transaction; returns
+    the number of readings. An error of the broken file ends the search, not the startup."""
     readings = 0
     try:
         old = connect_to_read(aside)

@@ -1,13 +1,13 @@
-"""The local history: what the sensors of a node read, in a SQLite file of row groups.
+"""Local history: a time-series store for a node's readings, in a SQLite file of row groups.
 
-Each sensor is a stream with groups of its own. A group that is still growing is in memory as a
-whole, and readers take it from there, so that they see a reading at once. On stable storage it is
-in the tail (`agent.edge.history.wal`) until it is complete; then it becomes a row of the file. A
-power cut loses at most `commit_s` seconds of readings.
+Each sensor is a stream with its own groups. A growing group is kept entirely in memory, where
+readers find a reading at once. On stable storage it is in the tail, a write-ahead log
+(`agent.edge.history.wal`), until it is complete; then it becomes a row of the file. A power cut
+loses at most `commit_s` seconds of readings.
 
-A reading is known by (history id, sequence). A group takes a block of sequences when it begins. The
-first one of a process is the number of times that the file was opened, times 2³²: a number that was
-lost with a power cut is never given again.
+A reading is identified by (history id, sequence). A group reserves a block of sequences when it
+begins. A process's first sequence is the number of times the file was opened, times 2³², so a
+sequence lost in a power cut is never reused.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from agent.runtime import sqlite
 if TYPE_CHECKING:
     from agent.edge.timebase import Correction
 
-# Complete groups kept in memory while the file cannot be written; older ones are given up.
+# Complete groups kept in memory while the file cannot be written; older ones are discarded.
 MAX_UNWRITTEN: Final = 16
-# Sequences while the file cannot be opened: beyond all that a file has.
+# First sequence while the file cannot be opened: above every sequence in a file.
 UNNUMBERED: Final = 1 << 56
 
 
 class History:
-    """The history's one writer. Streams append each in a thread of its own; everything else may be
-    called by any thread. Readers wait for no write.
+    """The history's only writer. Each stream appends in its own thread; any thread may call
+    everything else. Readers never wait for a write.
 
-    `report` is a line about a file that was put aside, damaged groups, or one that cannot be
-    written; `notices()` are those that came later. A file that cannot be written for want of room
-    or rights keeps no agent from starting: readings stay in memory, and each commit tries again.
+    `report` has lines about files put aside, damaged groups, or a file that cannot be written;
+    `notices()` returns later ones. The agent also starts if the file cannot be written for lack of
+    space or permission: readings stay in memory, and each commit tries again.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class History:
         retention_bytes: int = 0,
         most_events: int = 10_000,
     ) -> None:
-        """HistoryError if another agent has the file, or there is no such folder."""
+        """HistoryError if another agent has the file open, or the folder does not exist."""
         self.path = os.fspath(path)
         self.id = os.urandom(16).hex()
         self.given_up = 0  # readings lost because the file could not be written
         self.acknowledged = 0  # readings on stable storage since the opening
-        self.damaged = False  # the file turned out to be: a new start puts it right
+        self.damaged = False  # the file was found damaged: a restart repairs it
         self.cache = GroupCache()
         self._boot = boot
         self._group_readings = group_readings
@@ -75,7 +75,7 @@ class History:
         self._retention_bytes = retention_bytes
         self._streams: list[Stream] = []
         self._writer = threading.Lock()  # taken before _lock; held while files are written
-        self._lock = threading.Lock()  # holds what readers see: the groups, and what is in them
+        self._lock = threading.Lock()  # protects what readers see: the groups and their content
         self._sequence = UNNUMBERED
         self._filed_until_ms: int | None = None  # latest time in the file
         self._waiting_since_ms: int | None = None  # monotonic time of the first uncommitted reading
@@ -101,7 +101,7 @@ class History:
         self.report = "; ".join(self.notices())
 
     def stream(self, sensor: str, channels: tuple[str, ...], *, keeps_raw: bool = False) -> Stream:
-        """A sensor's readings, to be appended; channel names are unique among streams."""
+        """The stream to append a sensor's readings to; channel names are unique among streams."""
         stream = Stream(self, sensor, channels, keeps_raw=keeps_raw)
         with self._lock:
             self._streams.append(stream)
@@ -142,7 +142,7 @@ class History:
             self.acknowledged += readings
 
     def lacks(self, sensor: str) -> bool:
-        """As `Owner.lacks`; what format 1 has is of no sensor by name, and counts for all."""
+        """As `Owner.lacks`; format 1 names no sensor, so its readings count for all."""
         with self._writer:
             if self._db is None:
                 return self._filed_until_ms is None
@@ -152,8 +152,8 @@ class History:
             return found.fetchone() is None
 
     def commit(self) -> None:
-        """Put every reading on stable storage and, when a group is complete, drop what is too old;
-        HistoryError if it fails: the readings stay in memory, as far as there is room."""
+        """Put every reading on stable storage and, when a group is complete, drop expired groups.
+        On HistoryError the readings stay in memory, as far as there is room."""
         with self._writer:
             waiting_since_ms = self._waiting_since_ms
             try:
@@ -171,10 +171,10 @@ class History:
             self._retry_at_ms = None
 
     def correct(self, correction: Correction) -> int:
-        """Move the wall times of this boot's groups and events; the farthest that readings moved,
-        in ms. HistoryError leaves everything as it was: try again.
+        """Correct the wall times of this boot's groups and events; returns the largest shift of
+        readings in ms. HistoryError leaves everything unchanged: try again.
 
-        A reader that looks meanwhile sees each group once, before or after the move.
+        A concurrent reader sees each group once, either before or after its shift.
         """
         with self._writer:
             if self._db is None:
@@ -201,7 +201,7 @@ class History:
             except sqlite3.Error as error:
                 with self._lock:
                     for group in growing:
-                        # Unless another one has begun after it.
+                        # Unless a later group has begun.
                         group.closed = all(s.groups[-1:] != [group] for s in self._streams)
                 raise HistoryError(
                     f"history {self.path}: times not corrected: {_text(error)}"
@@ -210,33 +210,32 @@ class History:
         return farthest_ms
 
     def close(self) -> None:
-        """Put everything into the file and close it; HistoryError if that fails, the file is
-        closed all the same."""
+        """Write everything to the file and close it; on HistoryError the file is closed, too."""
         with self._lock:
             for group in self._groups():
                 group.closed = True
         try:
             self.commit()
             if self._db is not None:
-                with suppress(OSError):  # it has nothing that the file has not
-                    os.unlink(self.path + wal.SUFFIX)  # noqa: PTH108 - see history_file
+                with suppress(OSError):  # the file has everything that it has
+                    os.unlink(self.path + wal.SUFFIX)  # noqa: PTH108 - see history.file
         finally:
             self._release()
 
     def notices(self) -> list[str]:
-        """Lines for the operator since the last call."""
+        """Take the lines for the operator that were added since the last call."""
         with self._lock:
             found, self._notices = self._notices, []
         return found
 
     def doubt(self, sequence: int, reason: str) -> None:
-        """A reader found a group in the file damaged: it goes into quarantine with a commit."""
+        """A reader found a damaged group in the file: the next commit quarantines it."""
         with self._lock:
             self._doubtful[sequence] = reason
 
     @property
     def writable(self) -> bool:
-        """Whether the file is open; else readings wait in memory until it can be opened."""
+        """Whether the file is open; otherwise readings wait in memory until it can be opened."""
         return self._db is not None
 
     @property
@@ -253,7 +252,7 @@ class History:
         return (filed_until_ms is None or filed_until_ms < start_ms) and readings <= most
 
     def recent(self, start_ms: int, end_ms: int) -> Recent:
-        """For readers: what memory has of [start_ms, end_ms), and what of the file is wanted."""
+        """For readers: the part of [start_ms, end_ms) in memory, and what to read from the file."""
         with self._lock:
             groups = self._groups()
             before = self._sequence
@@ -281,7 +280,7 @@ class History:
         return found
 
     def _due(self, now_ms: int) -> bool:
-        """Whether to commit now: the next reading, of whatever stream, may come too late."""
+        """Whether to commit now, because the next reading of any stream may come too late."""
         if self._retry_at_ms is not None:
             return now_ms >= self._retry_at_ms
         assert self._waiting_since_ms is not None
@@ -295,7 +294,7 @@ class History:
         return [group for stream in self._streams for group in stream.groups]
 
     def _block(self) -> int:
-        """Sequences for a group that begins."""
+        """Reserve a block of sequences for a new group; returns its first."""
         sequence = self._sequence
         self._sequence += self._group_readings
         return sequence
@@ -316,7 +315,7 @@ class History:
             self._write_tail(new, chunks)
 
     def _file(self, closed: list[RowGroup], doubtful: dict[int, str]) -> None:
-        """Give complete groups a row each, and drop what is too old."""
+        """Insert a row for each complete group, and drop expired groups."""
         db = self._opened()
         with transaction(db):
             for group in closed:
@@ -336,7 +335,7 @@ class History:
                 self._notices.append(quarantined(self.path, sequence, reason))
 
     def _filed(self, closed: list[RowGroup], latest_ms: int | None) -> None:
-        """Let go of groups that are in the file."""
+        """Release the groups that are in the file from memory."""
         done = {group.sequence for group in closed}
         with self._lock:
             self._filed_until_ms = latest_ms
@@ -358,7 +357,7 @@ class History:
                 head = wal.Head(wal.VERSION, self.id, self._boot)
                 self._tail = wal.Tail(self.path + wal.SUFFIX, head, chunks)
         finally:
-            # After an error it is not known what a file has, nor which one has the name.
+            # After an error neither the file's content nor which file has the name is known.
             if in_use is not None and in_use is not self._tail:
                 in_use.close()
         with self._lock:
@@ -392,8 +391,8 @@ class History:
         )
 
     def _give_up(self) -> None:
-        """Bound what waits in memory, the oldest first. What is on stable storage stays: the tail
-        has it, and a group of it is still to come into the file."""
+        """Discard the oldest readings beyond the limit in memory. Those on stable storage stay:
+        they are in the tail, and their group has yet to enter the file."""
         waiting = sorted(self._groups(), key=attrgetter("sequence"))
         room = MAX_UNWRITTEN * self._group_readings
         excess = sum(map(len, waiting)) - room
@@ -419,8 +418,8 @@ class History:
         return self._db
 
     def _open(self) -> None:
-        """Open the file, for the first time or once more; readings that are in memory get their
-        sequences. sqlite3.Error and OSError: it cannot be reached now."""
+        """Open or reopen the file, and number the readings in memory. sqlite3.Error and OSError:
+        the file cannot be accessed now."""
         if self._holder is None:
             self._holder = hold(self.path)
         write_log_again(self.path)
@@ -436,8 +435,8 @@ class History:
             self._notices += notices
 
     def _do_without(self, error: Exception) -> None:
-        """Go on without a file that can be written; what it has is read if it can be, without what
-        is in its log only: that may not be on the card, and nobody may write it there yet."""
+        """Continue without a writable file. Its content is still readable if possible, except what
+        is only in its log: that may not be on the card, and must not be checkpointed yet."""
         self._notices.append(
             f"history {self.path}: it cannot be written now ({_text(error)});"
             " readings stay in memory until it can be"
@@ -466,8 +465,8 @@ class History:
 
 
 def _as_corrected(sample: Sample, correction: Correction) -> Sample:
-    """A reading that was stamped before a correction and comes after it, because its sensor took
-    its time: at the time that the others were moved to."""
+    """The reading with a correction applied to its time: a slow sensor's reading may be stamped
+    before a correction and arrive after it."""
     monotonic_ms = sample.monotonic_ms
     if not correction.since_monotonic_ms <= monotonic_ms < correction.until_monotonic_ms or (
         sample.synchronised and not correction.every

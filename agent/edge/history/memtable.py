@@ -1,7 +1,7 @@
-"""Row groups: readings that one sensor took one after another in one boot, column by column.
+"""Memtable: row groups in memory, holding consecutive readings of one sensor and boot by column.
 
-Within a group times grow strictly and the wall clock keeps its distance to the monotonic one, so a
-group can be searched by bisection and, if its clock turns out to have been wrong, be moved as one.
+Within a group times increase strictly and wall minus monotonic time is constant. A group can
+therefore be searched by bisection and, if its clock turns out to have been wrong, shifted as one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ CLOCK_STEP_MS: Final = 500
 
 
 class Sample(NamedTuple):
-    """One reading with its clocks: wall and monotonic time in ms, and whether the wall clock was
-    synchronised. A value that is NaN is missing.
+    """One reading with its wall and monotonic time in ms, and whether the wall clock was
+    synchronised. NaN stands for a missing value.
 
     `age_ms` is how long before its time it was measured; `quality` has the flags of each value
-    (`sensors.quality.flags`), () if all are good; `raw` has the values before calibration, where
-    that changed them.
+    (`sensors.quality.flags`), () if all are good; `raw` has the values before calibration, if that
+    changed them.
     """
 
     time_ms: int
@@ -38,8 +38,8 @@ class Sample(NamedTuple):
 
 
 class RowGroup:
-    """A group in memory, growing at its end. `sequence` is the number of its first reading;
-    `written` readings are on stable storage; `closed` says that it grows no more."""
+    """An append-only group in memory. `sequence` is the number of its first reading; `written`
+    readings are on stable storage; a `closed` group is complete."""
 
     __slots__ = (
         "age_ms",
@@ -105,7 +105,7 @@ class RowGroup:
         if self.source_time_ms is not None:
             assert sample.source_time_ms is not None
             self.source_time_ms += array("q", [sample.source_time_ms])
-        # Nothing fails from here on, so that all columns stay equally long.
+        # Nothing below may fail, so that all columns keep the same length.
         self.time_ms += times
         self.age_ms += ages
         for i in range(len(values)):
@@ -121,8 +121,8 @@ class RowGroup:
         return self.slice(start, end) if start < end else None
 
     def slice(self, start: int, end: int) -> Piece:
-        """Readings `start` … `end` - 1, copied; there must be one. Columns that say nothing (no
-        flag is set, no age, raw as stored) are left out."""
+        """Readings `start` … `end` - 1, copied; at least one. Columns with only default values (no
+        flag set, age 0, raw as stored) are omitted."""
         source = self.source_time_ms
         values = [Float32Column.of(column[start:end]).data for column in self.values]
         raw: dict[str, bytes] = {}
@@ -151,10 +151,10 @@ class RowGroup:
         )
 
     def cut_to_written(self) -> int:
-        """Give up the readings that are not on stable storage: how many."""
+        """Discard the readings that are not on stable storage; returns how many."""
         given_up = len(self) - self.written
         keep = self.written
-        # Within a group the two clocks go together.
+        # Within a group the two clocks advance equally.
         self.last_monotonic_ms -= self.time_ms[-1] - self.time_ms[keep - 1]
         del self.time_ms[keep:], self.age_ms[keep:]
         if self.source_time_ms is not None:
@@ -167,5 +167,5 @@ class RowGroup:
 
 
 def _numbers(values: Iterable[float]) -> list[float]:
-    # What a 32-bit float cannot hold was no reading.
+    # A value outside the range of a 32-bit float is not a valid reading.
     return [value if -3.4e38 < value < 3.4e38 else NAN for value in values]

@@ -1,7 +1,7 @@
-"""A history of format 1 becomes one of this format, in one transaction.
+"""Migration: converts a history of format 1 to the current format, in one transaction.
 
-Format 1 had one sensor without a name, a row with its columns in three blobs, four statistics a
-channel, no checksums and no flags: a value that is missing gets the one that it would get now.
+Format 1 had one unnamed sensor, rows with their columns in three blobs, four statistics per
+channel, no checksums and no flags. Missing values get the flag that they would get today.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS_1: Final = (
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring the file up to date; what goes wrong leaves it as it was. sqlite3.Error."""
+    """Convert the file; sqlite3.Error leaves it unchanged."""
     with transaction(db):
         db.execute("DROP INDEX groups_by_time")
         db.execute("ALTER TABLE groups RENAME TO groups_1")

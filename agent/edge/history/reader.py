@@ -1,8 +1,8 @@
-"""Windows of the history: series as they go on the wire, and aggregates.
+"""History reader: answers windows as series in wire form, or as aggregates.
 
-A series is made by joining byte strings; no number of a group inside the window is looked at. Only
-where groups overlap in time, as those of several sensors do, the readings are sorted. What would be
-more than a message may hold is known by its groups' rows, before any of it is read.
+A series is built by joining byte strings, without unpacking the values of groups inside the window.
+Readings are sorted only where groups overlap in time, as those of several sensors do. A series too
+large for a message is detected from its groups' rows, before any column is read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from agent.wire.base import RAW
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.messages import Aggregate, Series
 
-# The plus keeps SQLite from searching by sequence: the index by time is the selective one.
+# The plus keeps SQLite from using the sequence: the index by time is more selective.
 OVERLAPPING: Final = " FROM groups WHERE last_ms >= ? AND first_ms < ? AND +sequence < ?"
 GROUPS: Final = "SELECT sequence, shift_ms, layout, first_ms, last_ms, count" + OVERLAPPING
 STATISTICS_TOO: Final = (
@@ -40,7 +40,7 @@ STATISTICS_TOO: Final = (
 
 
 class Source(Protocol):
-    """What a reader needs of a history."""
+    """The part of `History` that a reader uses."""
 
     @property
     def path(self) -> str:
@@ -48,7 +48,7 @@ class Source(Protocol):
 
     @property
     def cache(self) -> GroupCache:
-        """Groups of the file that were read before."""
+        """The cache of the file's groups."""
 
     def recent(self, start_ms: int, end_ms: int) -> Recent:
         """As `History.recent`."""
@@ -60,11 +60,11 @@ class Source(Protocol):
 class Reader:
     """One thread's view of a history. O(groups in the window) plus the bytes copied.
 
-    A group of the file that does not pass its checks is left out, and reported to the history.
+    A group of the file that fails its checks is omitted and reported to the history.
     """
 
     def __init__(self, history: Source, most_bytes: int = MAX_SUBTASK_SERIES_BYTES) -> None:
-        """`most_bytes` are what a series may take on the wire."""
+        """`most_bytes` bounds a series on the wire."""
         self.most_bytes = most_bytes
         self._history = history
         self._db: sqlite3.Connection | None = None
@@ -74,9 +74,9 @@ class Reader:
         """The readings of [start_ms, end_ms) in time order, equal times in the order taken.
 
         `channels` are the columns wanted, () for all but the raw ones. Readings that have none of
-        them are left out, as are columns that no reading has; what only some have is NaN elsewhere.
-        None if nothing is left; TooLargeError, before anything is read, if no message could hold
-        it.
+        them and columns that no reading has are omitted; a column that only some readings have is
+        NaN elsewhere. None if nothing is left. Raises TooLargeError, before reading any column, if
+        the series does not fit a message.
         """
         rows, found = self._look(GROUPS, start_ms, end_ms, channels)
         check(rows, [piece for _, piece in found], start_ms, end_ms, channels, self.most_bytes)
@@ -99,10 +99,10 @@ class Reader:
     def aggregate(
         self, start_ms: int, end_ms: int, channels: tuple[str, ...] = ()
     ) -> Aggregate | None:
-        """Aggregate of each channel that has a reading in [start_ms, end_ms), bad ones too; None if
-        none has.
+        """Aggregates of the channels with a reading in [start_ms, end_ms), bad ones included; None
+        if there are none.
 
-        A group inside the window is answered from its statistics; its numbers are not read.
+        A group inside the window is answered from its statistics, without reading its values.
         """
         rows, found = self._look(STATISTICS_TOO, start_ms, end_ms, channels)
         totals: dict[str, Statistics] = {}
@@ -132,7 +132,7 @@ class Reader:
         return Aggregate(min(first_ms), max(last_ms), aggregates)
 
     def close(self) -> None:
-        """Close the connection, if there is one; by the thread that used it."""
+        """Close the connection, if it is open; call it in the thread that used it."""
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -140,8 +140,8 @@ class Reader:
     def _look(
         self, query: str, start_ms: int, end_ms: int, channels: tuple[str, ...]
     ) -> tuple[list[Any], list[tuple[int, Piece]]]:
-        """The groups of the file that are wanted, as rows, and what is in memory only."""
-        # Memory first: what is committed in between is in both then, and its sequence tells.
+        """The rows of the file's groups in the window, and the pieces that are only in memory."""
+        # Memory first: a group committed in between is in both then, with the same sequence.
         recent = self._history.recent(start_ms, end_ms)
         pieces = [each for each in recent.pieces if not channels or _wanted([each[1]], channels)]
         if recent.before is None:
@@ -166,7 +166,7 @@ class Reader:
         return self._db
 
     def _pieces(self, rows: list[Any]) -> list[Piece | None]:
-        """The groups of rows; None for one that is damaged, or was dropped meanwhile."""
+        """The pieces of the rows' groups; None for a group damaged, or dropped meanwhile."""
         found = self._history.cache.take([row[:2] for row in rows])
         return [
             piece if piece is not None else self._read(row)
@@ -197,7 +197,7 @@ class Reader:
 
 
 def _wanted(pieces: list[Piece], channels: tuple[str, ...]) -> list[str]:
-    """The channels found, each once; those asked for, in the order asked, unless all were."""
+    """The channels found, each once; requested ones in the order requested."""
     if not channels:
         return list(dict.fromkeys([name for piece in pieces for name in piece.values]))
     return [

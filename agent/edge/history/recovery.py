@@ -1,6 +1,6 @@
-"""The start of a history: a file that is whole, with what the tail has, and an opening counted."""
+"""History recovery: checks or rebuilds the file on opening, and replays the write-ahead log."""
 
-# ruff: noqa: PTH104, PTH108, PTH110 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH104, PTH108, PTH110 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from agent.edge.history.group_table import Complete
 from agent.edge.history.row_groups import OPENING
 from agent.runtime import sqlite
 
-# A file system without room, rights or health: it may have them later. Others are mistakes of the
-# configuration, such as a folder that is missing.
+# Errors that may pass: no space, no permission, a failing device. All others are configuration
+# errors, such as a missing folder.
 PASSING: Final = frozenset(
     {
         errno.EACCES,
@@ -47,8 +47,8 @@ PAGE: Final = 4096
 
 
 class Opened(NamedTuple):
-    """A history that can be written: its database and id, the first sequence of this process, and
-    lines for the operator."""
+    """An open, writable history: its database and id, the first sequence of this process, and lines
+    for the operator."""
 
     db: sqlite3.Connection
     history: str
@@ -57,10 +57,10 @@ class Opened(NamedTuple):
 
 
 def open_history(path: str, history: str, retention_ms: int) -> Opened:
-    """Open the file at `path`; one that is made anew gets the id `history`.
+    """Open the file at `path`; a new file gets the id `history`.
 
-    HistoryError for a mistake of the configuration; sqlite3.Error and OSError: it cannot be written
-    now. A file that cannot be used is put aside, and what it still has is taken over.
+    HistoryError: a configuration error; sqlite3.Error and OSError: the file cannot be written now.
+    An unusable file is put aside, and its readable content is copied into a new one.
     """
     notices: list[str] = []
     reject(path)
@@ -72,13 +72,13 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
             group_table.quarantine(db, damaged)
             for group in _groups(found) if found is not None else ():
                 group_table.insert_new(db, group)
-            # A log that was damaged may have lost a count that the tail's groups know of.
+            # A damaged SQLite log may have lost an opening that the tail's sequences reveal.
             db.execute(
                 "UPDATE meta SET value = 1 + max(value,"
                 " (SELECT coalesce(max(sequence), 0) / ? FROM groups)) WHERE key = 'openings'",
                 (OPENING,),
             )
-            # The tail may have what the file had already dropped.
+            # The tail may contain groups that the file had already dropped.
             group_table.drop_old(db, "", None, retention_ms)
         if found is not None:
             os.unlink(path + wal.SUFFIX)
@@ -91,12 +91,12 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
 
 
 def quarantined(path: str, sequence: int, reason: str) -> str:
-    """The line about a damaged group."""
+    """The operator's line about a damaged group."""
     return f"history {path}: group {sequence} is damaged ({reason}) and left out; kept apart"
 
 
 def reject(path: str) -> None:
-    """HistoryError if no history can be there: a mistake of the configuration."""
+    """HistoryError if no history can exist at `path`, which is a configuration error."""
     folder = os.path.dirname(path) or "."  # noqa: PTH120 - as above
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         raise HistoryError(f"history {path}: there is no folder {folder}")
@@ -105,7 +105,7 @@ def reject(path: str) -> None:
 
 
 def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connection, bool]:
-    """A checked database, and whether it is another one than was there."""
+    """A checked database, and whether it replaces the one that was there."""
     new = path + "-new"
     if not os.path.exists(path) and os.path.exists(new):
         os.rename(new, path)  # a power cut came between the two names of a rebuilt file
@@ -133,11 +133,11 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
 
 
 def write_log_again(path: str) -> None:
-    """Put all of SQLite's log on stable storage, in a new file that takes the place of the old one.
+    """Rewrite SQLite's log into a new, synced file that replaces the old one.
 
-    After a sync that failed in an earlier process, some of it may be in the kernel's memory only,
-    and no later sync says so: what follows it would be lost with it. Only while no connection is
-    open; OSError leaves the log as it was.
+    After a failed sync in an earlier process, parts of the log may exist only in the page cache,
+    and no later sync reports that; everything logged after them would be lost, too. Call this only
+    while no connection is open; OSError leaves the log unchanged.
     """
     log = path + "-wal"
     if not os.path.exists(log):
@@ -161,7 +161,7 @@ def write_log_again(path: str) -> None:
 
 
 def _rebuild(path: str, new: str, history: str) -> int:
-    """Make a file of what can still be read of a broken one; the number of readings."""
+    """Build a new file from what is readable of a broken one; returns the number of readings."""
     for suffix in sqlite.LOGS:
         if os.path.exists(new + suffix):
             os.unlink(new + suffix)
@@ -179,7 +179,7 @@ def _rebuild(path: str, new: str, history: str) -> int:
         finally:
             db.close()
     except (sqlite3.Error, Broken):
-        # No room for both: a start matters more than what the broken file has.
+        # No space for both: starting matters more than the broken file's content.
         if os.path.exists(new):
             os.unlink(new)
         return 0
@@ -187,7 +187,7 @@ def _rebuild(path: str, new: str, history: str) -> int:
 
 
 def _tail(path: str, history: str | None, notices: list[str]) -> wal.Found | None:
-    """What the tail has for the history of that id, or of any; one of no use is put aside."""
+    """The tail's content if it belongs to `history` (None: any); an unusable tail is put aside."""
     try:
         found = wal.read(path + wal.SUFFIX)
         if found is not None and history is not None and found.head.history != history:
@@ -204,7 +204,7 @@ def _tail(path: str, history: str | None, notices: list[str]) -> wal.Found | Non
 
 
 def _groups(found: wal.Found) -> Iterator[Complete]:
-    """The groups that the chunks of a tail make; after a hole another one begins."""
+    """Assemble groups from a tail's chunks; a new group begins after a gap."""
     chunks = sorted(found.chunks, key=attrgetter("sequence", "start"))
     for _, of_group in groupby(chunks, attrgetter("sequence")):
         open_: Complete | None = None

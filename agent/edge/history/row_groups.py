@@ -1,9 +1,9 @@
-"""Row groups as they stand in a history's file: the format, for whoever writes or reads one.
+"""File format of row groups: tables, column layouts, statistics and checksums.
 
 A group is a row of the table `groups`, in the columns of `ROW` and `crc`, and one of `columns`:
 (sequence, crc, data). `data` has the packed columns one after another, little-endian, without
-padding, each as long as the group has readings. The **layout** names them in their order, a word
-each, with a space between: kind, bytes a number and, where there is one, the channel, such as
+padding, each with one entry per reading. The **layout** lists them in order, one word per column,
+separated by spaces: kind, bytes per number and, if any, the channel, such as
 ``t8 v4:temperature q1:temperature``.
 
 | kind | numbers | |
@@ -15,13 +15,13 @@ each, with a space between: kind, bytes a number and, where there is one, the ch
 | q | bytes | flags of a channel's values (`sensors.quality.flags`) |
 | a | unsigned 32 bits | how long before its time a reading was measured, ms |
 
-A column that says nothing is left out: no replay, no age, all good, raw as the values. A kind that
-is not known was added by a later version; its width tells how much to skip. `statistics` has a
-`STATISTICS` for each ``v`` in the layout's order. The CRC of `columns` is `zlib.crc32` of `data`,
-that of `groups` is `row_crc`; a correction of the clock changes the row and its CRC, never `data`.
+A column with only default values is omitted: no replay, age 0, all good, raw equal to the values.
+An unknown kind was added by a later version; its width tells how much to skip. `statistics` has one
+`STATISTICS` per ``v``, in the layout's order. The CRC of `columns` is `zlib.crc32` of `data`, that
+of `groups` is `row_crc`; a clock correction changes the row and its CRC, never `data`.
 
-Sequences are readings' numbers: a group takes a block of `group_readings` of them when it begins,
-and has the first one of it. The nth process to open the file begins at n · `OPENING`.
+Sequences number the readings: a group reserves a block of `group_readings` sequences when it begins
+and is identified by the first. The nth process to open the file begins at n · `OPENING`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ ROW: Final = (
     "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
     " last_monotonic_ms, synchronised, layout, statistics"
 )
-# Count, lowest, highest, total of what is not bad; how many are bad, and suspect.
+# Count, minimum, maximum and total of the values that are not bad; number of bad and of suspect.
 STATISTICS: Final = struct.Struct("<q3d2q")
 
 _layouts: dict[str, tuple[tuple[str, int, str], ...]] = {}
 
 
 def columns_of(layout: str) -> tuple[tuple[str, int, str], ...]:
-    """(kind, bytes a number, channel) of each column; ValueError if that is no layout. A kind that
-    is not known here was added by a later version."""
+    """(kind, bytes per number, channel) of each column; ValueError for an invalid layout. An
+    unknown kind was added by a later version."""
     if (found := _layouts.get(layout)) is not None:
         return found
     columns = []
@@ -60,12 +60,12 @@ def columns_of(layout: str) -> tuple[tuple[str, int, str], ...]:
 
 
 def channels_of(layout: str) -> list[str]:
-    """The channels that a layout has values of, in order."""
+    """The channels with values in a layout, in order."""
     return [channel for kind, _, channel in columns_of(layout) if kind == "v"]
 
 
 def row_crc(row: tuple[Any, ...]) -> int:
-    """CRC-32 of a row of `groups`, its columns as in `ROW`."""
+    """CRC-32 of a row of `groups`, with the columns of `ROW`."""
     return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
 
 

@@ -1,4 +1,4 @@
-"""What memory has of a window, for a reader."""
+"""Memtable snapshot: the part of a window that is in memory, for a reader."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from agent.edge.history.columns import Piece
 
 
 class Recent(Struct, frozen=True):
-    """Pieces of groups in memory, by their sequence, and what is to be taken from the file.
+    """Pieces of the groups in memory, by sequence, and which groups to read from the file.
 
-    Groups `held`, and all from `before` on, are not: memory has them as a whole. `before` is None
-    if the file has nothing for the window; `immutable` says that it can only be opened as a file
-    that nobody changes.
+    Groups in `held`, and all from `before` on, are not read from the file: memory has them
+    completely. `before` is None if the file has nothing for the window; `immutable` means that the
+    file can only be opened in SQLite's immutable mode.
     """
 
     pieces: list[tuple[int, Piece]]

@@ -1,4 +1,4 @@
-"""A stream: the readings of one sensor on their way into the history."""
+"""Stream: appends one sensor's readings to the history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent.edge.history.memtable import RowGroup, Sample
 
 
 class Owner(Protocol):
-    """What a stream needs of its history."""
+    """The part of `History` that a stream uses."""
 
     def append(self, stream: Stream, sample: Sample) -> None:
         """As `Stream.append`."""
@@ -22,17 +22,17 @@ class Owner(Protocol):
 
 
 class Stream:
-    """`append` and `load` are for one thread at a time; `groups` and `add` belong to the history's
-    lock."""
+    """One sensor's stream. `append` and `load` are for one thread at a time; `groups` and `add` are
+    protected by the history's lock."""
 
     def __init__(
         self, history: Owner, sensor: str, channels: tuple[str, ...], *, keeps_raw: bool
     ) -> None:
-        """By `History.stream`."""
+        """Called by `History.stream`."""
         self.name = sensor
         self.channels = channels
         self.groups: list[RowGroup] = []  # in memory; all but the last are closed
-        self.next_ms = 0  # monotonic time of the next reading, by the distance of the last two
+        self.next_ms = 0  # expected monotonic time of the next reading
         self._last_ms: int | None = None
         self._history = history
         self.keeps_raw = keeps_raw
@@ -43,25 +43,25 @@ class Stream:
         return not self.groups and self._history.lacks(self.name)
 
     def append(self, sample: Sample) -> None:
-        """Take in a reading, and commit what is due.
+        """Add a reading, and commit if that is due.
 
-        HistoryError if the commit failed: the reading is in memory, and an append after a pause
-        tries again.
+        HistoryError if the commit failed: the reading stays in memory, and a later append tries
+        again after a pause.
         """
         self._history.append(self, sample)
 
     def load(self, samples: Iterable[Sample]) -> None:
-        """Fill an empty stream in one transaction; HistoryError, or what `samples` raises, and no
-        reading, if that fails."""
+        """Fill an empty stream in one transaction. HistoryError, or an exception of `samples`,
+        leaves it empty."""
         self._history.load(self, samples)
 
     def begin(self, sequence: int, sample: Sample) -> RowGroup:
-        """A group with its first reading."""
+        """A new group with its first reading."""
         return RowGroup(sequence, self.name, self.channels, sample, keeps_raw=self.keeps_raw)
 
     def add(self, sample: Sample, block: Callable[[], int], most: int) -> None:
-        """Put a reading at the end of its group of at most `most`, or of one that begins at
-        `block()`; raises what `RowGroup.add` does, and changes nothing then."""
+        """Append a reading to the open group, of at most `most` readings, or to a new one that
+        begins at `block()`. Raises as `RowGroup.add`, and changes nothing then."""
         last = self.groups[-1] if self.groups else None
         if last is not None and not last.closed and last.continues(sample):
             last.add(sample)

@@ -1,17 +1,17 @@
-"""The tail: readings of groups that are still growing, on stable storage.
+"""Write-ahead log ("tail"): puts the readings of growing row groups on stable storage.
 
-A small file beside the history's, `<history>.tail`, to which each commit appends one chunk for
-every group that has something new, followed by one fdatasync. It is made with its full length of
-zeros, so that an append changes no length and no block map: the card writes the pages of the chunk
-and nothing of the file system's own. When it is full, or may be damaged because a write failed, a
-new one takes its place by a rename; it begins with all that is in memory only. What a complete
-group in the history has is of no use here any more.
+A small file beside the history's, `<history>.tail`. Each commit appends one chunk for every group
+with new readings, followed by one fdatasync. The file is created at full length, filled with zeros,
+so that an append changes neither its length nor its block map: the card writes the chunk's pages
+and no file system metadata. When it is full, or may be damaged because a write failed, a rename
+replaces it by a new one, which begins with everything that is only in memory. Once a group is
+complete in the history, its chunks are obsolete.
 
 A record is [mark, 4 bytes][length, u32][CRC-32 of the body, u32][body: MessagePack], little-endian.
-The first is a `Head`, all others are `Chunk`s. A record that does not pass is skipped.
+The first is a `Head`, all others are `Chunk`s. A record with a wrong checksum is skipped.
 """
 
-# ruff: noqa: PTH104, PTH123 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH104, PTH123 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ MARK: Final = b"\xb5SnT"
 RECORD: Final = struct.Struct("<4s2I")
 SUFFIX: Final = ".tail"
 SIZE: Final = 128 << 10  # half a day of one sensor at 1 Hz
-# Written in small pieces, or the kernel may take the file for one large page, and write all of it.
+# Written in small blocks: otherwise the kernel may use one large page for the file and write all
+# of it at each sync.
 ZEROS: Final = 4096
 VERSION: Final = 1
 
 
 class Head(Struct, array_like=True, frozen=True):
-    """Whose readings these are."""
+    """The history that the readings belong to."""
 
     version: int
     history: str
@@ -55,8 +56,8 @@ class Chunk(Struct, array_like=True, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a tail has: its chunks in the order written, and how many records were damaged, other
-    than a last one that a power cut has torn."""
+    """A tail's content: its chunks in the order written, and the number of damaged records, not
+    counting a last one torn by a power cut."""
 
     head: Head
     chunks: list[Chunk]
@@ -64,15 +65,15 @@ class Found(Struct, frozen=True):
 
 
 class TailError(Exception):
-    """The file is no tail that can be used; the text says why."""
+    """The file is not a usable tail; the text says why."""
 
 
 class Tail:
-    """The file, open at its end. What an OSError leaves behind is not used any more: begin anew."""
+    """The file, open for appending. After an OSError its state is unknown: create a new one."""
 
     def __init__(self, path: str, head: Head, chunks: Iterable[Chunk]) -> None:
-        """Put a new file in the place of the one at `path`; on stable storage when this returns.
-        OSError leaves the file that was there."""
+        """Replace the file at `path` by a new one, on stable storage when this returns. OSError
+        leaves the old file."""
         new = path + "-new"
         records = b"".join([_record(head), *map(_record, chunks)])
         self.used = len(records)
@@ -106,7 +107,7 @@ class Tail:
 
 
 def read(path: str) -> Found | None:
-    """What the file at `path` has; None if there is no file. TailError, OSError."""
+    """Read the file at `path`; None if there is none. TailError, OSError."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -126,7 +127,7 @@ def read(path: str) -> Found | None:
 
 
 def sync_folder(path: str) -> None:
-    """Put the names in the folder of `path` on stable storage; OSError."""
+    """Sync the folder of `path`, so that its entries are on stable storage; OSError."""
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120 - as above
     try:
         os.fsync(folder)
@@ -140,7 +141,7 @@ def _record(body: Head | Chunk) -> bytes:
 
 
 def _bodies(content: bytes) -> tuple[list[bytes], int]:
-    """The bodies that pass, and the damaged records before the last of them."""
+    """The intact bodies, and the number of damaged records before the last of them."""
     bodies: list[bytes] = []
     damaged = suspects = 0
     at = content.find(MARK)
@@ -148,7 +149,7 @@ def _bodies(content: bytes) -> tuple[list[bytes], int]:
         _, length, crc = RECORD.unpack_from(content, at)
         start = at + RECORD.size
         body = content[start : start + length]
-        # A mark that alone arrived has zeros behind it, which are the checksum of nothing.
+        # A torn record may be a mark followed by zeros: the valid checksum of an empty body.
         if length and len(body) == length and zlib.crc32(body) == crc:
             bodies.append(body)
             damaged, suspects = damaged + suspects, 0

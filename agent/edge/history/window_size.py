@@ -1,4 +1,4 @@
-"""How large a series will be, by the rows of its groups: known before their columns are read."""
+"""Size check of series: estimates bytes from the groups' rows, before any column is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent.edge.history.columns import Piece
     from agent.wire.messages import TooLarge
 
-# Bytes of a reading: times, source times and ages, and of each channel values and flags.
+# Bytes per reading: time, source time and age, plus value and flags of each channel.
 WIDEST: Final = 8 + 8 + 4 + MAX_CHANNELS * (4 + 1)
 
 
@@ -36,8 +36,8 @@ def check(
 ) -> None:
     """TooLargeError if the readings of [start_ms, end_ms) take more than `most` bytes.
 
-    `rows` are groups of the file (sequence, shift, layout, first, last, count), `pieces` what is in
-    memory. A group at either end of the window is taken for evenly filled. O(groups).
+    `rows` are groups of the file (sequence, shift, layout, first, last, count), `pieces` those in
+    memory. Readings of a group that the window cuts are assumed evenly spaced. O(groups).
     """
     readings = sum([len(piece) for piece in pieces]) + sum([row[5] for row in rows])
     if readings * WIDEST <= most:
@@ -57,7 +57,7 @@ def check(
 
 
 def _width(layouts: Iterable[str], channels: tuple[str, ...]) -> int:
-    """Bytes that a reading takes: what one group has, all have."""
+    """Bytes per reading; a column of one group counts for all."""
     there = {column for layout in layouts for column in columns_of(layout)}
     names = {name for kind, _, name in there if kind == "v"}
     wanted = {c for c in channels if c in names or c.removesuffix(RAW) in names} or names

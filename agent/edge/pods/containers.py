@@ -1,12 +1,12 @@
-"""Pods in containers beside the agent: they connect to its local socket and serve its subtasks.
+"""Container pods: the agent's local socket, to which pods in containers connect.
 
-A container (`agent.edge.pods.pod_container`) sees the folder of the history, read-only. What is in
-memory only goes along with the subtask. Frames are [length, 4 bytes][MessagePack], one request and
-one answer at a time. A container that goes away in the middle loses nothing: its subtask goes to
-another pod, and the agent has a thread of its own that is one.
+A container (`agent.edge.pods.pod_container`) sees the history's folder, read-only; readings that
+are only in memory travel with the subtask. Frames are [length, 4 bytes][MessagePack], one request
+and one answer at a time. If a container disappears while serving, another pod takes over its
+subtask; the agent always has a pod in a thread of its own.
 """
 
-# ruff: noqa: PTH101, PTH108, PTH118 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH101, PTH108, PTH118 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.wire.messages import Subtask
 
 SOCKET: Final = "pods.sock"
-PATIENCE_S: Final = 30.0  # with a container that neither answers nor closes
+PATIENCE_S: Final = 30.0  # before a container that neither answers nor closes is dropped
 LENGTH: Final = struct.Struct("!I")
 
 
 class Request(Struct, array_like=True):
-    """A subtask for a container; `recent` is what `History.recent` gives for it, and `history`
-    is the name of the file in the folder."""
+    """A subtask for a container; `recent` is the result of `History.recent` for it, `history` the
+    file's name in the folder."""
 
     history: str
     subtask: Subtask
@@ -43,17 +43,17 @@ class Request(Struct, array_like=True):
 
 
 class PodSocket:
-    """The agent's side: every container that connects is one more pod."""
+    """The agent's side: each connected container is an additional pod."""
 
     def __init__(self, pods: Pods) -> None:
-        """Listen in the history's folder; OSError if that cannot be."""
+        """Listen in the history's folder; OSError if that fails."""
         folder, self._history = os.path.split(pods.history.path)
         self._path = os.path.join(folder, SOCKET)
         self._pods = pods
         self._connections: set[socket.socket] = set()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with suppress(FileNotFoundError):
-            os.unlink(self._path)  # of an agent that was killed: the history is held by this one
+            os.unlink(self._path)  # left by a killed agent: this one holds the history's lock
         try:
             self._listener.bind(self._path)
             os.chmod(self._path, 0o660)
@@ -64,11 +64,11 @@ class PodSocket:
         threading.Thread(target=self._accept, name="containers", daemon=True).start()
 
     def close(self) -> None:
-        """Let all containers go."""
+        """Disconnect all containers."""
         with suppress(FileNotFoundError):
             os.unlink(self._path)
         for connection in [self._listener, *self._connections]:
-            with suppress(OSError):  # it went by itself
+            with suppress(OSError):  # it disconnected by itself
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
@@ -101,12 +101,12 @@ class PodSocket:
 
 
 def send(connection: socket.socket, body: bytes) -> None:
-    """One frame; OSError if the other side is gone."""
+    """Send one frame; OSError if the peer is gone."""
     connection.sendall(LENGTH.pack(len(body)) + body)
 
 
 def receive(connection: socket.socket) -> bytes:
-    """One frame; ConnectionError at its end."""
+    """Receive one frame; ConnectionError if the connection ends."""
     (length,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
     return _exactly(connection, length)
 

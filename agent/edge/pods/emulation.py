@@ -1,4 +1,4 @@
-"""Emulated hardware: which service time a node adds to each subtask."""
+"""Hardware emulation: the service time that a node adds to each subtask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def emulation_of(profile: str, node: str) -> Callable[[int | None, float], float
     """
     if not profile:
         return None
-    from agent.wire.emulation import PROFILES, service_time_s  # most nodes are what they are
+    from agent.wire.emulation import PROFILES, service_time_s  # most nodes emulate nothing
     from sensors.base import nearest
 
     if profile not in PROFILES:

@@ -1,10 +1,10 @@
-"""`sanderling-pod`: one pod, in a container beside the edge agent whose history it serves from.
+"""Entry point of `sanderling-pod`: one pod in a container, serving from its edge agent's history.
 
 SANDERLING_DIRECTORY names the folder with the agent's history and socket; it may be read-only.
-Whenever the agent goes away, the container waits for it to come back.
+If the agent stops, the container waits until it is back.
 """
 
-# ruff: noqa: PTH118 - pathlib takes 0.6 MiB; see history_file
+# ruff: noqa: PTH118 - pathlib takes 0.6 MiB; see history.file
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RETRY_MS: Final = 1_000
 
 
 class Excerpt:
-    """A history as the agent described it with a subtask: its file, and what memory has."""
+    """The history as sent with a subtask: its file, and the snapshot of the agent's memory."""
 
     def __init__(self) -> None:
         self.path = ""
@@ -38,16 +38,16 @@ class Excerpt:
         self.cache = GroupCache()
 
     def recent(self, _start_ms: int, _end_ms: int) -> Recent:
-        """As `History.recent`, of the subtask's own window."""
+        """As `History.recent`, always for the subtask's window."""
         return self.known
 
     def doubt(self, sequence: int, reason: str) -> None:
-        """Say that a group is damaged; the agent finds out when it reads it or starts anew."""
+        """Log that a group is damaged; the agent finds out when it reads it or restarts."""
         sys.stderr.write(f"group {sequence} is damaged ({reason}) and left out\n")
 
 
 def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:
-    """Answer the agent's requests until it closes the connection or the process shall stop."""
+    """Answer the agent's requests until it closes the connection or the process is stopped."""
     excerpt = Excerpt()
     reader = Reader(excerpt)
     decode = msgspec.msgpack.Decoder(Request).decode
@@ -67,7 +67,7 @@ def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:
 
 
 def run(folder: str, stop: StopSignal) -> None:
-    """Be a pod of the agent in `folder`, whenever there is one, until told to stop."""
+    """Serve as a pod of the agent in `folder` whenever it runs, until stopped."""
     while not stop.requested:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             try:
@@ -79,7 +79,7 @@ def run(folder: str, stop: StopSignal) -> None:
 
 
 def _readable(fileno: int, stop: StopSignal, timeout_ms: int | None = None) -> bool:
-    """Wait for the descriptor; False if the process shall stop."""
+    """Wait for the descriptor; False if the process is to stop."""
     poll = select.poll()
     for source in [*stop.filenos, *([fileno] if fileno >= 0 else [])]:
         poll.register(source, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Pods: worker threads that serve one subtask each at a time.
+"""Pod pool: worker threads that serve one subtask each at a time.
 
-The work runs mostly without the GIL: SQLite reads, bytes are joined and copied. Where hardware is
-emulated, its service time is waited for on top of the real retrieval.
+Most of the work runs without the GIL: SQLite reads, joining and copying bytes. With emulated
+hardware, a pod waits for the emulated service time on top of the real retrieval.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
 
-SHORT_READINGS: Final = 1_000  # packed in some ten microseconds
+SHORT_READINGS: Final = 1_000  # packed in tens of microseconds
 
 
 class ReceivedSubtask(Struct, frozen=True):
-    """A subtask on its way to a pod; `at` is monotonic, `wall_ms` the time of its window's end if
+    """A subtask for a pod; `at` is its monotonic arrival time, `wall_ms` the end of its window if
     that is relative."""
 
     subtask: Subtask
@@ -42,12 +42,12 @@ class Done(Struct, frozen=True):
 
 
 class Pods:
-    """`count` pods over one history, until `resize`. `wake` is called, from a pod, when `take` has
-    something new.
+    """`count` pods over one history, until `resize`. A pod calls `wake` when `take` has new
+    results.
 
-    `service_time_s` gives the seconds to emulate for a subtask's seed and the length (s) of its
-    window; None emulates nothing.
-    Without `threads_follow` the threads stay `count`: the pods that are added work elsewhere.
+    `service_time_s` returns the seconds to emulate for a subtask's seed and the length (s) of its
+    window; None emulates nothing. Without `threads_follow` the number of threads stays `count`:
+    added pods work elsewhere.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Pods:
         self._service_time_s = service_time_s
         self._handed: SimpleQueue[ReceivedSubtask | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
-        self._reader = Reader(history)  # of the thread that submits
+        self._reader = Reader(history)  # used by the submitting thread
         self._stopping = threading.Event()
         self._threads_follow = threads_follow
-        self._elsewhere = 0  # pods whose work is done elsewhere
+        self._elsewhere = 0  # pods that work outside of this process
         self._elsewhere_changes = threading.Lock()
         self._count = 0
         self._threads: list[threading.Thread] = []
@@ -75,21 +75,21 @@ class Pods:
 
     @property
     def history(self) -> History:
-        """What the pods serve from."""
+        """The history that the pods serve from."""
         return self._history
 
     def emulated_s(self, subtask: Subtask) -> float:
-        """Seconds to wait on top of the real work; 0 where nothing is emulated."""
+        """Seconds to wait on top of the real work; 0 without emulation."""
         if self._service_time_s is None:
             return 0.0
         return self._service_time_s(subtask.emulation_seed, subtask.window.length_s)
 
     def resize(self, count: int) -> None:
-        """Have `count` pods from now on; by the thread that submits.
+        """Change the number of pods to `count`; call it in the submitting thread.
 
-        Of fewer, idle ones end now and the others when they have finished. A subtask that is handed
-        over while no more than `count` run finds an idle pod at once all the same: those that are
-        to end are counted by as many `None` before it in the queue.
+        When the number shrinks, idle pods end now and busy ones after their subtask. A subtask
+        submitted while fewer than `count` run still finds an idle pod at once: the queue holds one
+        `None` before it for each pod that is to end.
         """
         if self._threads and not self._threads_follow:
             return
@@ -103,10 +103,10 @@ class Pods:
         self._count = count
 
     def submit(self, received: ReceivedSubtask) -> bool:
-        """Hand a subtask to an idle pod; the caller knows that there is one.
+        """Hand a subtask to an idle pod; the caller knows that one is idle.
 
-        A short window that lies in memory is served here and now, in the idle pod's stead: handing
-        it over would take longer than the work. True if so: `take` has the result.
+        A short window that is in memory is served at once in the calling thread, as handing it over
+        would take longer than the work. True if so: `take` has the result.
         """
         start_ms, _ = received.subtask.window.bounds_ms(received.wall_ms)
         if self._service_time_s is None and self._history.holds(start_ms, SHORT_READINGS):
@@ -116,12 +116,12 @@ class Pods:
         return False
 
     def take(self) -> list[Done]:
-        """What was finished since the last call."""
+        """The results finished since the last call."""
         return [self._done.get_nowait() for _ in range(self._done.qsize())]
 
     def serve_elsewhere(self, worker: Callable[[ReceivedSubtask], bytes]) -> None:
-        """Be one more pod, in the calling thread, whose work `worker` does; until the pods stop or
-        `worker` raises OSError: its subtask goes to another pod then."""
+        """Serve as an additional pod in the calling thread, with `worker` doing the work, until the
+        pods stop or `worker` raises OSError; then another pod takes its subtask."""
         with self._elsewhere_changes:
             self._elsewhere += 1
         try:
@@ -138,7 +138,7 @@ class Pods:
                 self._elsewhere -= 1
 
     def stop(self) -> None:
-        """End all pods; what they are working on is abandoned."""
+        """End all pods and abandon their running subtasks."""
         self._stopping.set()
         with self._elsewhere_changes:
             elsewhere = self._elsewhere
@@ -162,16 +162,16 @@ class Pods:
 def execute(
     reader: Reader, received: ReceivedSubtask, emulated_s: float, stopping: threading.Event
 ) -> bytes:
-    """Serve a subtask and encode its result; whatever goes wrong becomes one, too.
+    """Serve a subtask and encode its result; an error becomes a result, too.
 
-    `emulated_s` is waited for on top of the work, unless `stopping` is set before.
+    Waits `emulated_s` on top of the work, unless `stopping` is set.
     """
     started = time.monotonic()
     wait_ms = (started - received.at) * 1000
     try:
         result = _retrieve(reader, received, wait_ms, started, emulated_s, stopping)
         if result.series is not None:
-            # Groups at the ends of the window may have had more than their share in it.
+            # The estimate assumes even spacing; groups at the window's ends may have more readings.
             size = bytes_of(result.series)
             if size > reader.most_bytes:
                 length_s = received.subtask.window.length_s

@@ -1,1 +1,1 @@
-"""Sampling: sensors, when they are read, what becomes of a reading."""
+"""Sampling: reads sensors on schedule, checks and stores the readings."""

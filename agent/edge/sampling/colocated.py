@@ -1,4 +1,4 @@
-"""The channels of a node's sensors that measure the same thing, held against each other."""
+"""Co-located channels: compares the channels of a node that measure the same quantity."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from sensors.quality.colocated import Colocated
 from sensors.quality.flags import GOOD
 from sensors.quality.limits import quantity_of
 
-FRESH_INTERVALS: Final = 5.0  # of the slowest sensor: how old a value may be to count
-FRESH_S: Final = 300.0  # and at least so long
+FRESH_INTERVALS: Final = (
+    5.0  # maximum age of a value that counts, in intervals of the slowest sensor
+)
+FRESH_S: Final = 300.0  # minimum of that age
 
 
 class Together:
-    """The co-located channels of all sensors: those of one quantity and unit in one place. Any
-    thread."""
+    """The co-located channels of all sensors: same quantity, unit and place. Any thread may
+    call."""
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
         fresh_s = max(FRESH_S, FRESH_INTERVALS * max([sensor.interval_s for sensor in sensors]))
@@ -29,7 +31,7 @@ class Together:
         self._lock = threading.Lock()
 
     def check(self, name: str, time_s: float, value: float, flags: int) -> int:
-        """What the others add to `flags`, which were found of `value` alone."""
+        """The flags that the other channels add to `flags`, those of `value` alone."""
         group = self._groups.get(name)
         if group is None:
             return GOOD

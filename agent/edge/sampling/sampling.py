@@ -1,4 +1,4 @@
-"""Sampling: when to read a sensor, what becomes of a reading, and the thread that does it."""
+"""Sampler: a thread per sensor that reads it on schedule, checks the reading and stores it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sensors.quality.channel import SensorQuality
 from sensors.quality.episodes import READINGS
 from sensors.quality.flags import NO_RESPONSE
 
-SAMPLERS_PATIENCE_S: Final = 3.0  # at the end, for readings that are under way
+SAMPLERS_PATIENCE_S: Final = 3.0  # at shutdown, for readings in progress
 OLDEST_MS: Final = (1 << 32) - 1
 
 
 class Schedule:
-    """Ticks at start, start + interval, start + 2·interval …: late ticks do not move later ones,
-    and ticks that were missed are left out instead of made up for."""
+    """Ticks at start, start + interval, start + 2·interval …: a late tick does not delay later
+    ones, and missed ticks are skipped, not made up for."""
 
     def __init__(self, start: float, interval_s: float) -> None:
         self._start = start
@@ -53,36 +53,36 @@ class Schedule:
 
 
 class Sink(Protocol):
-    """Where readings go: a stream of the history, or what stands in for it."""
+    """Receives readings: a stream of the history, or a substitute."""
 
     @property
     def empty(self) -> bool:
-        """Whether it wants what the driver has preloaded."""
+        """Whether it accepts the driver's preloaded readings."""
 
     def append(self, sample: Sample) -> None:
-        """Take in a reading; HistoryError if it may be lost."""
+        """Add a reading; HistoryError if it may be lost."""
 
     def load(self, samples: Iterable[Sample]) -> None:
-        """Take in what was preloaded; HistoryError, or what `samples` raises, and none of it."""
+        """Add preloaded readings; HistoryError, or an exception of `samples`, adds none."""
 
 
 class Follower(Protocol):
-    """What is told of each reading when that has been stored: the faults, or what stands in."""
+    """Receives each reading once it is stored: the faults and triggers, or a substitute."""
 
     def follow(self, moment: Moment, sample: Sample, why: str) -> None:
-        """A reading; `why` is the driver's sentence if it gave none, else ""."""
+        """Process a reading; `why` is the driver's error text if it gave none, else ""."""
 
     def restarted(self, moment: Moment, text: str) -> None:
-        """The driver's helper process was started again."""
+        """The driver's helper process was restarted."""
 
 
 class Sampler:
-    """Reads one sensor on schedule and appends to its stream, until it is stopped.
+    """Reads one sensor on schedule and appends to its stream, until stopped.
 
-    A reading that fails, or is none, is stored as missing values with the flags that say why: a
-    hole that can be seen, not a repeat of the last value. No error ends the sampling. READINGS on
-    end that fail are reported, rate-limited; fewer are everyday life. `colocated` adds the flags
-    that other channels of the node give reason for.
+    A failed or invalid reading is stored as missing values with flags that give the reason: a
+    visible gap, not a repeat of the last value. No error ends the sampling. READINGS failures in a
+    row are reported, rate-limited; fewer are normal. `colocated` adds the flags found by comparison
+    with other channels of the node.
     """
 
     def __init__(
@@ -106,23 +106,22 @@ class Sampler:
         limits = [channel.limits for channel in sensor.channels]
         self._quality = SensorQuality(sensor.driver.channels, limits)
         self._missing = (NAN,) * len(self._names)
-        self._why = ""  # there was no reading, the last time that there was none
-        self._failures = 0  # on end
+        self._why = ""  # reason of the latest missing reading
+        self._failures = 0  # in a row
         self._restarts = 0  # of the driver's helper process
-        self._restart_told = False  # since the last reading
+        self._restart_told = False  # whether a restart was reported since the last reading
         self.counters = SensorCounters(
             sensor.name, self._names, sensor.interval_s, time.monotonic()
         )
 
     def preload(self) -> None:
-        """Give an empty stream the readings that the driver has for it, as if they had been taken
-        at the interval up to now. A driver that fails, or a history that cannot be written now,
-        leaves it empty.
+        """Fill an empty stream with the driver's preloaded readings, as if taken at the interval up
+        to now. It stays empty if the driver fails or the history cannot be written now.
         """
         if not self._stream.empty:
             return
         try:
-            # First: the clocks may have something to put right in the history, which is then held.
+            # The moment first: it may apply a clock correction, which takes the history's lock.
             self._stream.load(self._past(self._time.moment()))
         except (HistoryError, SensorError) as error:
             self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {error}")
@@ -187,7 +186,7 @@ class Sampler:
         )
 
     def _read(self, moment: Moment) -> tuple[Reading, int]:
-        """A reading and 0, or missing values and the flag that says why."""
+        """A reading and 0, or missing values and the flag that gives the reason."""
         try:
             self._follow_helper(moment)
             reading = self._checked(self._driver.read())
@@ -204,9 +203,9 @@ class Sampler:
         return reading, 0
 
     def _follow_helper(self, moment: Moment) -> None:
-        """Tell that the driver's helper process was started again since the read before.
+        """Report that the driver's helper process was restarted since the last read.
 
-        One that never gets as far as a reading is an event once, and not at every attempt.
+        A helper that never delivers a reading causes one event, not one per attempt.
         """
         # Only drivers with a helper process count its restarts.
         restarts = getattr(self._driver, "restarts", 0)
@@ -232,7 +231,7 @@ class Sampler:
         self._reporter.complain(kind, f"{name}: {line}", sensor=name, cause=cause)
 
     def _checked(self, reading: object) -> Reading:
-        """`reading` with numbers of the kinds that the history stores; an error if it has none."""
+        """`reading` with numbers of the types that the history stores; raises if it has others."""
         if not isinstance(reading, Reading):
             raise SensorError(f"the driver gave {type(reading).__name__} in place of a reading")
         values = tuple([float(value) for value in reading.values])
@@ -270,17 +269,17 @@ class Threads:
         ]
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         for _, thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Take no further reading."""
+        """Stop taking readings."""
         self._ends.set()
 
     def close(self, stuck: Callable[[str], object]) -> None:
-        """After `end`: close the sensors whose threads return in SAMPLERS_PATIENCE_S. The others
-        stay open; first of all `stuck` is told their names."""
+        """After `end`: close the sensors whose threads return within SAMPLERS_PATIENCE_S. First
+        calls `stuck` with the names of the others, which stay open."""
         until_s = time.monotonic() + SAMPLERS_PATIENCE_S
         for _, thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()))

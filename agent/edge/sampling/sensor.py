@@ -1,5 +1,4 @@
-"""A node's sensors as the configuration has them: open drivers, the names of their channels, their
-calibration and limits."""
+"""Configured sensors: open drivers with their channel names, calibration and limits."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ LIMITS = Limits._fields
 
 
 class StoredChannel(Struct, frozen=True):
-    """A channel as it is stored: the driver's value r becomes gain · r + offset. `quantity` is what
-    the driver calls it."""
+    """A channel as stored: the driver's value r becomes gain · r + offset. `quantity` is the
+    driver's name for it."""
 
     name: str
     quantity: str
@@ -42,11 +41,11 @@ class Sensor(Struct, frozen=True):
 
     @property
     def calibrated(self) -> bool:
-        """Whether any value is stored otherwise than the driver gives it."""
+        """Whether calibration changes any value."""
         return any((channel.gain, channel.offset) != (1.0, 0.0) for channel in self.channels)
 
     def calibrate(self, raw: tuple[float, ...]) -> tuple[float, ...]:
-        """Values as they are stored; NaN stays NaN."""
+        """The calibrated values; NaN stays NaN."""
         pairs = zip(self.channels, raw, strict=True)
         return tuple([channel.gain * r + channel.offset for channel, r in pairs])
 
@@ -58,7 +57,7 @@ def open_sensors(
     checking: bool = False,
     leave: Leave = "",
 ) -> tuple[Sensor, ...]:
-    """Open all sensors, or find out whether they could be; ConfigError or SensorError in one line,
+    """Open all sensors, or check that they could be opened. ConfigError or SensorError in one line,
     with none left open."""
     found: list[Sensor] = []
     try:
