@@ -19,6 +19,7 @@ from agent.runtime.state_machine import (
 )
 from agent.scheduling.events import ANYONE
 from agent.scheduling.queries.entry import QueryEntry
+from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.nodes import Node
 from agent.scheduling.watches.alerts import WatchedAlerts
@@ -34,16 +35,17 @@ from fleet.rollout.rollout import Member, _Host
 FILTER = ((Predicate("value", ">", (30.0,)),),)
 WATCH = Watch("w1", ("b1",), Slo(99.0, 500.0), "periodic", 1.0)
 NODE = Node("n1", 0)
+HELD = Holding(SharedBudget(), "client")
 
 
 def task_entry():
     task = Task("t1", ("b1",), Window(last_s=60.0), 99.0, 500.0, 2_000.0)
-    return TaskEntry(task, "client", "iad1", "edfq", 0.0)
+    return TaskEntry(task, "client", "iad1", "edfq", 0.0, HELD, HELD)
 
 
 def query_entry():
     query = Query("q1", ("b1",), Window(last_s=60.0), Slo(99.0, 500.0))
-    return QueryEntry("client", ANYONE, query, 0.0)
+    return QueryEntry("client", ANYONE, query, 0.0, HELD, HELD)
 
 
 def watched_alerts():
