@@ -35,7 +35,7 @@ class Router:
     def sender(self, identity):
         return self._sender or Sender("anyone", identity.hex())
 
-    def send(self, identity, frame):
+    def send(self, identity, frame, _payer):
         self.replies.append((identity, Decoder(PublicReply).decode(frame)[0]))
 
 
