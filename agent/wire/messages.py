@@ -1,8 +1,8 @@
 """Messages of all sockets: tagged unions of frozen structs.
 
 Field names end in their unit. Budgets are relative: clocks of different hosts are never compared.
-`docs/understand/wire.md` describes the same messages for programs in other languages. Frames of earlier
-versions are kept in `tests/wire/golden`: new fields are optional and come last.
+`docs/understand/wire.md` describes the same messages for programs in other languages. Frames
+of earlier versions are kept in `tests/wire/golden`: new fields are optional and come last.
 """
 
 from __future__ import annotations
