@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 # How long a scrape waits for the loop, and for its client to send the request.
 PATIENCE_S: Final = 5.0
+# Scrapes at a time; each has a thread and a file.
+MAX_SCRAPES: Final = 8
 
 
 class NotAnsweredError(Exception):
@@ -158,7 +162,34 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """One thread a scrape. Of more than `MAX_SCRAPES` the oldest is cut: a scrape takes
+    milliseconds, so the oldest is a client that sends its request byte by byte."""
+
     daemon_threads = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._scrapes_lock = threading.Lock()
+        self._scrapes: dict[Any, None] = {}
+        super().__init__(*args, **kwargs)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve in a thread of its own."""
+        with self._scrapes_lock:
+            if len(self._scrapes) >= MAX_SCRAPES:
+                oldest = next(iter(self._scrapes))
+                del self._scrapes[oldest]
+                with suppress(OSError):  # it has ended meanwhile
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._scrapes[request] = None
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The body of the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._scrapes_lock:
+                self._scrapes.pop(request, None)
 
     def server_bind(self) -> None:
         """Bind without looking up this host's name, which may take long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from collections.abc import Callable, Hashable
@@ -61,6 +62,15 @@ class Keyed(NamedTuple):
     find: Callable[[str], Sender | None]
 
 
+def _seed_identities() -> None:
+    """Let the identities that libzmq gives to connections begin at an unknown number.
+
+    They count up from `rand()`, which libzmq 4.3 does not seed. A peer that names itself by a
+    number yet to come aborts the process when the counter reaches it.
+    """
+    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
+
+
 def router(
     context: zmq.Context[zmq.Socket[bytes]],
     address: str,
@@ -74,6 +84,7 @@ def router(
     this user and of root.
     """
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
+    _seed_identities()
     socket = prepare(context.socket(zmq.ROUTER), limit)
     if requests_only:
         socket.setsockopt(zmq.RCVHWM, OPEN_WAITING)

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics.families import BUILD_INFO, Family
 from agent.metrics.numbers import Count, Histogram, gauge
-from agent.metrics.page import Page
+from agent.metrics.page import MAX_SCRAPES, Page
 from agent.wire.config import Metrics
 from fleet.testbed.ports import free_address
 
@@ -148,3 +148,19 @@ def test_a_taken_address_is_one_line(make_page):
 def test_a_port_that_is_none(address):
     with pytest.raises(ValueError, match=r"metrics\.address .* ports go from 1 to 65535"):
         Metrics(address)
+
+
+def test_clients_that_never_end_their_request_keep_nobody_out(make_page, loop):
+    page = make_page()
+    loop(page)
+    before = threading.active_count()
+    slow = []
+    for _ in range(3 * MAX_SCRAPES):
+        slow.append(socket.create_connection(("127.0.0.1", page.port), timeout=20))
+        slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+    for each in slow[: 2 * MAX_SCRAPES]:
+        assert each.recv(1) == b"", "the oldest is still served"
+    assert "asked_total" in http(page)
+    assert threading.active_count() <= before + MAX_SCRAPES + 1
+    for each in slow:
+        each.close()
