@@ -183,4 +183,6 @@ def test_it_ends_when_nobody_reads_what_it_says(start: Start, sensors: str) -> N
     output(process).close()
     process.stdout = None
     _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (0, "")
+    # Every 10 ms: a busy processor may leave one out, and the probe says so.
+    assert [line for line in err.splitlines() if "readings left out" not in line] == []
+    assert process.returncode == 0
