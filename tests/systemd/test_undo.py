@@ -125,8 +125,15 @@ def test_a_verdict_after_a_start_is_taken(host):
 def test_the_timer_of_the_start_undoes_when_its_time_is_over(host):
     host.switch("1-a", 20)
     host.power_cut()
-    # It ends when the undoing has ended; the service is what the timer starts.
-    host.run("/bin/sh", "-c", f"while [ -e /{STATE}/pending.json ]; do sleep 0.2; done")
+    # It ends when the undoing has ended; the service is what the timer starts, and goes on for a
+    # moment: it ends the timers of former versions.
+    host.run(
+        "/bin/sh",
+        "-c",
+        f"while [ -e /{STATE}/pending.json ]; do sleep 0.2; done; "
+        "until systemctl show --property ActiveState --value sanderling-deploy-undo.service"
+        " | grep -Eqx 'inactive|failed'; do sleep 0.2; done",
+    )
     assert host.current == "1-b"
 
 
