@@ -99,6 +99,23 @@ def test_a_lease_that_ends_leaves_the_account():
     assert do(rules, d.Renew("n", "iad1"), now=61.0).reason == "unknown"
 
 
+def test_leases_that_end_at_once_end_in_portions(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MOST_EXPIRED", 3)
+    monkeypatch.setattr(rules_of_writing, "MAX_AREAS", 4)
+    rules = primary()
+    for name in "abcdefg":
+        areas = ("b1", "b2", "b3", "b4") if name == "b" else ("b1",)
+        do(rules, register(name, *areas))
+    ended = []
+    while (rules.next_due or 99.0) <= 60.0:
+        edit = rules.expire(60.0)
+        rules.applied(edit, 60.0)
+        ended.append("".join(entry.account.name for entry in edit.entries))
+    assert ended == ["ab", "cde", "fg"]
+    assert rules.next_due is None
+    assert found(rules, "b1") == ([], ("b1",))
+
+
 def test_registering_the_same_again_writes_nothing_but_renews():
     rules = primary()
     do(rules, register("iad1", "b1"))
@@ -381,3 +398,26 @@ def test_all_records_together_have_a_limit(monkeypatch):
     assert do(rules, register("iad2", "b2", "b3")).reason == "overloaded"
     do(rules, d.Withdraw("w", "iad1"))
     assert isinstance(do(rules, register("iad2", "b2", "b3")), d.Registered)
+
+
+def test_areas_of_great_depth_that_share_nothing_have_a_limit(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MAX_PLACES", 6)
+    monkeypatch.setattr(rules_of_writing, "MAX_PLACES_IN_ALL", 10)
+    rules = primary()
+    refused = do(rules, register("iad1", "a/b/c", "d/e/f", "g"))
+    assert (refused.reason, refused.message) == (
+        "malformed",
+        "the areas offered and those above them are more than 6: offer a parent of some",
+    )
+    assert isinstance(do(rules, register("iad1", "a/b/c", "a/b/d", "a/b/e")), d.Registered)
+    assert isinstance(do(rules, register("iad2", "a/b/c")), d.Registered)
+    refused = do(rules, register("iad3", "a/b/c"))
+    assert (refused.reason, refused.message) == (
+        "overloaded",
+        "the directory is full: it holds 10 areas with those above them; offer parents",
+    )
+    assert isinstance(do(rules, register("iad1", "a/b/c", "a/b/d", "a/b/f")), d.Registered)
+    assert do(rules, register("iad2", "a/b/c", "d/b/c")).reason == "overloaded"
+    assert isinstance(do(rules, register("iad2", "a/b")), d.Registered)
+    assert rules.directory.places == 7
+    assert isinstance(do(rules, register("iad3", "a/b/c")), d.Registered)
