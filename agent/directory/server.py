@@ -20,6 +20,7 @@ from agent.directory.replica import Mirror
 from agent.directory.requests import denied, tag
 from agent.directory.store import Store
 from agent.net.allow_list import Party
+from agent.net.fair_turns import TOO_MANY, FairTurns
 from agent.net.router import REVOKED
 from agent.net.secure_sockets import Guard
 from agent.runtime.console import listening, voice
@@ -69,7 +70,9 @@ class Server:
             "drs", config.sockets.public, most_connections=MOST_CONNECTIONS
         )
         self._router.refuse = self._refuse
-        self._reactor.listen(self._router.socket, self._turn)
+        turns = FairTurns(self._router, self._take, self._over_rate, clock=self._reactor.clock)
+        self._reactor.listen(self._router.socket, turns.turn)
+        self._reactor.add_timer(turns)
         self._rules: Primary | Mirror
         if mirror.primary:
             self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
@@ -115,12 +118,7 @@ class Server:
         """The parties and their keys."""
         return self._rules.directory.accounts
 
-    def _turn(self) -> None:
-        # One request per turn: polling again costs no more than finding the socket empty.
-        received = self._router.receive()
-        if received is None:
-            return
-        identity, frame = received
+    def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         try:
             request, codec = self._decoder.decode(frame)
         except WireError as error:
@@ -129,13 +127,16 @@ class Server:
             return
         self.counters[tag(request)] += 1
         now = self._reactor.clock()
-        outcome = self._rules.handle(request, self._router.sender(identity), now)
+        outcome = self._rules.handle(request, sender, now)
         reply = outcome.reply
         if outcome.edit is not None and not self._keep(outcome.edit, now):
             reply = denied(request, "not_ready", "the directory's disk takes nothing now")
         self._reply(identity, reply, codec)
         outcome_name = reply.reason if isinstance(reply, Denied) else "ok"
         self._metrics.observe(tag(request), outcome_name, self._reactor.clock() - now)
+
+    def _over_rate(self, identity: bytes, codec: bytes, sender_id: str) -> None:
+        self._reply(identity, Denied(sender_id, "overloaded", TOO_MANY), codec)
 
     def _reply(self, identity: bytes, reply: DirectoryReply, codec: bytes) -> None:
         if isinstance(reply, Denied):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 # A lower cost, in seconds, counts as this much.
@@ -102,15 +102,20 @@ class FairQueue(Generic[T]):
         elif not self._heap:
             self._virtual_s = self._latest_s  # the queue is idle: all debts are cleared
 
-    def drop(self, sender: Hashable) -> int:
-        """Remove a disconnected sender and its requests; returns how many there were."""
-        flow = self._flows.pop(sender, None)
-        if flow is None:
+    def drop(self, sender: Hashable, gone: Callable[[T], bool]) -> int:
+        """Remove the waiting requests of `sender` that are `gone`, and return how many there were;
+        the sender keeps its debt. O(its requests), and O(senders) if it has none left."""
+        flow = self._flows.get(sender)
+        if flow is None or not flow.requests:
             return 0
-        self._heap = [each for each in self._heap if each[2] != sender]
-        heapq.heapify(self._heap)
-        self._bytes -= flow.bytes
-        return len(flow.requests)
+        before, size = len(flow.requests), flow.bytes
+        flow.requests = deque(each for each in flow.requests if not gone(each[0]))
+        flow.bytes = sum(size for _, size in flow.requests)
+        self._bytes -= size - flow.bytes
+        if not flow.requests:
+            self._heap = [each for each in self._heap if each[2] != sender]
+            heapq.heapify(self._heap)
+        return before - len(flow.requests)
 
     def _push(self, sender: Hashable, flow: _Flow[T]) -> None:
         self._number += 1
