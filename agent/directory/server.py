@@ -19,7 +19,6 @@ from agent.directory.metrics import DrsMetrics
 from agent.directory.replica import Mirror
 from agent.directory.requests import denied, tag
 from agent.directory.store import Store
-from agent.net.allow_list import Party
 from agent.net.fair_turns import TOO_MANY, FairTurns
 from agent.net.router import REVOKED
 from agent.net.secure_sockets import Guard
@@ -28,7 +27,7 @@ from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
 from agent.wire.codec import MAX_JSON_COMMAS, MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
-from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
+from agent.wire.directory import Denied, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
 
@@ -86,7 +85,8 @@ class Server:
                 holder=self._guard.holder,
             )
             self._reactor.add_timer(_Expiry(self._rules, self._keep, self.counters))
-        self._admit_accounts()
+        # The file of keys is authoritative; new keys of an account need no action of the operator.
+        self._guard.ask(self._account)
         self._metrics = DrsMetrics(
             self._reactor,
             config.metrics,
@@ -112,11 +112,6 @@ class Server:
             guard.close()
         self._context.destroy()
         self._store.close()
-
-    @property
-    def accounts(self) -> tuple[Account, ...]:
-        """The parties and their keys."""
-        return self._rules.directory.accounts
 
     def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         try:
@@ -160,16 +155,13 @@ class Server:
             self.counters["failed_writes"] += 1
             return False
         self._rules.applied(edit, now)
-        self._admit_accounts()
         return True
 
-    def _admit_accounts(self) -> None:
-        if self._guard.zap is None:
-            return
-        # The file of keys is authoritative; new keys of an account need no action of the operator.
-        self._guard.set_parties(
-            "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
-        )
+    def _account(self, key: str) -> Sender | None:
+        """The party that has an account with this key."""
+        directory = self._rules.directory
+        entry = directory.get(directory.owner(key) or "")
+        return None if entry is None else Sender(entry.account.kind, entry.account.name)
 
 
 class _Expiry:

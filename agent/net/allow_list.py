@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
@@ -98,11 +98,15 @@ class AllowList:
         self._sources: dict[str, tuple[Party, ...]] = {}
         self._hearsay: dict[str, tuple[Party, ...]] = {}
         self._by_key: dict[str, Sender] = {}
+        # The owner of a key that no source names, if another part knows one: for parties that are
+        # too many, or change too often, to be set again as a whole.
+        self.ask: Callable[[str], Sender | None] = lambda _key: None
         self._index()
 
     def find(self, key: str) -> Sender | None:
         """The owner of a key; None if the key is not allowed."""
-        return self._by_key.get(key)
+        sender = self._by_key.get(key)
+        return sender if sender is not None else self.ask(key)
 
     def refresh(self) -> None:
         """Reload the file if it has changed. On ConfigError the previous version stays in force."""

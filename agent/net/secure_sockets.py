@@ -175,6 +175,10 @@ class Guard:
         see `AllowList.set_parties`."""
         self._allowed.set_parties(source, parties, hearsay=hearsay)
 
+    def ask(self, find: Find) -> None:
+        """Allow also the owner that `find` names for a key of no other source."""
+        self._allowed.ask = find
+
     def holder(self, key: str) -> Sender | None:
         """The owner of a public key, if it is allowed at any socket."""
         return self._allowed.find(key)

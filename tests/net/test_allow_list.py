@@ -57,6 +57,18 @@ def test_parties_come_and_go_and_the_file_comes_first(file):
     assert allowed.find(KEYS[6]) == Sender("iad", "iad9")
 
 
+def test_a_key_that_no_source_names_is_asked_for(file):
+    allowed, known = AllowList(str(file)), {}
+    allowed.ask = known.get
+    shop = Sender("csp", "shop")
+    for key in (KEYS[3], KEYS[5]):
+        known[key] = shop
+    assert allowed.find(KEYS[3]) == Sender("iad", "iad2"), "the file comes first"
+    assert allowed.find(KEYS[5]) == shop
+    del known[KEYS[5]]
+    assert allowed.find(KEYS[5]) is None
+
+
 def test_a_name_that_is_known_gets_no_key_by_hearsay(file):
     allowed = AllowList(str(file))
     allowed.set_parties("accounts", [Party(Sender("iad", "iad5"), (KEYS[4],))])
