@@ -172,11 +172,11 @@ def places_of(offerings: Offerings, most: int) -> int:
         seen: set[str] = set()
         for area in areas:
             count += 1
-            for parent in above(area):
-                if parent in seen:
-                    break
+            parent = area.rpartition("/")[0]
+            while parent and parent not in seen:
                 seen.add(parent)
                 count += 1
+                parent = parent.rpartition("/")[0]
             if count > most:
                 return most + 1
     return count

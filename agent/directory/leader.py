@@ -144,25 +144,34 @@ class Primary:
         if entry == before:
             self._leases.give(request.iad, now + lease_s)
             return Outcome(reply)
-        places = places_of(request.offerings, MAX_PLACES)
-        if (problem := _problem(request, places)) is not None:
-            return Outcome(denied(request, "malformed", problem))
-        if (full := self._full(request, before, places)) is not None:
-            return Outcome(full)
+        try:
+            require_usable(request.address, "address", keyed=True)
+        except ValueError as error:
+            return Outcome(denied(request, "malformed", str(error)))
+        if (refused := self._no_room(request, before)) is not None:
+            return Outcome(refused)
         return Outcome(reply, self._edit([entry]))
 
-    def _full(self, request: Register, before: DirectoryEntry | None, places: int) -> Denied | None:
-        """The refusal of a record of so many places that the directory has no room for, if so."""
-        old = before.offerings if before else ()
-        more = offered_areas(request.offerings) - offered_areas(old)
+    def _no_room(self, request: Register, before: DirectoryEntry | None) -> Denied | None:
+        """Why these offerings are too many, if so: for one IAD, or for all together."""
+        old, new = before.offerings if before else (), request.offerings
+        if old == new:
+            return None
+        areas, places = offered_areas(new), places_of(new, MAX_PLACES)
+        for count, most, what in (
+            (areas, MAX_AREAS, f"{areas} areas are offered; at most {MAX_AREAS} can be"),
+            (places, MAX_PLACES, f"the areas offered and those above them are over {MAX_PLACES}"),
+        ):
+            if count > most:
+                return denied(request, "malformed", f"{what}: offer a parent of some")
+        more = areas - offered_areas(old)
         if more > 0 and self.directory.areas + more > MAX_AREAS_IN_ALL:
             text = f"the directory is full: it holds {MAX_AREAS_IN_ALL} areas; offer parents"
             return denied(request, "overloaded", text)
-        known = self.directory.places
-        if known + places <= MAX_PLACES_IN_ALL:
+        if self.directory.places + places <= MAX_PLACES_IN_ALL:
             return None
         more = places - places_of(old, MAX_PLACES)
-        if more > 0 and known + more > MAX_PLACES_IN_ALL:
+        if more > 0 and self.directory.places + more > MAX_PLACES_IN_ALL:
             text = (
                 f"the directory is full: it holds {MAX_PLACES_IN_ALL} areas with those above "
                 "them; offer parents"
@@ -225,20 +234,3 @@ class Primary:
         version = self.directory.version
         numbered = [replace(entry, version=version + n) for n, entry in enumerate(entries, start=1)]
         return Edit(self.directory.epoch, version + len(entries), tuple(numbered))
-
-
-def _problem(request: Register, places: int) -> str | None:
-    """What is wrong with a record of so many places, if anything, in one line."""
-    areas = offered_areas(request.offerings)
-    if areas > MAX_AREAS:
-        return f"{areas} areas are offered; at most {MAX_AREAS} can be: offer a parent of some"
-    if places > MAX_PLACES:
-        return (
-            f"the areas offered and those above them are more than {MAX_PLACES}: offer a parent "
-            "of some"
-        )
-    try:
-        require_usable(request.address, "address", keyed=True)
-    except ValueError as error:
-        return str(error)
-    return None

@@ -407,7 +407,7 @@ def test_areas_of_great_depth_that_share_nothing_have_a_limit(monkeypatch):
     refused = do(rules, register("iad1", "a/b/c", "d/e/f", "g"))
     assert (refused.reason, refused.message) == (
         "malformed",
-        "the areas offered and those above them are more than 6: offer a parent of some",
+        "the areas offered and those above them are over 6: offer a parent of some",
     )
     assert isinstance(do(rules, register("iad1", "a/b/c", "a/b/d", "a/b/e")), d.Registered)
     assert isinstance(do(rules, register("iad2", "a/b/c")), d.Registered)
