@@ -179,22 +179,22 @@ class TaskPlane:
     def _node_event(
         self, identity: bytes, message: NodeMessage, now: float
     ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | EventsArrived | SubtaskReturned:
+        nodes = self._nodes
+        assert nodes is not None
         match message:
             case SubtaskResult():
-                assert self._nodes is not None
-                late_s = self._reactor.late_s(self._nodes.socket, now)
+                late_s = self._reactor.late_s(nodes.socket, now)
                 return SubtaskReturned(
                     identity, message, self._sent_s.pop(message.id, None), late_s
                 )
             case Heartbeat():
-                return NodeAlive(identity, message.incarnation, message.running)
+                sender = nodes.sender(identity)
+                return NodeAlive(identity, message.incarnation, message.running, sender)
             case Hello():
-                assert self._nodes is not None
-                nodes = self._nodes
                 return NodeJoined(identity, message, nodes.sender(identity), nodes.address)
             case Goodbye():
                 return NodeLeft(identity, message.incarnation)
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
             case NodeEvents():
-                return EventsArrived(identity, message)
+                return EventsArrived(identity, message, nodes.sender(identity))

@@ -124,6 +124,7 @@ class NodeAlive(_Struct, frozen=True):
     peer: Peer
     incarnation: str
     running: tuple[int, ...] | None = None
+    sender: Sender = ANYONE
 
 
 class NodeLeft(_Struct, frozen=True):
@@ -140,6 +141,7 @@ class NodeRefused(_Struct, frozen=True):
 class EventsArrived(_Struct, frozen=True):
     peer: Peer
     message: NodeEvents
+    sender: Sender = ANYONE
 
     @property
     def incarnation(self) -> str:

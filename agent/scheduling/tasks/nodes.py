@@ -44,9 +44,9 @@ class Node(StateMachine):
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "address", "beat_s", "busy", "bytes_per_s", "column", "displaced", "events_dropped",
-        "events_waiting", "hello", "name", "peer", "pods", "queue", "quiet_until_s",
-        "response_times", "seen_s", "strangers", "told_pods", "watched",
+        "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced",
+        "events_dropped", "events_waiting", "hello", "implausible_until_s", "name", "peer", "pods",
+        "queue", "quiet_until_s", "response_times", "seen_s", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS
@@ -61,6 +61,8 @@ class Node(StateMachine):
         # Bytes per second of window of the most recent series that it sent.
         self.bytes_per_s: float | None = None
         self.hello: Hello
+        # As in `Sender.areas`, when its areas were last compared with them.
+        self.allowed: tuple[str, ...] | None = None
         self.peer: Peer = None
         self.address = ""
         self.pods = 0
@@ -77,6 +79,8 @@ class Node(StateMachine):
         self.displaced: deque[str] = deque(maxlen=8)
         # Until then the operator is not told again that there are two.
         self.quiet_until_s = -math.inf
+        # The same about events that it cannot mean.
+        self.implausible_until_s = -math.inf
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"

@@ -39,6 +39,7 @@ from agent.scheduling.tasks.dispatch import Dispatcher
 from agent.scheduling.tasks.ends import TaskEnds
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
+from agent.scheduling.tasks.node_claims import implausible
 from agent.scheduling.tasks.node_membership import Links
 from agent.scheduling.tasks.nodes import NodeResource
 from agent.scheduling.tasks.planner import Asked, Evaluator
@@ -110,6 +111,7 @@ class TaskScheduler:
             "deadlines_missed": 0,
             "duplicate_or_unknown_results": 0,
             "late_results": 0,
+            "implausible_results": 0,
             **refusal_counters("tasks"),
         }
         self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
@@ -164,6 +166,7 @@ class TaskScheduler:
         """Counts since the start."""
         return self._counters | {
             "redispatched": self._links.redispatched,
+            "node_events_implausible": self._links.implausible_events,
             "subtasks_demoted": self._dispatcher.demoted,
         }
 
@@ -304,6 +307,11 @@ class TaskScheduler:
             self._dispatcher.serve(node, now, instructions)
         if late:
             self._counters["late_results"] += 1
+            return instructions
+        if result.outcome == "ok" and (problem := implausible(result)):
+            self._counters["implausible_results"] += 1
+            subtask.lose("node_error", message=f"a result that cannot be true: {problem}")
+            self._ends.settle(subtask, "node_error", now, result, instructions)
             return instructions
         outcome = _collect(subtask, result)
         if outcome == "cancelled":
