@@ -107,6 +107,7 @@ class Guard:
         self._room = self._room or Room()
         intake = Intake(made.socket, most_connections, self._warn, self._room, clock=self._clock)
         self._intakes.append(intake)
+        made.abort = intake.abort
         if requests_only:
             made.watch_intake(intake)
         return made
