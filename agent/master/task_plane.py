@@ -193,7 +193,8 @@ class TaskPlane:
             case Hello():
                 return NodeJoined(identity, message, nodes.sender(identity), nodes.address)
             case Goodbye():
-                return NodeLeft(identity, message.incarnation)
+                sender = nodes.sender(identity)
+                return NodeLeft(identity, message.incarnation, sender, message.node)
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
             case NodeEvents():

@@ -128,8 +128,12 @@ class NodeAlive(_Struct, frozen=True):
 
 
 class NodeLeft(_Struct, frozen=True):
+    """`node` is the name that it gave; empty if it gave none."""
+
     peer: Peer
     incarnation: str
+    sender: Sender = ANYONE
+    node: str = ""
 
 
 class NodeRefused(_Struct, frozen=True):

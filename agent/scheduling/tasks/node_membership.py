@@ -215,8 +215,11 @@ class Links:
         return not why_not_theirs(node.name, node.hello.areas, sender.areas)
 
     def left(self, event: NodeLeft, now: float) -> list[Instruction]:
-        """Handle a goodbye."""
-        return self._leaves(self._speaking(event), now)
+        """Handle a goodbye. With keys the sender has a name; without, it is believed."""
+        node = self._speaking(event)
+        if node is None:
+            return self._known.stopped(_name_of(event))
+        return self._leaves(node, now)
 
     def refused(self, event: NodeRefused, now: float) -> list[Instruction]:
         """Its key was revoked: otherwise its subtasks would be given up only after missed
@@ -344,6 +347,10 @@ class Links:
         for subtask in node.busy.values():
             if subtask.state == "dispatched":
                 self._give_up(Unserved(subtask, "node_down"), now, instructions)
+
+
+def _name_of(event: NodeLeft) -> str:
+    return event.node if event.sender.role == "anyone" else event.sender.name
 
 
 def _described(hello: Hello, address: str) -> str:

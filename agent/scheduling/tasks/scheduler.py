@@ -138,7 +138,7 @@ class TaskScheduler:
             SubtaskReturned: self._subtask_returned,
             NodeJoined: self._node_joined,
             NodeAlive: self._links.alive,
-            NodeLeft: self._links.left,
+            NodeLeft: self._node_left,
             NodeRefused: self._links.refused,
             NodePods: self._links.pods,
             EventsArrived: self._links.events,
@@ -273,9 +273,21 @@ class TaskScheduler:
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
         instructions = self._links.joined(event, now)
+        return instructions + self._look_again(self._nodes.areas, now)
+
+    def _node_left(self, event: NodeLeft, now: float) -> list[Instruction]:
+        before = len(self._known.gone)
+        instructions = self._links.left(event, now)
+        gone = [self._known.gone[place] for place in range(before, len(self._known.gone))]
+        return instructions + (self._look_again(AreaSet(gone), now) if gone else [])
+
+    def _look_again(self, news: AreaSet, now: float) -> list[Instruction]:
+        """Serve the waiting tasks that need not wait any longer, since something is known of the
+        nodes in these areas."""
+        instructions: list[Instruction] = []
         for entry in self._joining.waiting():
             may_wait = self._may_wait(entry, now)
-            if may_wait and self._joining.lacks(entry, self._nodes.areas):
+            if may_wait and self._joining.lacks(entry, news):
                 continue
             sender = self._joining.remove(entry)
             instructions += self._serve(entry, sender, now, may_wait)
