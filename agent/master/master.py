@@ -42,6 +42,7 @@ from agent.metrics.families import (
     WATCHES_OPEN,
     WEBHOOK_UP,
 )
+from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import Guard
 from agent.runtime.console import listening, voice
 from agent.runtime.disk_writer import DiskWriterThread
@@ -130,7 +131,9 @@ class Master:
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
         operator = guard.router("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
         self._operator = OperatorPlane(reactor, operator)
-        nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
+        nodes = (
+            guard.router("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+        )
         self._peers = Peers(reactor, guard, self._say)
         for member in config.pool:
             if member.iad != self._iad:

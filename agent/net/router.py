@@ -33,6 +33,8 @@ OPEN_LIMIT_BYTES = (1 << 20) + (1 << 16)
 # the sender. Even at their maximum size, they and one incoming message stay within the intake's
 # limit for a connection. A message costs 2 µs more of processor time than with a limit of 250.
 OPEN_WAITING = MAX_HELD_BY_ONE_BYTES // OPEN_LIMIT_BYTES - 1
+# The same on the socket for nodes: what a connection that is flooded has in store is soon served.
+NODES_WAITING = 64
 # A peer that stopped answering TCP is detected after this long.
 DEAD_AFTER_MS = 6_000
 # Frames discarded, of a message with too many, before other sockets get their turn.
@@ -80,8 +82,10 @@ def router(
     keyed: Keyed | None = None,
     *,
     requests_only: bool = False,
+    waiting: int | None = None,
 ) -> Router:
     """Bind a ROUTER; OSError if that fails. `requests_only`: accept nothing larger than a request.
+    `waiting`: messages of a connection that libzmq may hold; None: its default.
 
     With keys a tcp:// socket accepts only CURVE; an ipc:// socket then accepts only processes of
     this user and of root.
@@ -89,8 +93,8 @@ def router(
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
     _seed_identities()
     socket = prepare(context.socket(zmq.ROUTER), limit)
-    if requests_only:
-        socket.setsockopt(zmq.RCVHWM, OPEN_WAITING)
+    if (most := OPEN_WAITING if requests_only else waiting) is not None:
+        socket.setsockopt(zmq.RCVHWM, most)
     # TCP keep-alive instead of ZMTP heartbeats: with those, libzmq 4.3 aborts the process if a
     # client disconnects while its messages fill the receive queue (libzmq issue 4364). The kernel
     # detects a dead peer, too, and one that stopped reading.

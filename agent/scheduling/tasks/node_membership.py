@@ -44,6 +44,11 @@ MAX_NODES = 10_000
 # Minimum time between two operator lines about the same name.
 QUIET_S = 3_600.0
 
+# A change of areas costs a look at those of all nodes, and what was known of queries. A node
+# changes them when it starts with another configuration.
+MOVE_S = 1.0
+MOVED = f"the areas of this node changed less than {MOVE_S:g} s ago; try again"
+
 # Each cut of a connection loses its subtasks. A subtask may itself cause the cut, so retries are
 # bounded.
 MAX_DISPATCHES = 3
@@ -127,13 +132,17 @@ class Links:
             return [SendToNode(peer, Rejected(objection))]
         if node is not None and self._is_another(node, event, now):
             return self._refuse_namesake(node, event, now)
+        moves = node is not None and node.hello.areas != hello.areas
+        if node is not None and moves and now < node.moved_s + MOVE_S:
+            return [SendToNode(peer, Rejected(MOVED))]
         instructions: list[Instruction] = []
         if node is None:
             node = Node(hello.node, self._estimator.add_node())
         else:
             if node.hello.incarnation != hello.incarnation:
                 node.displaced.append(node.hello.incarnation)
-            if node.hello.areas != hello.areas:
+            if moves:
+                node.moved_s = now
                 # Waiting subtasks ask for readings that the node no longer covers.
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
