@@ -19,7 +19,7 @@ cdef void gather(
 ) noexcept nogil
 
 cdef struct Summary:
-    size_t count                  # values that are there: neither NaN nor bad
+    size_t count                  # values that are there: finite and not bad
     size_t first                  # the places of the first and the last of them
     size_t last
     float low                     # the least and the greatest; of equal ones the first

@@ -1,6 +1,8 @@
 """Merge and statistics of columns; the GIL is released while a column is processed."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.float cimport FLT_MAX
+from libc.math cimport fabsf
 from libc.string cimport memcpy
 
 cdef extern from "check.h":
@@ -50,6 +52,11 @@ cdef void gather(
             to[i] = items[order[i]]
 
 
+cdef inline bint is_there(float value) noexcept nogil:
+    # NaN compares unequal to everything, itself included.
+    return fabsf(value) <= FLT_MAX
+
+
 cdef Summary summarize(
     const float *values, const uint8_t *flags, uint8_t bad, size_t count
 ) noexcept nogil:
@@ -60,7 +67,7 @@ cdef Summary summarize(
     found.low = found.high = 0.0
     for i in range(count):
         value = values[i]
-        if value != value or (flags != NULL and flags[i] & bad):
+        if not is_there(value) or (flags != NULL and flags[i] & bad):
             continue
         if found.count == 0:
             found.first = i
@@ -126,7 +133,7 @@ def in_order(bytes column not None, size_t item_bytes, bytes order not None) -> 
 
 def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, int, float, float]:
     """(count, first index, last index, minimum, maximum) of the values of a column, 32-bit floats
-    in this machine's byte order, that are neither NaN nor bad; all 0 if there are none. `flags` has
+    in this machine's byte order, that are finite and not bad; all 0 if there are none. `flags` has
     one byte per value, None if all are good: any bit of `bad` makes a value bad. ValueError if
     their lengths differ. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
@@ -155,7 +162,7 @@ def those_there(bytes values not None, bytes flags, uint8_t bad) -> bytes:
         marks = <const uint8_t *>PyBytes_AS_STRING(flags)
     with nogil:
         for i in range(count):
-            if items[i] == items[i] and (marks == NULL or not marks[i] & bad):
+            if is_there(items[i]) and (marks == NULL or not marks[i] & bad):
                 to[0] = items[i]
                 to += 1
     return found

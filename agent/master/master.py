@@ -20,7 +20,7 @@ from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
-from agent.master.operator_plane import OperatorPlane
+from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import place_of
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
@@ -42,6 +42,7 @@ from agent.metrics.families import (
     WATCHES_OPEN,
     WEBHOOK_UP,
 )
+from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import Guard
 from agent.runtime.console import listening, voice
 from agent.runtime.disk_writer import DiskWriterThread
@@ -128,8 +129,11 @@ class Master:
         self._public = PublicPlane(reactor, public)
         self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
-        self._operator = OperatorPlane(reactor, guard.router("operator", sockets.operator))
-        nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
+        operator = guard.router("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
+        self._operator = OperatorPlane(reactor, operator)
+        nodes = (
+            guard.router("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+        )
         self._peers = Peers(reactor, guard, self._say)
         for member in config.pool:
             if member.iad != self._iad:

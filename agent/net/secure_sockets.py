@@ -91,15 +91,23 @@ class Guard:
 
     # --- sockets -------------------------------------------------------------------------------
 
-    def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
+    def router(
+        self,
+        domain: str,
+        address: str,
+        *,
+        most_connections: int | None = None,
+        waiting: int | None = None,
+    ) -> Router:
         """Bind a ROUTER for the roles that `ROLES` assigns to the domain. OSError. With
         `most_connections` the socket accepts only requests, and the bytes that its connections hold
-        are bounded. All sockets share the process's limit of connections."""
+        are bounded. `waiting` as for `router`. All sockets share the process's limit of
+        connections."""
         keyed = None
         if self._secrets is not None:
             keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
         requests_only = most_connections is not None
-        made = router(self._context, address, keyed, requests_only=requests_only)
+        made = router(self._context, address, keyed, requests_only=requests_only, waiting=waiting)
         if not address.startswith("tcp://"):
             return made
         if keyed is not None:
@@ -107,6 +115,7 @@ class Guard:
         self._room = self._room or Room()
         intake = Intake(made.socket, most_connections, self._warn, self._room, clock=self._clock)
         self._intakes.append(intake)
+        made.abort = intake.abort
         if requests_only:
             made.watch_intake(intake)
         return made

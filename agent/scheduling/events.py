@@ -124,11 +124,16 @@ class NodeAlive(_Struct, frozen=True):
     peer: Peer
     incarnation: str
     running: tuple[int, ...] | None = None
+    sender: Sender = ANYONE
 
 
 class NodeLeft(_Struct, frozen=True):
+    """`node` is the name that it gave; empty if it gave none."""
+
     peer: Peer
     incarnation: str
+    sender: Sender = ANYONE
+    node: str = ""
 
 
 class NodeRefused(_Struct, frozen=True):
@@ -140,6 +145,7 @@ class NodeRefused(_Struct, frozen=True):
 class EventsArrived(_Struct, frozen=True):
     peer: Peer
     message: NodeEvents
+    sender: Sender = ANYONE
 
     @property
     def incarnation(self) -> str:

@@ -351,10 +351,12 @@ class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
     running: Running | None = None
 
 
-class Goodbye(Message, frozen=True, tag="goodbye"):
-    """The node is stopping on purpose."""
+class Goodbye(Message, frozen=True, tag="goodbye", omit_defaults=True):
+    """The node is stopping on purpose. `node` is its name, for a master that has just started and
+    had no hello of it; empty from an agent of an earlier version."""
 
     incarnation: Identifier
+    node: Annotated[str, Meta(max_length=64)] = ""
 
 
 class PodsSet(Message, frozen=True, tag="pods_set"):

@@ -22,7 +22,7 @@ def test_a_summary_is_that_of_the_values_that_are_there(rows, flagged):
     values = array("f", [value for value, _ in rows]).tobytes()
     flags = bytes(flag for _, flag in rows) if flagged else None
     places = [
-        i for i, (x, flag) in enumerate(rows) if not math.isnan(x) and not (flagged and flag & BAD)
+        i for i, (x, flag) in enumerate(rows) if math.isfinite(x) and not (flagged and flag & BAD)
     ]
     there = [rows[i][0] for i in places]
     found = summary(values, flags, BAD)

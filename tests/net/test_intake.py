@@ -23,7 +23,7 @@ from agent.net.intake import (
     crowding,
     excess,
 )
-from agent.net.router import Router, router
+from agent.net.router import MAX_PARTS, Router, router
 from fleet.testbed.ports import free_address
 from tests.net.conftest import destroyed
 
@@ -262,6 +262,23 @@ def test_a_message_that_does_not_end_is_cut(watched):
         assert is_cut(connection, part, 2_000)
     assert server.told.wait(20.0)
     assert "unfinished messages" in server.lines[0]
+
+
+def test_a_message_of_very_many_parts_is_cut_and_one_of_a_few_is_refused(watched):
+    server = watched()
+    client = server.context.socket(zmq.DEALER)
+    client.linger = 0
+    client.connect(server.address)
+    for parts in (2, MAX_PARTS, 3):
+        client.send_multipart([b"hi"] * parts)
+        assert client.poll(20_000)
+        assert client.recv() == b""  # no decoder takes an empty payload
+    assert not server.lines
+    client.close()
+    with server.raw() as connection:
+        assert is_cut(connection, b"\x01\x00" * 60_000 + b"\x00\x00", 100)
+    assert server.told.wait(20.0)
+    assert "a message of very many parts" in server.lines[0]
 
 
 def test_many_halves_of_frames_are_cut_and_others_are_served(watched):

@@ -73,7 +73,7 @@ class WatchEntry(StateMachine):
         # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
         # The owner for the limit on readings; a host, for clients without a key.
-        self.payer = saved.client
+        self.payer = saved.payer or saved.client
         self.peer: Peer = None
         self.sender: Sender = ANYONE
         self._total = rounds_of(saved.watch)

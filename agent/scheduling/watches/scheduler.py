@@ -36,7 +36,7 @@ from agent.scheduling.watches.events import (
 )
 from agent.scheduling.watches.ordering import send_in_turn
 from agent.scheduling.watches.parsing import WatchReader
-from agent.scheduling.watches.quotas import Rooms, WatchRegister
+from agent.scheduling.watches.quotas import Rooms, WatchRegister, payer_of
 from agent.scheduling.watches.refusals import differing, key_of, refuse, trouble_of
 from agent.scheduling.watches.timers import WatchTimers
 from agent.scheduling.watches.trigger import ReadTrigger, Trigger
@@ -123,7 +123,7 @@ class WatchScheduler:
         # Rounds that fell due while the process was down would miss the nodes that are not back
         # yet.
         entry.held_until_s = now + SETTLE_S
-        self._watches.add(entry)
+        self._watches.add(entry, saved.load)
         if entry.alerts is None:
             self._timers.set(entry)
         else:
@@ -176,7 +176,8 @@ class WatchScheduler:
     def _new_watch(self, key: WatchKey, event: WatchArrived, now: float) -> list[WatchInstruction]:
         if problem := self._watches.why_no_more(event.sender, event.watch):
             return refuse(event, problem)
-        saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch)
+        load, payer = self._watches.load(event.watch), payer_of(event.sender)
+        saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch, load, payer)
         try:
             entry = self._reader.entry(key, saved, None, now)
         except ValueError as error:
