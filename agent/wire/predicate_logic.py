@@ -99,6 +99,15 @@ class Alternatives:
         return tuple(tuple(each.values()) for each in self._all)
 
 
+def clash(one: Terms, other: Terms) -> str:
+    """As `contradiction` of both together, where each alone can match: only attributes that both
+    have are looked at. O(predicates) if there is none."""
+    shared = {each.attribute for each in one.values()} & {each.attribute for each in other.values()}
+    if not shared:
+        return ""
+    return contradiction(p for p in (one | other).values() if p.attribute in shared)
+
+
 def contradiction(conjunction: Iterable[Predicate]) -> str:
     """Why no notification can match the conjunction, in a sentence; "" if one can.
 
