@@ -9,6 +9,7 @@ from agent.master.request_plane import RequestPlane
 from agent.net.fair_queue import FairQueue
 from agent.net.router import Router
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import ClientRates
 from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse
 from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.principals import Sender
@@ -41,7 +42,9 @@ class PublicPlane(RequestPlane):
     """Every refusal is answered. Senders are served fairly by the cost of their requests; without
     keys each connection is a sender of its own, with keys each key."""
 
-    def __init__(self, reactor: Reactor, router: Router) -> None:
+    def __init__(self, reactor: Reactor, router: Router, rates: ClientRates | None = None) -> None:
+        # Of queries, and of changes of watches and subscriptions.
+        self.rates = ClientRates() if rates is None else rates
         super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
         self._waiting: FairQueue[_Waiting] = FairQueue(MAX_WAITING_OF_ONE, MAX_WAITING)
         # Requests of a keyless connection are discarded when it is found closed.
