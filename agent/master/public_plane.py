@@ -9,8 +9,8 @@ from agent.master.request_plane import RequestPlane
 from agent.net.fair_queue import FairQueue
 from agent.net.router import Router
 from agent.runtime.reactor import Reactor
-from agent.scheduling.admission import ClientRates
-from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse
+from agent.scheduling.admission import ClientRates, cost_of
+from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse, glimpse_areas
 from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
@@ -27,6 +27,8 @@ SLICE_S: Final = 0.001
 MAX_WAITING_OF_ONE: Final = 4 << 20
 # Limit on all; beyond it requests wait at their senders.
 MAX_WAITING: Final = 16 << 20
+# A smaller query is decoded in less time than it takes to tell what it is.
+LARGE_QUERY_BYTES: Final = 1_024
 TOO_MANY: Final = "too many requests of yours wait here: let answers come before you ask more"
 
 
@@ -64,7 +66,8 @@ class PublicPlane(RequestPlane):
                 return
             flow, (identity, frame, sender) = self._waiting.pop()
             before = self._reactor.clock()
-            self._take(identity, frame, sender)
+            if not self._refuses(identity, frame, sender, before):
+                self._take(identity, frame, sender)
             ended = self._reactor.clock()
             self._waiting.charge(flow, ended - before)
             if ended >= started + SLICE_S:
@@ -89,6 +92,16 @@ class PublicPlane(RequestPlane):
         if not self._waiting.put(flow, _Waiting(identity, frame, sender), len(frame)):
             codec, sender_id = glimpse(frame)
             self.refuse(identity, codec, sender_id, "over_rate", TOO_MANY)
+
+    def _refuses(self, identity: bytes, frame: Frame, sender: Sender, now: float) -> bool:
+        """Whether a large query is refused undecoded, because its sender is over its rate."""
+        if len(frame) < LARGE_QUERY_BYTES or not (areas := glimpse_areas(frame)):
+            return False
+        refused = self.rates.would_refuse(sender, now, cost_of(areas))
+        if refused is not None:
+            codec, sender_id = glimpse(frame)
+            self.refuse(identity, codec, sender_id, refused.reason, refused.message)
+        return refused is not None
 
 
 def _refusal(sender_id: str, reason: Refusal, line: str) -> Answer:
