@@ -99,8 +99,9 @@ def encode(message: Message, codec: bytes = MESSAGEPACK) -> bytes:
 
 
 def encode_into(message: Message, codec: bytes, frame: bytearray) -> None:
-    """Encode into an empty `frame`, which saves a copy of a large message."""
-    frame += _HEADERS[codec]
+    """Encode into `frame`, which saves a copy of a large message. Whatever it held is gone; if it
+    has the size of the message, or more, it is not moved."""
+    frame[:HEADER_BYTES] = _HEADERS[codec]
     _ENCODERS[codec].encode_into(message, frame, HEADER_BYTES)
 
 
