@@ -124,4 +124,6 @@ class DiskWriterThread:
             except BaseException as error:  # noqa: BLE001 - it is raised again in the loop's thread
                 done = _Done(then, None, error)
             self._done.put(done)
+            # What they hold would stay in memory until the next job.
+            del submitted, job, then, done
             os.eventfd_write(self.fileno, 1)
