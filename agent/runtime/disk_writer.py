@@ -9,7 +9,7 @@ The data that a job uses belongs to the writer until the continuation is called.
 unbounded: each component has one job in progress, collects further work up to its own limit, and
 refuses what exceeds it.
 
-Other blocking work has a thread of this kind, too: large replies (`reply_writer`).
+Other blocking work has a thread of this kind, too: large replies (`reply_writer`), webhooks.
 """
 
 from __future__ import annotations
