@@ -25,9 +25,9 @@ from agent.wire.predicate_logic import (
     ORDER,
     Alternatives,
     Terms,
-    clash,
     contradiction,
     is_area,
+    shared,
     terms,
 )
 from agent.wire.predicates import (
@@ -46,6 +46,8 @@ LARGEST_NUMBER: Final = 1e300
 # Predicates that are handled while parentheses are multiplied out: more than any filter has that is
 # small enough, so that a short text cannot take a tenth of a second.
 WORK: Final = 4_096
+# Of those on the same attribute it is found out whether they can hold together.
+SHARED_WORK: Final = 4
 OPERATORS: Final = ("=", "!=", *ORDER, "prefix", "under", "in", "between", "present")
 
 _TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\(?s:.))*"', sign=r">=|<=|!=|[=<>(),*]")
@@ -101,10 +103,11 @@ class _Reader(TokenReader):
             self._limit("predicates, parentheses multiplied out", self._multiplied, WORK, word)
             for other in more:
                 both = one | other
-                self._multiplied += len(both)
+                found_shared = shared(one, other)
+                self._multiplied += len(both) + SHARED_WORK * len(found_shared)
                 self._limit("predicates joined by and", len(both), MAX_PREDICATES, word)
                 new = len(both) > max(len(one), len(other))
-                if new and (why := clash(one, other)):
+                if new and (why := contradiction(found_shared)):
                     reason = reason or why
                 else:
                     found.add(both)

@@ -99,13 +99,13 @@ class Alternatives:
         return tuple(tuple(each.values()) for each in self._all)
 
 
-def clash(one: Terms, other: Terms) -> str:
-    """As `contradiction` of both together, where each alone can match: only attributes that both
-    have are looked at. O(predicates) if there is none."""
-    shared = {each.attribute for each in one.values()} & {each.attribute for each in other.values()}
-    if not shared:
-        return ""
-    return contradiction(p for p in (one | other).values() if p.attribute in shared)
+def shared(one: Terms, other: Terms) -> list[Predicate]:
+    """The predicates of both on attributes that both have: if each alone can match, only these may
+    contradict each other. O(predicates)."""
+    names = {each.attribute for each in one.values()} & {each.attribute for each in other.values()}
+    if not names:
+        return []
+    return [each for each in (one | other).values() if each.attribute in names]
 
 
 def contradiction(conjunction: Iterable[Predicate]) -> str:
