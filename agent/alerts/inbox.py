@@ -21,8 +21,8 @@ class Inbox(StateMachine):
     so that what comes again is no news."""
 
     __slots__ = (
-        "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
-        "last", "number", "owner", "peer", "seen_s", "sent", "timer",
+        "_known", "acknowledged", "bytes", "client", "durable", "filter", "filter_bytes", "id",
+        "in_flight", "kept", "last", "number", "owner", "peer", "seen_s", "sent", "timer",
     )  # fmt: skip
 
     TRANSITIONS = SUBSCRIPTION_TRANSITIONS
@@ -38,6 +38,7 @@ class Inbox(StateMachine):
         self.owner: Hashable = client
         self.id = client_id  # the client's name for the subscription
         self.filter = wanted
+        self.filter_bytes = 0  # its size in MessagePack
         self.durable = durable
         self.peer: Peer = None
         self.acknowledged = 0  # the client has acknowledged all up to here

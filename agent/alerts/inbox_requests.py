@@ -9,11 +9,26 @@ from agent.alerts.inbox_events import InboxInstruction, Peer, SendPush
 from agent.wire.predicates import MAX_FILTER_BYTES, Filter
 from agent.wire.push import Subscribe, Subscribed
 
+# A text has at most 512 characters, but they may take as long as 8 KiB of a filter in parts:
+# parentheses are multiplied out.
+TEXT_WEIGHT = 16
 
-def check_size(given: str | Filter) -> None:
-    """ValueError if the filter takes more than `MAX_FILTER_BYTES`. O(size)."""
-    if (size := len(msgspec.msgpack.encode(given))) > MAX_FILTER_BYTES:
+
+def filter_bytes(given: str | Filter) -> int:
+    """Size of a filter in MessagePack. O(size)."""
+    return len(msgspec.msgpack.encode(given))
+
+
+def parsed_bytes(given: str | Filter) -> int:
+    """Bytes of a filter by which its cost is judged before it is parsed. O(size)."""
+    return TEXT_WEIGHT * len(given) if isinstance(given, str) else filter_bytes(given)
+
+
+def check_size(given: str | Filter) -> int:
+    """The size of the filter; ValueError if it is more than `MAX_FILTER_BYTES`. O(size)."""
+    if (size := filter_bytes(given)) > MAX_FILTER_BYTES:
         raise ValueError(f"{size} bytes, over {MAX_FILTER_BYTES}; take two subscriptions")
+    return size
 
 
 def why_not_again(inbox: Inbox, message: Subscribe) -> str:

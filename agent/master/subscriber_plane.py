@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from agent.alerts.inbox_events import SendPush
-from agent.alerts.inbox_requests import check_size
+from agent.alerts.inbox_requests import check_size, parsed_bytes
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_queue import SubscriberQueue
 from agent.runtime.reactor import Reactor
-from agent.scheduling.admission import ClientRates, may_subscribe
-from agent.wire.master_config import MasterClients
+from agent.scheduling.admission import cost_of, may_subscribe
 from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -25,8 +24,10 @@ from agent.wire.push import (
 
 # Acknowledged ids handled per turn, or up to as many more: each may free a window of messages.
 TURN: Final = 16
-# Cost of a change, in ids: a filter takes a millisecond, a large one twenty.
+# Cost of a change, in ids; a filter costs one more for each so many bytes: 8 KiB are parsed and
+# matched in up to ten milliseconds.
 CHANGE: Final = 4
+FILTER_BYTES_AN_ID: Final = 512
 
 # `ask(peer, client, request)`: whether it was accepted; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
@@ -37,12 +38,9 @@ class SubscriberPlane:
     once, as after a restart, messages of neighbours on the same socket do not wait for all of
     them."""
 
-    def __init__(
-        self, reactor: Reactor, clients: MasterClients, public: PublicPlane, ask: Ask
-    ) -> None:
+    def __init__(self, reactor: Reactor, public: PublicPlane, ask: Ask) -> None:
         self._public = public
         self._ask = ask
-        self._rates = ClientRates(clients.rate_per_s, clients.burst_s, "changes of subscriptions")
         self._waiting = SubscriberQueue()
         for kind in (Subscribe, AcknowledgeNotifications, Unsubscribe):
             public.takes(kind, self._arrived)
@@ -72,17 +70,19 @@ class SubscriberPlane:
 
     def _why_not(self, sender: Sender, request: PushRequest, now: float) -> str:
         """The reason to refuse a request before it is queued; empty if there is none."""
-        refused = may_subscribe(sender)
-        if refused is None and not isinstance(request, AcknowledgeNotifications):
-            refused = self._rates.refused(sender, now)
-        if refused is not None:
+        if (refused := may_subscribe(sender)) is not None:
             return refused.message
-        if isinstance(request, Subscribe):
-            try:
+        if isinstance(request, AcknowledgeNotifications):
+            return ""
+        try:
+            size = 0
+            if isinstance(request, Subscribe):
                 check_size(request.filter)
-            except ValueError as error:
-                return f"filter: {error}"
-        return ""
+                size = parsed_bytes(request.filter)
+        except ValueError as error:
+            return f"filter: {error}"
+        refused = self._public.rates.refused(sender, now, cost_of(filter_bytes=size))
+        return "" if refused is None else refused.message
 
     def _take(self, origin: Origin, request: PushRequest) -> None:
         if not self._ask(origin, _client(origin.sender), request):
@@ -108,7 +108,12 @@ class SubscriberPlane:
 
 
 def _cost(request: PushRequest) -> int:
-    return 1 + len(request.also) if isinstance(request, AcknowledgeNotifications) else CHANGE
+    match request:
+        case AcknowledgeNotifications():
+            return 1 + len(request.also)
+        case Subscribe():
+            return CHANGE + parsed_bytes(request.filter) // FILTER_BYTES_AN_ID
+    return CHANGE
 
 
 def _parts(request: PushRequest) -> Iterator[PushRequest]:

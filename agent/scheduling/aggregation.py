@@ -38,25 +38,28 @@ def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
 
 
 def merge_missing(
-    missing: Iterable[Missing], answered: Iterable[AreaResult]
+    missing: Sequence[Missing], answered: Iterable[AreaResult]
 ) -> tuple[Missing, ...]:
     """The unanswered areas, each once, with the first reason given, sorted by area.
 
     A reason that an IAD has no node for an area yields to one of an IAD that knows areas below it;
     likewise a missing channel.
     """
-    gaps: dict[str, Missing] = {}
-    for gap in missing:
-        before = gaps.get(gap.area)
-        gaps[gap.area] = gap if before is None else _of_both(before, gap)
+    gaps = {gap.area: gap for gap in missing}
     if not gaps:
         return ()
+    if len(gaps) < len(missing):
+        gaps = {}
+        for gap in missing:
+            before = gaps.get(gap.area)
+            gaps[gap.area] = gap if before is None else _of_both(before, gap)
     areas = {result.area for result in answered}
     nowhere = {area for area, gap in gaps.items() if gap.reason == "no_node"}
     if nowhere:
         known = areas.union(gaps.keys() - nowhere)
         nowhere.intersection_update(parent for area in known for parent in with_parents(area))
-    return tuple([gaps[area] for area in sorted(gaps.keys() - areas - nowhere)])
+    left_out = areas | nowhere
+    return tuple([gaps[area] for area in sorted(gaps) if area not in left_out])
 
 
 def _of_both(first: Missing, second: Missing) -> Missing:

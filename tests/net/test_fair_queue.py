@@ -137,3 +137,23 @@ def test_idle_senders_are_forgotten():
         waiting.put(n, n, 1)
         serve(waiting, lambda _: 1e-6)
     assert len(waiting._flows) < 200
+
+
+def test_a_small_request_does_not_wait_for_a_large_one_that_came_before():
+    waiting = queue()
+    waiting.put("flood", "first", 100)
+    assert serve(waiting, lambda _: 0.001) == "first"
+    for name in ("one", "other"):
+        waiting.put(name, name, 7_000)
+    waiting.put("honest", "mine", 100)
+    assert serve(waiting, lambda _: 0.001) == "mine"
+
+
+def test_a_large_request_is_served_however_many_small_ones_come():
+    waiting = queue()
+    waiting.put("large", "large", 100_000)
+    served = []
+    for n in range(100):
+        waiting.put(n % 2, n, 10)
+        served.append(serve(waiting, lambda _: 0.001))
+    assert "large" in served

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Container
 
 from agent.scheduling.admission import may_query, may_subscribe
+from agent.scheduling.events import Peer
 from agent.scheduling.watches.answers import fired_areas, unknown_channels
 from agent.scheduling.watches.entry import RoundEntry, WatchEntry, rounds_of
 from agent.scheduling.watches.events import (
@@ -103,6 +104,11 @@ class WatchScheduler:
     def is_open(self, sender: Sender, watch_id: str) -> bool:
         """Whether this client has a watch of that id."""
         return self._watches.find(key_of(sender, watch_id)) is not None
+
+    def is_elsewhere(self, peer: Peer, sender: Sender, watch_id: str) -> bool:
+        """Whether this client has a watch of that id, on another connection or on none."""
+        entry = self._watches.find(key_of(sender, watch_id))
+        return entry is not None and entry.peer != peer
 
     @property
     def next_tick(self) -> float | None:
