@@ -117,7 +117,7 @@ def _channels(parts: Iterable[Expression]) -> tuple[str, ...]:
 def _of_series(function: Function, channel: str, series: Series) -> float:
     if channel not in series.values:
         return NAN
-    count, first, last, low, high = series.summary(channel)
+    count, first, last, low, high, total, _ = series.summary(channel)
     if not count:
         return NAN
     if function == "rate":
@@ -127,7 +127,7 @@ def _of_series(function: Function, channel: str, series: Series) -> float:
     if function == "last":
         return float(series.values[channel].numbers()[last])
     if function == "mean":
-        return math.fsum(series.there(channel)) / count
+        return total / count
     return low if function == "min" else high
 
 
