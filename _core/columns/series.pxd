@@ -26,7 +26,7 @@ cdef class Merge:
     cdef bytes _order             # indices into the series one after another; None: as they are
 
 cdef struct Summary:
-    size_t count                  # values that are there: neither NaN nor bad
+    size_t count                  # values that are there: finite and not bad
     size_t first                  # indices of the first and the last of them
     size_t last
     float low                     # the least and the greatest; of equal ones the first

@@ -1,7 +1,8 @@
 """Merge and statistics of columns; the GIL is released while a column is processed."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.math cimport fabs
+from libc.float cimport FLT_MAX
+from libc.math cimport fabs, fabsf
 from libc.string cimport memcpy
 
 cdef extern from "check.h":
@@ -148,6 +149,11 @@ cdef class Merge:
         return found
 
 
+cdef inline bint is_there(float value) noexcept nogil:
+    # NaN compares unequal to everything, itself included.
+    return fabsf(value) <= FLT_MAX
+
+
 cdef Summary summarize(
     const float *values, const uint8_t *flags, uint8_t bad, size_t count
 ) noexcept nogil:
@@ -160,7 +166,7 @@ cdef Summary summarize(
     found.total = 0.0
     for i in range(count):
         value = values[i]
-        if value != value or (flags != NULL and flags[i] & bad):
+        if not is_there(value) or (flags != NULL and flags[i] & bad):
             continue
         if found.count == 0:
             found.first = i
@@ -179,8 +185,7 @@ cdef Summary summarize(
         else:
             lost += (value - total) + found.total
         found.total = total
-    if lost == lost:  # not after an infinite value
-        found.total += lost
+    found.total += lost
     return found
 
 
@@ -188,7 +193,7 @@ def summary(
     bytes values not None, bytes flags, uint8_t bad
 ) -> tuple[int, int, int, float, float, float, int]:
     """(count, first index, last index, minimum, maximum, total, suspect) of the values of a column,
-    32-bit floats in this machine's byte order, that are neither NaN nor bad; all 0 if there are
+    32-bit floats in this machine's byte order, that are finite and not bad; all 0 if there are
     none. `flags` has one byte per value, None if all are good: any bit of `bad` makes a value bad,
     any other suspect. ValueError if their lengths differ. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4

@@ -15,7 +15,7 @@ from tests.oracles import series as oracle
 BAD = 0b0111_1111
 FLAGS = [0, 0, 0, 1, 4, 128]
 readings = st.lists(
-    st.tuples(st.floats(width=32, allow_infinity=False), st.sampled_from(FLAGS)), max_size=30
+    st.tuples(st.floats(width=32), st.sampled_from(FLAGS)), max_size=30
 )
 some_times = st.lists(st.integers(-5, 20) | st.integers(-(2**63), 2**63 - 1), max_size=20)
 KINDS = {
@@ -69,7 +69,7 @@ def test_a_summary_is_that_of_the_values_that_are_there(rows, flagged):
     values = array("f", [value for value, _ in rows]).tobytes()
     flags = bytes(flag for _, flag in rows) if flagged else None
     places = [
-        i for i, (x, flag) in enumerate(rows) if not math.isnan(x) and not (flagged and flag & BAD)
+        i for i, (x, flag) in enumerate(rows) if math.isfinite(x) and not (flagged and flag & BAD)
     ]
     there = [rows[i][0] for i in places]
     *found, total, suspect = summary(values, flags, BAD)
@@ -88,8 +88,6 @@ def test_a_summary_is_that_of_the_values_that_are_there(rows, flagged):
 def test_a_total_loses_no_small_value_beside_large_ones():
     values = array("f", [1e30, 1.0, 1.0, -1e30]).tobytes()
     assert summary(values, None, BAD)[5] == 2.0
-    endless = array("f", [1.0, math.inf]).tobytes()
-    assert summary(endless, None, BAD)[5] == math.inf
 
 
 def test_flags_for_other_values_are_refused():

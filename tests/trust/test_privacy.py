@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+import pytest
 
 from agent.wire import messages as m
 from agent.wire.directory import DirectoryRequest
@@ -18,6 +19,25 @@ from tests.trust.border import (
     texts_of,
 )
 from tests.trust.rig import IADS, NODES, ROOMS, ask
+from tests.trust.tap import Tap
+
+
+@pytest.fixture
+def tapped(fleet):
+    """Starts a fleet whose masters reach each other through taps."""
+    taps = []
+
+    def tapped(*, keyed):
+        made = fleet(keyed=keyed)
+        for iad in IADS:
+            taps.append(Tap(made.sockets[iad]["public"]))
+            made.via[iad] = taps[-1].address
+        made.start()
+        return made, taps
+
+    yield tapped
+    for tap in taps:
+        tap.close()
 
 
 def traffic(fleet):

@@ -3,6 +3,8 @@
 import re
 from typing import get_args
 
+import pytest
+
 from agent.wire.base import Part
 from agent.wire.overlay import Direct, Notification, NoWay, Relay
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
@@ -17,6 +19,25 @@ from tests.trust.border import (
     texts_of,
 )
 from tests.trust.rig import IADS, NODES, ROOMS
+from tests.trust.tap import Tap
+
+
+@pytest.fixture
+def tapped(fleet):
+    """Starts two masters that are neighbours in the overlay and reach each other through taps."""
+    taps = []
+
+    def tapped(*, keyed):
+        made = fleet(keyed=keyed, overlay=True)
+        for iad in IADS:
+            taps.append(Tap(made.sockets[iad]["public"]))
+            made.via[iad] = taps[-1].address
+        made.start()
+        return made, taps
+
+    yield tapped
+    for tap in taps:
+        tap.close()
 
 
 def alerts_travel(fleet):
@@ -39,7 +60,7 @@ def alerts_travel(fleet):
 
 
 def test_nothing_about_nodes_is_in_the_bytes_between_brokers(tapped):
-    fleet, taps = tapped(keyed=False, overlay=True)
+    fleet, taps = tapped(keyed=False)
     alerts_travel(fleet)
     seen = b"".join(tap.bytes for tap in taps)
     assert all(f"{area}/new".encode() in seen for area in IADS.values())  # it can be read
@@ -80,7 +101,7 @@ def test_the_schemas_have_no_room_for_nodes():
 
 
 def test_with_keys_alerts_travel_and_cannot_be_read(tapped):
-    fleet, taps = tapped(keyed=True, overlay=True)
+    fleet, taps = tapped(keyed=True)
     alerts_travel(fleet)
     seen = b"".join(tap.bytes for tap in taps)
     assert b"CURVE" in seen
