@@ -116,7 +116,7 @@ cdef class Merge:
         cdef bytes each, together = b"".join(times)
         self._counts = [len(each) // 8 for each in times]
         self._order = time_order(together)
-        self.times = self.column(times, bytes(8))
+        self.times = together if self._order is None else self.column(times, bytes(8))
 
     def column(self, list parts not None, bytes default not None) -> bytes:
         """A merged column: `parts` has the column of each series, None for one that lacks it,
@@ -130,12 +130,15 @@ cdef class Merge:
         cdef char *to
         if item_bytes not in (1, 4, 8):
             raise ValueError(f"items of {item_bytes} bytes")
-        columns = [
-            default * n if part is None else part
-            for part, n in zip(parts, self._counts, strict=True)
-        ]
-        if [len(column) for column in columns] != [item_bytes * n for n in self._counts]:
-            raise ValueError("the columns of a series differ in length")
+        cdef bytes part
+        cdef size_t n
+        cdef list columns = []
+        for part, n in zip(parts, self._counts, strict=True):
+            if part is None:
+                part = default * n
+            elif <size_t>PyBytes_GET_SIZE(part) != item_bytes * n:
+                raise ValueError("the columns of a series differ in length")
+            columns.append(part)
         joined = b"".join(columns)
         if self._order is None:
             return joined

@@ -17,13 +17,17 @@ TURN = 64
 
 
 class Loop(Protocol):
-    """The part of the event loop (agent.runtime.reactor) that a socket uses."""
+    """The part of the event loop (agent.runtime.reactor) that this package uses without importing
+    it."""
 
     def listen(self, source: Any, turn: Callable[[], None]) -> None:
         """Call `turn` whenever `source` is readable."""
 
     def ignore(self, source: Any) -> None:
         """Stop listening to `source`."""
+
+    def add_timer(self, part: Any) -> None:
+        """Call `part.tick` whenever it is due."""
 
 
 class MessageSocket(Generic[T]):

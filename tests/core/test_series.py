@@ -14,9 +14,7 @@ from tests.oracles import series as oracle
 # Bit 7 is no reason to leave a value out.
 BAD = 0b0111_1111
 FLAGS = [0, 0, 0, 1, 4, 128]
-readings = st.lists(
-    st.tuples(st.floats(width=32), st.sampled_from(FLAGS)), max_size=30
-)
+readings = st.lists(st.tuples(st.floats(width=32), st.sampled_from(FLAGS)), max_size=30)
 some_times = st.lists(st.integers(-5, 20) | st.integers(-(2**63), 2**63 - 1), max_size=20)
 KINDS = {
     Int64Column: st.integers(-(2**63), 2**63 - 1),
