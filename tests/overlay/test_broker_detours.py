@@ -35,6 +35,14 @@ def overlay(
     return world
 
 
+def talking(world: World, here: At, there: At) -> World:
+    """With a publisher here, a subscriber there."""
+    world.subscribe(there, "s", EVERYTHING)
+    world.advertise(here, "p", EVERYTHING)
+    world.rest()
+    return world
+
+
 def cut(world: World, a: At, b: At) -> None:
     """The link between them goes down, and both know it."""
     world.link_down(frozenset((a, b)))
@@ -113,11 +121,8 @@ def test_no_path_has_a_broker_twice() -> None:
     ids=["alink", "ilink", "ilink of two clusters"],
 )
 def test_round_a_dead_link(world: Callable[[], World], end: At, far: At) -> None:
-    up = world()
     here = At("a", 0)
-    up.subscribe(far, "s", EVERYTHING)
-    up.advertise(here, "p", EVERYTHING)
-    up.rest()
+    up = talking(world(), here, far)
     cut(up, here, end)
     origin = publish_here(up, here)
     up.quiet()
@@ -127,11 +132,8 @@ def test_round_a_dead_link(world: Callable[[], World], end: At, far: At) -> None
 
 
 def test_what_cannot_be_gone_round_waits_is_counted_and_comes_later() -> None:
-    world = overlay([], 2, vertices="a")
     here, there = At("a", 0), At("a", 1)
-    world.subscribe(there, "s", EVERYTHING)
-    world.advertise(here, "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([], 2, vertices="a"), here, there)
     cut(world, here, there)
     origin = publish_here(world, here)
     world.quiet()
@@ -203,10 +205,7 @@ def test_in_one_cluster_all_behind_a_dead_broker_waits() -> None:
 
 
 def test_two_dead_brokers_in_a_row() -> None:
-    world = overlay([*PATH, ("c", "d")], 2)
-    world.subscribe(At("d", 0), "s", EVERYTHING)
-    world.advertise(At("a", 0), "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([*PATH, ("c", "d")], 2), At("a", 0), At("d", 0))
     world.crash(At("b", 0))
     world.crash(At("c", 0))
     world.quiet()
@@ -287,11 +286,8 @@ def test_a_restarted_broker_with_empty_tables_loses_nothing_on_its_way_through()
 
 
 def test_a_restarted_publisher_takes_clusters_that_it_has_not_heard_of_for_targets() -> None:
-    world = overlay([], 2, vertices="a")
     here, there = At("a", 0), At("a", 1)
-    world.subscribe(there, "s", EVERYTHING)
-    world.advertise(here, "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([], 2, vertices="a"), here, there)
     world.crash(here)
     world.start(here)
     origin = publish_here(world, here)
