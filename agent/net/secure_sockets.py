@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
 
 import zmq
 
@@ -14,6 +13,7 @@ from agent.net.dealer import KeyedLink, dealer, unconnected
 from agent.net.file_watcher import Watched
 from agent.net.intake import Intake, Room
 from agent.net.keys import Pair, expiry, read_publics, read_secrets
+from agent.net.message_socket import Loop
 from agent.net.router import Keyed, Router, router
 from agent.net.zap import Zap
 from agent.wire.config import ConfigError, Trust, require_usable
@@ -27,17 +27,6 @@ LEAST_S = 0.1
 MAX_DIRECTORY_KEYS = 32
 
 Find = Callable[[str], Sender | None]
-
-
-class Loop(Protocol):
-    """The part of the event loop (agent.runtime.reactor) that this package uses without importing
-    it."""
-
-    def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source` is readable."""
-
-    def add_timer(self, part: Any) -> None:
-        """Call `part.tick` whenever it is due."""
 
 
 class Guard:

@@ -3,7 +3,6 @@ for."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeVar
 
@@ -104,11 +103,10 @@ def aggregate_of(series: Series) -> Aggregate:
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
-        count, _, _, low, high = series.summary(name)
-        bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
+        count, _, _, low, high, total, suspect = series.summary(name)
+        bad = counts(series.quality[name].data)[0] if name in series.quality else 0
         if count:
-            mean = math.fsum(series.there(name)) / count
-            channels[name] = ChannelAggregate(count, low, mean, high, bad, suspect)
+            channels[name] = ChannelAggregate(count, low, total / count, high, bad, suspect)
         elif bad:
             channels[name] = ChannelAggregate(0, bad=bad)
     return Aggregate(times[0], times[-1], channels)
