@@ -8,6 +8,8 @@ import zmq
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from testkit.waiting import PATIENCE_MS
+
 # In the background a shell may have it ignored, which every process of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -90,6 +92,16 @@ class TestContext:
     def socket(self, kind):
         self.sockets.append(self.context.socket(kind))
         return self.sockets[-1]
+
+
+@pytest.fixture
+def patient_clients(monkeypatch):
+    """Clients of this process wait for a master as long as a busy machine may take."""
+    from agent.client.subscriptions import Notifications
+    from agent.client.watches import Rounds
+
+    for waits in (Rounds.open, Rounds.cancel, Notifications.open, Notifications.cancel):
+        monkeypatch.setattr(waits, "__defaults__", (float(PATIENCE_MS),))
 
 
 @pytest.fixture

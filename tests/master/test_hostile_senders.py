@@ -81,7 +81,7 @@ def test_connections_beyond_the_limit_of_files_leave_some_for_records(tmp_path, 
             assert status.counters["records_lost"] == 0
             assert len(list(Path(f"/proc/{master.process.pid}/fd").iterdir())) < 250
         with Client(master.public) as client:
-            answer = client.query(["b9"], last_s=1.0)
+            answer = client.query(["b9"], last_s=1.0, latency_ms=10_000.0)
             assert answer.status == "partial"
     finally:
         code, said = master.stop()

@@ -31,12 +31,12 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterPods
+from testkit.waiting import PATIENCE_MS
 from tests.master.test_kubernetes_deployments import apply
 from tests.master.test_provisioning import Tasks
 
 CONFIG = MasterPods(provisioner="kubernetes")
 BLUEPRINT = Blueprint("iad1", CONFIG)
-PATIENCE_MS = 20_000
 
 
 class FakeCluster:

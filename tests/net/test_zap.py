@@ -6,8 +6,8 @@ import pytest
 import zmq
 
 from agent.net.zap import ENDPOINT, Zap
+from testkit.waiting import PATIENCE_MS
 
-PATIENCE_MS = 10_000
 GOOD = [b"1.0", b"7", b"public", b"127.0.0.1", b"", b"CURVE", bytes(range(32))]
 
 

@@ -14,9 +14,8 @@ from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_MS
 from tests.net.conftest import destroyed
-
-PATIENCE_MS = 10_000
 
 
 def test_replies_still_come_on_the_connection_before():
