@@ -1,8 +1,7 @@
-"""Output of the load-step experiment: every second as CSV, a picture, and a page."""
+"""Output of the load-step experiment: every second as CSV, a picture, and the page's tables."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,9 @@ from msgspec.structs import asdict
 
 from agent.wire.master_config import MasterAutoscale
 from fleet.simulation.pictures import COLOURS, pyplot, save
-from lab.load_steps.load import PROFILE, SLO_MS, Step, StepsRun
+from fleet.terminal.tables import Table
+from lab import pages
+from lab.load_steps.load import Step, StepsRun
 from lab.load_steps.measures import Second, StepResult, by_second, by_step
 from lab.provenance import Provenance
 
@@ -40,24 +41,31 @@ class Experiment(Struct, frozen=True):
 
 
 def write(experiment: Experiment, folder: Path) -> list[Path]:
-    """Write data, picture and page into `folder`; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
     window_s = experiment.rules.window_s
     seconds = {
         name: by_second(run, experiment.steps, window_s) for name, run in experiment.runs.items()
     }
-    steps = {
-        name: by_step(run, experiment.steps, window_s) for name, run in experiment.runs.items()
-    }
-    data, picture, page = (folder / f"{NAME}.{end}" for end in ("csv", "svg", "md"))
-    with data.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["run", *Second.__struct_fields__])
-        for name, rows in seconds.items():
-            writer.writerows([name, *map(_cell, asdict(row).values())] for row in rows)
+    data = pages.write_csv(
+        folder / f"{NAME}.csv",
+        ["run", *Second.__struct_fields__],
+        (
+            [name, *map(_cell, asdict(row).values())]
+            for name, rows in seconds.items()
+            for row in rows
+        ),
+    )
+    picture = folder / f"{NAME}.svg"
     draw(experiment, seconds, picture)
-    page.write_text(page_of(experiment, steps), encoding="utf-8")
-    return [data, picture, page]
+    tables = {
+        name: table_of(COLUMNS[name], by_step(run, experiment.steps, window_s))
+        for name, run in experiment.runs.items()
+    }
+    more = {
+        "data": f"[{NAME}.csv]({NAME}.csv): a row per second and node; percentages of the last "
+        "window"
+    }
+    return [data, picture, pages.write(folder, NAME, tables, experiment.origin, more)]
 
 
 def _cell(value: Any) -> Any:
@@ -137,42 +145,8 @@ def _draw_run(experiment: Experiment, rows: Sequence[Second], axes: Sequence[Any
             axis.axvline(edge_s, color="#999999", linewidth=0.6, linestyle=":")
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- the tables -----------------------------------------------------------------------------------
 
-
-PAGE: Final = """\
-# Auto-scaling on load steps
-
-Written by `fleet lab autoscale`; what the auto-scaler does and why is in
-[autoscaling.md](../understand/autoscaling.md).
-
-![Load, pods and deadline violations over time]({name}.svg)
-
-One IAD with {nodes} edge nodes that emulate the profile `{profile}`: a mean service time of 93 ms.
-Every query asks all of them for readings under p99 ≤ {slo_ms:g} ms; {rates} queries/s,
-{seconds:g} s each, Poisson arrivals. Rules: window {rules.window_s:g} s, threshold
-{rules.above_percent:g} %, hysteresis {rules.hysteresis:g}, cool-down {rules.cool_down_s:g} s.
-
-{origin}
-
-## Real processes
-
-{real}
-
-A service time is waited for, so several pods of a node run at once on any number of processors.
-
-## Virtual time (no measurement)
-
-{virtual}
-
-The same arrivals and service times, the same task scheduler and auto-scaler; see
-[decision 4](../decisions/0004-virtual-time.md).
-
-*Settled* is one window after the step's last change of pods, or after its start if there was none.
-*SLO kept* counts all queries asked in the step, those before the change included. A node that keeps
-a pod more than another of the same load waits for a clearer sign ("Patience" in autoscaling.md).
-The real run shares its machine with whatever else runs there: see the load average.
-"""
 HEADINGS: Final = (
     "queries/s",
     "node",
@@ -186,42 +160,23 @@ HEADINGS: Final = (
 )
 
 
-def page_of(experiment: Experiment, steps: dict[str, list[StepResult]]) -> str:
-    """The page as Markdown."""
-    return PAGE.format(
-        name=NAME,
-        nodes=experiment.nodes,
-        profile=PROFILE,
-        slo_ms=SLO_MS,
-        rates=" → ".join(f"{rate:g}" for rate in experiment.rates_per_s),
-        seconds=experiment.seconds,
-        rules=experiment.rules,
-        origin=experiment.origin.table(
-            data=f"[{NAME}.csv]({NAME}.csv): a row per second and node; percentages of the last "
-            "window"
-        ),
-        real=_table(steps["real"]),
-        virtual=_table(steps["virtual"]),
-    )
-
-
-def _table(rows: Sequence[StepResult]) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS)]
-    for row in rows:
-        after = "–" if row.last_change_s is None else f"{row.last_change_s:.1f} s"
-        cells = (
+def table_of(title: str, rows: Sequence[StepResult]) -> Table:
+    """A row per step and node."""
+    cells = [
+        (
             f"{row.rate_per_s:g}",
             row.node,
             f"{row.pods_before} → {row.pods_after}",
             str(row.changes),
             str(row.reversals),
-            after,
+            "–" if row.last_change_s is None else f"{row.last_change_s:.1f} s",
             _percent(row.missed_until_settled_percent),
             _percent(row.missed_after_percent),
             _percent(row.slo_percent),
         )
-        lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        for row in rows
+    ]
+    return Table(title, HEADINGS, cells)
 
 
 def _percent(value: float | None) -> str:

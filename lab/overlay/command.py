@@ -173,9 +173,9 @@ def _real(options: Options, origin: provenance.Provenance, console: Console) -> 
         real_page.messages(found),
         real_page.bursts(found),
         real_page.summary(found),
+        real_page.delivered(found),
     ):
         table.show(console)
-    screen.line(console, real_page.delivered(found))
     paths = real_page.write(found, origin, options.results)
     if told := real.failures(found):
         raise MastersError("; ".join(told))

@@ -1,8 +1,7 @@
-"""Output of the testbed experiment: tables beside the paper's, a page, every run as CSV."""
+"""Output of the testbed experiment: tables beside the paper's, every run as CSV."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -12,11 +11,11 @@ from typing import Final, NamedTuple
 from agent.wire.base import Policy
 from fleet.simulation.policies import policy_name
 from fleet.terminal.tables import Table
+from lab import pages
 from lab.provenance import Provenance
 from lab.sweep.measures import (
     CLASSES,
     SLO_MS,
-    TAIL,
     Blocks,
     Floats,
     Highest,
@@ -131,11 +130,12 @@ def table_iii(steps: Steps) -> Table:
         ("(7) task aggregation", steps.task_aggregation_ms, PAPER_III.task_aggregation_ms),
         ("(8) query aggregation, with the way there", steps.query_aggregation_ms, math.nan),
     ]
+    cells = [(name, _ms(ours), _ms(theirs)) for name, ours, theirs in rows]
     return Table(
         f"Table III: mean times at the hot spot, {policy_name(TABLE_III_POLICY)}, "
-        f"λ = {TABLE_III_RATE_PER_S:g}/s, {steps.subtasks} subtasks",
+        f"λ = {TABLE_III_RATE_PER_S:g}/s",
         ("step", "real processes", "paper"),
-        [(name, _ms(ours), _ms(theirs)) for name, ours, theirs in rows],
+        [*cells, ("subtasks", str(steps.subtasks), "")],
     )
 
 
@@ -184,23 +184,40 @@ def table_runs(experiment: Experiment) -> Table:
     return Table(title, ("policy", "λ", *headings), rows)
 
 
-def verdicts(analysis: Analysis) -> Iterator[str]:
-    """Each goal beside the result, in a sentence."""
+def table_goals(analysis: Analysis) -> Table:
+    """Each goal beside what was reached, in percent."""
+    rows = []
     for over, base, goal in GOALS:
         gains = [analysis.gain(over, base, source) for source in SOURCES[:-1]]
-        if all(found is None for found in gains):
-            continue
-        said = "; ".join(
-            f"{source} {_gain(found)}"
-            for source, found in zip(SOURCES, gains, strict=False)
-            if _gain(found) != "–"
-        )
-        paper = _paper_gain(over, base)
-        paper = "" if paper == "–" else f"; paper {paper}"
-        yield (
-            f"{policy_name(over)} over {policy_name(base)} in %: {said}{paper}; "
-            f"goal {'more' if goal == 0 else f'{goal:+g}'}."
-        )
+        if any(found is not None for found in gains):
+            rows.append(
+                (
+                    f"{policy_name(over)} over {policy_name(base)}",
+                    "more" if goal == 0 else f"{goal:+g}",
+                    *map(_gain, gains),
+                    _paper_gain(over, base),
+                )
+            )
+    return Table("Goals, in %", ("", "goal", *SOURCES), rows)
+
+
+def table_effort(experiment: Experiment, analysis: Analysis) -> Table:
+    """What the numbers rest on. Queries of a real run are those of the one in the middle."""
+    effort = experiment.effort
+    rows = [
+        ("seconds of a real run", f"{experiment.seconds:g}"),
+        ("before a policy's runs, not counted, s", f"{experiment.learning_s:g}"),
+        ("queries of a virtual run", f"{effort.queries:,}"),
+        ("of them not counted", f"{int(effort.queries * LEARNING):,}"),
+        ("virtual runs at a rate", str(effort.seeds)),
+        ("virtual runs at a rate that decides", str(effort.seeds + effort.more_seeds)),
+        ("resamples of blocks of queries", f"{len(analysis.blocks.counts) - 1:,}"),
+    ]
+    runs = [pair.real for each in experiment.policies for pair in each.pairs]
+    for kind in CLASSES if runs else ():
+        counts = sorted(len(run.of_class(kind)) for run in runs)
+        rows.append((f"queries of class {kind} in a real run", str(counts[len(runs) // 2])))
+    return Table("What the numbers rest on", ("", "number"), rows)
 
 
 def _ms(value: float) -> str:
@@ -254,108 +271,6 @@ COLUMNS: Final = (
     "p99_high_ms",
     "late",
 )
-PAGE: Final = """\
-# {title}
-
-Written by `fleet lab testbed`; how to run and read it: [testbed.md](../papers/testbed.md).{sized}
-
-{origin}
-
-{verdicts}
-
-![The 99th percentile of each class over the rate, by policy]({name}.svg)
-
-## Table IV
-
-{table_iv}
-
-{gains}
-
-In brackets: the middle 95 % of {resamples:,} resamples of blocks of consecutive queries.
-
-- *real*: {seconds:g} s of real processes at each rate, alone. Before a policy's runs come
-  {learning_s:g} s that are not counted: `sanderling` learns from misses, and all get the same time.
-- *real, trace's luck removed*: the virtual curve, shifted by how much slower (or faster) the real
-  fleet's slowest {tail:g} % were than virtual time's for the same queries and service times, with
-  the same time to learn.
-- *virtual*: the simulator, no measurement: {queries:,} queries each run, of which the first
-  {discarded:,} are not counted; {seeds} runs at a rate, {all_seeds} where it decides.
-- *beyond*, *below*: outside of what the rates allow to say. The paper's "all classes" is its own
-  estimate, not the least of its classes.
-
-**How uncertain.** {uncertainty}
-
-## Table III
-
-{table_iii}
-
-## Every real run
-
-{runs}
-
-A class keeps its SLO where at most 1 % of its queries are late; the range is the 95 % interval
-(Wilson) of their share.
-"""
-TITLE: Final = "The testbed: Tables III and IV, Fig. 8"
-TITLE_SIZED: Final = "The testbed with service times that grow with the request"
-SIZED_TEXT: Final = (
-    " Emulated\nhardware is slower the longer the window is "
-    "([edge.md](../understand/edge.md#pods)); without "
-    "that:\n[testbed](testbed.md)."
-)
-
-
-def page_of(experiment: Experiment, analysis: Analysis) -> str:
-    """The page as Markdown."""
-    steps = experiment.steps
-    name = experiment.name
-    is_sized = name != "testbed"
-    effort = experiment.effort
-    return PAGE.format(
-        title=TITLE_SIZED if is_sized else TITLE,
-        sized=SIZED_TEXT if is_sized else "",
-        name=name,
-        origin=experiment.origin.table(
-            data=f"[{name}.csv]({name}.csv): a row per run and class",
-        ),
-        verdicts="\n".join(f"- {sentence}" for sentence in verdicts(analysis)),
-        table_iv=table_iv(analysis).markdown(),
-        gains=table_gains(analysis).markdown(),
-        resamples=len(analysis.blocks.counts) - 1,
-        seconds=experiment.seconds,
-        learning_s=experiment.learning_s,
-        queries=effort.queries,
-        tail=100 * TAIL,
-        discarded=int(effort.queries * LEARNING),
-        seeds=effort.seeds,
-        all_seeds=effort.seeds + effort.more_seeds,
-        uncertainty=uncertainty(experiment),
-        table_iii="Not asked for." if steps is None else _titled(table_iii(steps)),
-        runs=table_runs(experiment).markdown(),
-    )
-
-
-def _titled(table: Table) -> str:
-    title = table.title.partition(": ")[2]
-    return f"{title[0].upper()}{title[1:]}.\n\n{table.markdown()}"
-
-
-def uncertainty(experiment: Experiment) -> str:
-    """The basis of a real run's 99th percentiles, in a sentence or two."""
-    runs = [pair.real for each in experiment.policies for pair in each.pairs]
-    typical = {
-        kind: sorted(len(run.of_class(kind)) for run in runs)[len(runs) // 2] for kind in CLASSES
-    }
-    counts = ", ".join(f"{n} of class {kind}" for kind, n in typical.items())
-    least = CLASSES[-1]
-    return (
-        f"A real run has some {counts}: the p99 of class {least} is set by its slowest "
-        f"{max(1, typical[least] // 100)} or {max(1, typical[least] // 100) + 1} queries. "
-        "The p99 rises by only 3 to 6 % for each query/s, so 5 % of error in it are a query/s or "
-        "more in *real*. The two other lines rest on the long virtual runs and on the difference, "
-        "which has little of that noise because both sides have the same arrivals and the same "
-        "service times."
-    )
 
 
 def csv_rows(experiment: Experiment, analysis: Analysis) -> Iterator[tuple[str, ...]]:
@@ -385,15 +300,21 @@ def csv_rows(experiment: Experiment, analysis: Analysis) -> Iterator[tuple[str, 
 
 
 def write(experiment: Experiment, analysis: Analysis, folder: Path) -> list[Path]:
-    """Write data, picture and page into `folder`; their paths."""
+    """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
     from lab.sweep.pictures import draw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    data, picture, page = (folder / f"{experiment.name}.{end}" for end in ("csv", "svg", "md"))
-    with data.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(csv_rows(experiment, analysis))
+    name = experiment.name
+    data = pages.write_csv(folder / f"{name}.csv", COLUMNS, csv_rows(experiment, analysis))
+    picture = folder / f"{name}.svg"
     draw(experiment, analysis, picture)
-    page.write_text(page_of(experiment, analysis), encoding="utf-8")
-    return [data, picture, page]
+    tables = {
+        "goals": table_goals(analysis),
+        "table-iv": table_iv(analysis),
+        "gains": table_gains(analysis),
+        "runs": table_runs(experiment),
+        "effort": table_effort(experiment, analysis),
+    }
+    if experiment.steps is not None:
+        tables["table-iii"] = table_iii(experiment.steps)
+    more = {"data": f"[{name}.csv]({name}.csv): a row per run and class"}
+    return [data, picture, pages.write(folder, name, tables, experiment.origin, more)]

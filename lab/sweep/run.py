@@ -35,10 +35,10 @@ from lab.sweep.results import (
     Experiment,
     PolicyRuns,
     table_gains,
+    table_goals,
     table_iii,
     table_iv,
     table_runs,
-    verdicts,
     write,
 )
 from lab.sweep.steps import Steps, steps_of
@@ -234,14 +234,17 @@ def _take_turn(fleet: RealFleet, turn: Turn, left: _Left, show: DemoScreen) -> l
 
 def _show(experiment: Experiment, options: Options, show: DemoScreen) -> None:
     analysis = Analysis(experiment)
-    tables = [table_runs(experiment), table_iv(analysis), table_gains(analysis)]
+    tables = [
+        table_runs(experiment),
+        table_iv(analysis),
+        table_gains(analysis),
+        table_goals(analysis),
+    ]
     if experiment.steps is not None:
         tables.insert(0, table_iii(experiment.steps))
     for table in tables:
         table.show(show.console)
         show.say("")
-    for sentence in verdicts(analysis):
-        show.say(sentence)
     for path in write(experiment, analysis, options.results):
         screen.line(show.console, f"wrote {path}")
 
