@@ -17,7 +17,7 @@ from lab.quality.campaign import Alarms, Real, Result, Trial
 from lab.quality.cost import Cost
 from lab.quality.injection import sizes
 from lab.quality.recordings import Label, Recording
-from lab.quality.statistics import Interval, rate, share
+from lab.statistics import Interval, rate, share
 
 NAME: Final = "quality"
 MAX_ALARMS: Final = 1.0  # a room and week

@@ -19,6 +19,7 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from fleet.simulation.measures import Outcome
 from fleet.simulation.workload import PERCENTILE, TABLE_II
+from lab.statistics import share
 
 Floats = npt.NDArray[np.float64]
 Source = Literal["real", "virtual"]
@@ -333,8 +334,5 @@ def missed(run: Run, kind: str) -> Missed:
     n, count = len(latencies), int(np.sum(latencies > SLO_MS[kind]))
     if n == 0:
         return Missed(0, 0, 0.0, 1.0)
-    z = 1.96
-    share = count / n
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)
-    return Missed(count, n, max(0.0, middle - half), min(1.0, middle + half))
+    found = share(count, n)
+    return Missed(count, n, found.low, found.high)

@@ -14,7 +14,7 @@ from fleet.cli.commands import run
 from lab.quality import campaign, command, injection
 from lab.quality.judging import Found, judge
 from lab.quality.recordings import Label, RecordingError, labels, read
-from lab.quality.statistics import rate, share
+from lab.statistics import rate, share
 from sensors.quality.flags import NO_RESPONSE, OUT_OF_RANGE
 from sensors.quality.limits import limits_for
 
