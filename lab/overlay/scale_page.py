@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet.terminal.tables import Table
 from lab import pages
-from lab.overlay import formulas, pictures, scale
+from lab.overlay import formulas, pictures
 from lab.overlay.alone import Done
 from lab.overlay.formulas import Expected
 from lab.overlay.memory import Resident
@@ -216,4 +216,5 @@ def _off(results: Sequence[Measured]) -> tuple[float, float]:
 
 
 def _undelivered(results: Sequence[Measured]) -> str:
-    return f"{sum(abs(each.due - each.delivered) for each in results) * scale.NOTIFICATIONS:.0f}"
+    off = sum(abs(each.due - each.delivered) * each.shape.sample.notifications for each in results)
+    return f"{off:.0f}"

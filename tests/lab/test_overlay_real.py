@@ -117,8 +117,7 @@ def test_each_delivery_is_due_once():
     assert real_burst.check([*came, Delivery("s1", "x", 48, 1)], told, wishes) == (0, 0, 1)
 
 
-def test_delays_are_from_publishing_to_arrival(monkeypatch):
-    monkeypatch.setattr(real_burst, "SEQUENCE", 2)
+def test_delays_are_from_publishing_to_arrival():
     told = {("x", 1): Told("DELL", 10**9), ("x", 2): Told(real_burst.BURSTING, 2 * 10**9)}
     came = [
         Delivery("s2", "x", 32, 5 * 10**9),
@@ -126,7 +125,7 @@ def test_delays_are_from_publishing_to_arrival(monkeypatch):
         Delivery("s1", "x", 32, 4 * 10**9),
         Delivery("s3", "x", 32, 6 * 10**9),
     ]
-    delays, bursting, curve = real_burst.delays(came, told, 2 * 10**9)
+    delays, bursting, curve = real_burst.delays(came, told, 2 * 10**9, sequence=2)
     assert delays == [2.0, 2.0, 3.0, 4.0]
     assert bursting == [2.0, 3.0, 4.0]
     assert curve == [(2.0, 2.0), (4.0, 4.0)]
@@ -200,8 +199,7 @@ def test_a_burst_at_real_masters_is_delivered_once(tmp_path, monkeypatch, i_link
     if i_link_bytes_s is not None and not permitted():
         pytest.skip("needs root, network namespaces and tc")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(real_burst, "IDLE_S", 0.1)
-    setup = replace(real.quick(), i_link_bytes_s=i_link_bytes_s)
+    setup = replace(real.quick(), i_link_bytes_s=i_link_bytes_s, idle_s=0.1)
     said: list[str] = []
     found = real.measure(setup, 1, said.append)
     assert real.failures(found) == []
