@@ -47,9 +47,7 @@ def draw(experiment: Experiment, analysis: Analysis, path: Path) -> None:
     panels[0].xaxis.set_major_locator(MultipleLocator(4))
     handles, names = panels[0].get_legend_handles_labels()
     # In the empty panel, if there is one.
-    panels[min(count, len(panels) - 1)].legend(
-        handles, names, loc="upper left", frameon=False, fontsize=8
-    )
+    panels[min(count, len(panels) - 1)].legend(handles, names, loc="upper left", fontsize=8)
     figure.suptitle(
         "p99 by class over the load: virtual time (lines), real processes (points, 95 %), "
         "SLO (dotted)",
@@ -90,8 +88,7 @@ def _panel(axis: Any, each: PolicyRuns, found: Found, analysis: Analysis) -> Non
     if math.isfinite(highest):
         axis.axvline(highest, color="black", linewidth=0.8, linestyle=":")
         title += f": {highest:.1f}/s in virtual time"
-    axis.set_title(title, loc="left")
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title(title)
 
 
 def _drawable(milliseconds: float) -> float:
