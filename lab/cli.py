@@ -251,10 +251,10 @@ def testbed(
     """
     if (status := without("numpy", "matplotlib")) is not None:
         return status
-    from lab.sweep import options as sweep_options
+    from lab.testbed import options as testbed_options
 
-    return sweep_options.run(
-        sweep_options.Asked(
+    return testbed_options.run(
+        testbed_options.Asked(
             policies,
             real,
             rates_per_s,

@@ -21,7 +21,7 @@ from agent.wire.emulation import PROFILES
 from fleet.simulation.plan import FleetPlan
 from fleet.simulation.virtual import TESTBED_DELAYS
 from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, TABLE_II, QueryClass
-from lab.sweep.measures import CLASSES
+from lab.testbed.measures import CLASSES
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]

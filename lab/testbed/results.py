@@ -13,7 +13,7 @@ from fleet.simulation.policies import policy_name
 from fleet.terminal.tables import Table
 from lab import pages
 from lab.provenance import Provenance
-from lab.sweep.measures import (
+from lab.testbed.measures import (
     CLASSES,
     SLO_MS,
     Blocks,
@@ -30,8 +30,8 @@ from lab.sweep.measures import (
     missed,
     p99_ms,
 )
-from lab.sweep.steps import Steps
-from lab.sweep.virtual import LEARNING, Effort
+from lab.testbed.steps import Steps
+from lab.testbed.virtual import LEARNING, Effort
 
 TABLE_III_RATE_PER_S: Final = 15.6
 TABLE_III_POLICY: Final[Policy] = "edfq"
@@ -301,7 +301,7 @@ def csv_rows(experiment: Experiment, analysis: Analysis) -> Iterator[tuple[str, 
 
 def write(experiment: Experiment, analysis: Analysis, folder: Path) -> list[Path]:
     """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
-    from lab.sweep.pictures import draw
+    from lab.testbed.pictures import draw
 
     name = experiment.name
     data = pages.write_csv(folder / f"{name}.csv", COLUMNS, csv_rows(experiment, analysis))

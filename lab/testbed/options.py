@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from agent.wire.emulation import SIGMA, SIGMA_SIZED, SIZED
 from fleet.simulation.plan import FleetPlan, building_fleet
 from fleet.simulation.policies import POLICIES
-from lab.sweep import run as sweep
-from lab.sweep.trace import Shape
-from lab.sweep.virtual import Effort
+from lab.testbed import run as testbed_run
+from lab.testbed.trace import Shape
+from lab.testbed.virtual import Effort
 
 AROUND_PERCENT: Final = (-8.0, 8.0)
 # Besides the fitted shapes: the initial guess, and those of the profiles.
@@ -42,13 +42,13 @@ def run(asked: Asked, *, calibrate: bool) -> int:
     """Run the experiment, or only the calibration; the exit status."""
     options = options_of(asked)
     if calibrate and asked.sized:
-        return sweep.calibrate(options, [Shape("lognormal", SIGMA_SIZED)], ["lognormal"])
+        return testbed_run.calibrate(options, [Shape("lognormal", SIGMA_SIZED)], ["lognormal"])
     if calibrate:
-        return sweep.calibrate(options, SHAPES, ["lognormal", "gamma"])
-    return sweep.run(options)
+        return testbed_run.calibrate(options, SHAPES, ["lognormal", "gamma"])
+    return testbed_run.run(options)
 
 
-def options_of(asked: Asked) -> sweep.Options:
+def options_of(asked: Asked) -> testbed_run.Options:
     """Fill in the defaults, and apply --quick."""
     seconds = asked.seconds or (20 if asked.quick else 140)
     queries = asked.virtual_queries or (60_000 if asked.quick else 240_000)
@@ -59,7 +59,7 @@ def options_of(asked: Asked) -> sweep.Options:
     # In the order of the results, each once.
     chosen = {*asked.policies, *asked.real} if asked.policies else set(POLICIES)
     policies = tuple(p for p in POLICIES if p in chosen)
-    return sweep.Options(
+    return testbed_run.Options(
         plan=sized(building_fleet()) if asked.sized else building_fleet(),
         directory=asked.directory,
         results=asked.results or asked.directory,

@@ -14,7 +14,7 @@ from fleet.simulation import workload
 from fleet.simulation.plan import FleetPlan
 from fleet.simulation.virtual import WARM_SAMPLES, VirtualFleet
 from fleet.simulation.workload import Arrival
-from lab.sweep.measures import Run, run_of
+from lab.testbed.measures import Run, run_of
 
 # Warm-up that is not counted, for a run that is long enough: queues are empty before the first
 # query.

@@ -25,8 +25,8 @@ from _core.simulator import simulate_events
 from agent.wire.base import Policy
 from fleet.simulation.plan import FleetPlan
 from fleet.simulation.virtual import TESTBED_DELAYS
-from lab.sweep.measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
-from lab.sweep.trace import Shape, drawn, known, services_of, trace_of
+from lab.testbed.measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
+from lab.testbed.trace import Shape, drawn, known, services_of, trace_of
 
 # The paper's sweep is around 12 to 22/s; a grid of 2/s there, continued as far as needed.
 FIRST_RATES: Final = (12.0, 16.0, 20.0)

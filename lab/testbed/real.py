@@ -14,8 +14,8 @@ from fleet.simulation.measures import Outcome
 from fleet.simulation.workload import Arrival
 from fleet.testbed.load import LoadGenerator, Tick
 from fleet.testbed.testbed import Testbed
-from lab.sweep.loads import Load
-from lab.sweep.measures import Run, run_of
+from lab.testbed.loads import Load
+from lab.testbed.measures import Run, run_of
 
 WARM_UP_RATE_PER_S: Final = 8.0
 LOOK_EVERY_S: Final = 1.0

@@ -24,11 +24,11 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab import provenance
-from lab.sweep.calibration import CalibrationError, Trial, calibrated, trial
-from lab.sweep.loads import Again, Load, Turn, perform_again, turns_of
-from lab.sweep.measures import Pair, Run, crossing
-from lab.sweep.real import RealFleet
-from lab.sweep.results import (
+from lab.testbed.calibration import CalibrationError, Trial, calibrated, trial
+from lab.testbed.loads import Again, Load, Turn, perform_again, turns_of
+from lab.testbed.measures import Pair, Run, crossing
+from lab.testbed.real import RealFleet
+from lab.testbed.results import (
     TABLE_III_POLICY,
     TABLE_III_RATE_PER_S,
     Analysis,
@@ -41,9 +41,9 @@ from lab.sweep.results import (
     table_runs,
     write,
 )
-from lab.sweep.steps import Steps, steps_of
-from lab.sweep.trace import Shape
-from lab.sweep.virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
+from lab.testbed.steps import Steps, steps_of
+from lab.testbed.trace import Shape
+from lab.testbed.virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
 
 LONGEST_WARM_UP_S: Final = 30.0
 # Overheads: start and warm-up; and between two runs, the last answers and the queues.

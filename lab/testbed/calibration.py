@@ -16,9 +16,9 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from fleet.simulation.plan import FleetPlan
 from fleet.simulation.policies import policy_name
-from lab.sweep.measures import Interval, blocks_of, gain, interval, joined, measured
-from lab.sweep.trace import Shape
-from lab.sweep.virtual import Effort, Job, Sweep, Workers, worst_ratio
+from lab.testbed.measures import Interval, blocks_of, gain, interval, joined, measured
+from lab.testbed.trace import Shape
+from lab.testbed.virtual import Effort, Job, Sweep, Workers, worst_ratio
 
 # The paper's estimate over all classes, FIFO; its class 1 alone ends at 12.2.
 FIFO_RATE_PER_S: Final = 13.23
