@@ -67,7 +67,7 @@ def autoscale(
     """
     if (status := without("matplotlib")) is not None:
         return status
-    from lab.load_steps import run as command
+    from lab.autoscale import run as command
 
     return command.run(
         command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from agent.wire.master_config import MasterAutoscale
 from fleet.terminal.tables import Table
 from lab import pages
-from lab.load_steps.load import Step, StepsRun
-from lab.load_steps.measures import Second, StepResult, by_second, by_step
+from lab.autoscale.load import Step, StepsRun
+from lab.autoscale.measures import Second, StepResult, by_second, by_step
 from lab.provenance import Provenance
 
 COLUMNS: Final = {"real": "Real processes", "virtual": "Virtual time"}
@@ -41,7 +41,7 @@ class Experiment(Struct, frozen=True):
 
 def write(experiment: Experiment, folder: Path) -> list[Path]:
     """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
-    from lab.load_steps.pictures import draw
+    from lab.autoscale.pictures import draw
 
     window_s = experiment.rules.window_s
     seconds = {

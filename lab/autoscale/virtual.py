@@ -28,7 +28,7 @@ from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResul
 from agent.wire.records import SubtaskRecord
 from fleet.simulation.plan import FleetPlan, NodePlan
 from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, Arrival
-from lab.load_steps.load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
+from lab.autoscale.load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 
 COMMUNICATION_S: Final = 0.00287
 WARM_SAMPLES: Final = 2_000

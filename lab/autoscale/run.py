@@ -22,7 +22,7 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab import provenance
-from lab.load_steps.load import (
+from lab.autoscale.load import (
     RULES,
     PodsChange,
     Step,
@@ -33,8 +33,8 @@ from lab.load_steps.load import (
     steps_of,
     trace_of,
 )
-from lab.load_steps.results import Experiment, write
-from lab.load_steps.virtual import VirtualSteps
+from lab.autoscale.results import Experiment, write
+from lab.autoscale.virtual import VirtualSteps
 
 RUN: Final = "steps"
 WARM_UP_S: Final = 12.0
