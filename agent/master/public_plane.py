@@ -17,6 +17,7 @@ from agent.wire.unions import PublicRequest
 # A smaller query is decoded in less time than it takes to tell what it is.
 LARGE_QUERY_BYTES: Final = 1_024
 
+
 class PublicPlane(RequestPlane):
     """Every refusal is answered. Senders are served fairly by the cost of their requests."""
 
