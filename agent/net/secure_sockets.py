@@ -67,7 +67,7 @@ class Guard:
         if trust.key:
             self._secrets = Watched(self._path(trust.key), read_secrets)
             self._allowed = AllowList(self._path(trust.allow) if trust.allow else "")
-            self.zap = Zap(context, self._why_not)
+            self.zap = Zap(context, self._why_not, clock)
 
     def _path(self, path: str) -> str:
         return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do

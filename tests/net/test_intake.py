@@ -25,7 +25,7 @@ from agent.net.intake import (
 )
 from agent.net.router import MAX_PARTS, Router, router
 from fleet.testbed.ports import free_address
-from testkit.waiting import PATIENCE_MS, PATIENCE_S
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 from tests.net.conftest import destroyed
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
@@ -276,8 +276,10 @@ def test_a_message_of_very_many_parts_is_cut_and_one_of_a_few_is_refused(watched
         assert client.recv() == b""  # no decoder takes an empty payload
     assert not server.lines
     client.close()
+    wait_until(lambda: not server.intake.taken)
     with server.raw() as connection:
-        assert is_cut(connection, b"\x01\x00" * 60_000 + b"\x00\x00", 100)
+        wait_until(lambda: server.intake.taken)
+        assert is_cut(connection, b"\x01\x00" * 60_000 + b"\x00\x00", 1)
     assert server.told.wait(20.0)
     assert "a message of very many parts" in server.lines[0]
 

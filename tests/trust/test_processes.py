@@ -138,6 +138,18 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
     assert "rejected this node" in running.said(NODES["iad1"])
 
 
+def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):
+    listed = (running.folder / "iad1.allow").read_text()  # the node is the last in it
+    running.replace("iad1.allow", f'{listed}areas = ["b9"]\n')
+    running.wait_until("iad1", lambda s: s.nodes[0].state == "left")
+    why_not = f"rejected this node: the allow-list does not give {IADS['iad1']}"
+    running.wait_for("iad1", lambda: running.said(NODES["iad1"]), lambda said: why_not in said)
+    running.replace("iad1.allow", f'{listed}areas = ["{IADS["iad1"]}"]\n')
+    running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
+    with running.client("iad1") as client:
+        assert ask(client).status == "complete"
+
+
 def links(fleet):
     """The connections of each master to the other: (its IAD, its port)."""
     found = set()
