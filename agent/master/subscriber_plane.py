@@ -12,6 +12,7 @@ from agent.master.request_plane import Origin
 from agent.master.subscriber_queue import SubscriberQueue
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import cost_of, may_subscribe
+from agent.wire.predicates import MAX_FILTER_BYTES
 from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -74,15 +75,17 @@ class SubscriberPlane:
             return refused.message
         if isinstance(request, AcknowledgeNotifications):
             return ""
+        wanted = request.filter if isinstance(request, Subscribe) else ""
+        # One that is too large costs as much as the largest, and is not parsed.
+        size = min(parsed_bytes(wanted), MAX_FILTER_BYTES)
+        refused = self._public.rates.refused(sender, now, cost_of(filter_bytes=size))
+        if refused is not None:
+            return refused.message
         try:
-            size = 0
-            if isinstance(request, Subscribe):
-                check_size(request.filter)
-                size = parsed_bytes(request.filter)
+            check_size(wanted)
         except ValueError as error:
             return f"filter: {error}"
-        refused = self._public.rates.refused(sender, now, cost_of(filter_bytes=size))
-        return "" if refused is None else refused.message
+        return ""
 
     def _take(self, origin: Origin, request: PushRequest) -> None:
         if not self._ask(origin, _client(origin.sender), request):

@@ -257,6 +257,15 @@ def test_a_filter_takes_of_its_clients_rate_by_its_size():
     assert rig.router.replies[0][1].message == line
 
 
+def test_a_filter_that_is_too_large_takes_of_the_rate():
+    rig = Rig(rate_per_s=10.0)
+    rig.come(Subscribe("large", filter_of(30)), Subscribe("small", "v > 1"))
+    rig.turn()
+    large, small = [reply.message for _, reply in rig.router.replies]
+    assert "over 8192" in large
+    assert small == "this client may ask 10 queries/s; try again in 1.4 s"
+
+
 def test_large_filters_are_taken_one_a_turn(rig):
     rig.come(*[Subscribe(f"s{n}", filter_of(19)) for n in range(3)], *[Unsubscribe("x")] * 8)
     rig.hear()
