@@ -1,4 +1,4 @@
-"""Names and contents on stable storage, so that a power cut loses neither."""
+"""Durable files and folders: what is synced survives a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Have a file, or a folder's names, on stable storage. OSError."""
+    """Sync a file, or the entries of a folder. OSError."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -16,7 +16,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Have a folder whose own name is on stable storage as well. OSError."""
+    """Create a folder and sync its entry. OSError."""
     if folder.is_dir():
         return
     make_folder(folder.parent)

@@ -34,7 +34,7 @@ def test_a_column_is_merged_as_by_a_stable_sort(data, times, in_order, kind):
         for part in times
     ]
     default = data.draw(items)
-    merge = Merge([Int64Column.of(part).data for part in times])
+    merge = Merge([Int64Column.of(part).data for part in times], ascending=in_order)
     assert merge.times == Int64Column.of(sorted(time for part in times for time in part)).data
     columns = [None if part is None else kind.of(part).data for part in parts]
     expected = oracle.merged_column(times, parts, default)

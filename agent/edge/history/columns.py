@@ -173,7 +173,8 @@ def merge(pieces: list[Piece], names: list[str] | None = None) -> Piece:
     `names` are the channels wanted, by default all, each with its raw values. Columns that a piece
     lacks are filled with defaults: NaN, good, age 0, source time equal to the time.
     """
-    merged = Merge([piece.time_ms for piece in pieces])
+    # Within a group times increase.
+    merged = Merge([piece.time_ms for piece in pieces], ascending=True)
     raw: dict[str, bytes] = {}
     if names is None:
         names = list(dict.fromkeys([name for piece in pieces for name in piece.values]))
@@ -197,7 +198,10 @@ def merge(pieces: list[Piece], names: list[str] | None = None) -> Piece:
         max([piece.last_ms for piece in pieces]),
         merged.times,
         source,
-        {name: merged.column([piece.column(name) for piece in pieces], NAN32) for name in names},
+        {
+            name: merged.column([p.values.get(name) or p.column(name) for p in pieces], NAN32)
+            for name in names
+        },
         raw,
         quality,
         age_ms,
