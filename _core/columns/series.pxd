@@ -3,30 +3,33 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-# Whether `count` times never go back. O(count).
+# All arrays belong to the caller; nothing is allocated here.
+
+# Whether `times` [count] are in ascending order; equal neighbours are allowed. O(count).
 cdef bint in_time_order(const int64_t *times, size_t count) noexcept nogil
 
-# The places of `first` + `second` times in order of time, the first's before the second's where
-# equal: places below `first` are those of `a`, the others, less `first`, those of `b`. Both are in
-# order, `order` has room for all. O(first + second).
+# Merges two ascending arrays of times, `a` [first] and `b` [second]. Writes a permutation to
+# `order` [first + second]: an index below `first` refers to a[index], any other to
+# b[index - first]. Of equal times those of `a` come first. O(first + second).
 cdef void merge_times(
     const int64_t *a, uint32_t first, const int64_t *b, uint32_t second, uint32_t *order
 ) noexcept nogil
 
-# items[order[i]] for each i, of 1, 4 or 8 bytes each. O(count).
+# Writes items[order[i]] to `to` for each i < count. An item has 1, 4 or 8 bytes; `to` must hold
+# count * item_bytes and must not overlap `items`. O(count).
 cdef void gather(
     const char *items, size_t item_bytes, const uint32_t *order, size_t count, char *to
 ) noexcept nogil
 
 cdef struct Summary:
-    size_t count                  # values that are there: neither NaN nor bad
-    size_t first                  # the places of the first and the last of them
-    size_t last
-    float low                     # the least and the greatest; of equal ones the first
-    float high
+    size_t count                  # valid values: neither NaN nor bad; if 0, ignore the rest
+    size_t first                  # index of the first valid value
+    size_t last                   # index of the last valid value
+    float low                     # minimum; of equal values the first
+    float high                    # maximum; of equal values the first
 
-# What `count` values tell; `flags` of each, or NULL if all are good: one of `bad` makes a value bad.
-# O(count).
+# Statistics of `values` [count]. `flags` [count] has a byte per value, NULL if all are good; a
+# value is bad if its byte shares a bit with the mask `bad`. O(count).
 cdef Summary summarize(
     const float *values, const uint8_t *flags, uint8_t bad, size_t count
 ) noexcept nogil

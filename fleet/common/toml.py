@@ -15,13 +15,13 @@ BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dump(config: Section) -> str:
-    """The text that `agent.wire.config.load` reads back as an equal struct. What is as by default
-    is left out, so that a later version's defaults hold."""
+    """Text that `agent.wire.config.load` reads back as an equal struct. Default values are left
+    out, so that a later version's defaults apply."""
     return "\n".join(_table(_chosen(config), "")).lstrip("\n") + "\n"
 
 
 def _chosen(section: Section) -> dict[str, Any]:
-    """The fields that are not as by default."""
+    """The fields that differ from their default."""
     found: dict[str, Any] = {}
     for each in msgspec.structs.fields(section):
         value = getattr(section, each.name)
@@ -46,7 +46,7 @@ def _plain(value: Any) -> Any:
 def _table(table: dict[str, Any], name: str) -> list[str]:
     lines, below = [], []
     for key, value in table.items():
-        if value is None:  # TOML has no word for it; leaving the key out says the same
+        if value is None:  # TOML has no null; a missing key means the same
             continue
         path = f"{name}.{_key(key)}" if name else _key(key)
         if isinstance(value, dict):
@@ -73,5 +73,5 @@ def _value(value: Any) -> str:
         return repr(value)  # inf and nan too
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
-    # A JSON string, whole number or boolean is a TOML one, but for DEL.
+    # JSON strings, integers and booleans are valid TOML, except for DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
