@@ -7,16 +7,16 @@ import socket
 from pathlib import Path
 from typing import Final
 
-# Ports are taken from below the range that the kernel gives to outgoing connections: the fleet's
-# own nodes would otherwise occupy, now and then, the port of a master that is about to start.
+# Ports come from below the kernel's range for outgoing connections: otherwise the fleet's own nodes
+# would sometimes occupy the port of a master that is about to start.
 LOWEST_PORT: Final = 20_000
 EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_EPHEMERAL: Final = 32_768
 
 
 class Ports:
-    """Hands out ports of 127.0.0.1 in turn, so that none comes twice before all have come: whoever
-    got one may not listen on it yet."""
+    """Hands out ports of 127.0.0.1 in turn; none is repeated before all have been used, because a
+    port's owner may not listen on it yet."""
 
     def __init__(self, first: int, end: int, start: int) -> None:
         """Ports are from `first` to `end` - 1; the search begins `start` after the first."""
@@ -25,7 +25,7 @@ class Ports:
         self._next = start % self._span
 
     def take(self, count: int) -> list[int]:
-        """Ports that are free now; OSError if there are too few."""
+        """Ports that are free now; OSError if there are not enough."""
         found: list[int] = []
         for _ in range(self._span):
             port = self._first + self._next
@@ -49,7 +49,7 @@ def _end() -> int:
     return end if end > LOWEST_PORT + 1_000 else 65_536  # an unusual range leaves no room below it
 
 
-# A start of one's own, so that two fleets that start together rarely meet.
+# A different start for each process, so that two fleets that start together rarely collide.
 _ports = Ports(LOWEST_PORT, _end(), os.getpid() * 64)
 
 

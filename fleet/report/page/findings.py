@@ -22,7 +22,7 @@ from fleet.report.page.shown import Shown
 
 
 def sentences(shown: Shown) -> list[Html]:
-    """Attainment, time, deadlines and sensors, one each, for as many as there are numbers."""
+    """Sentences about attainment, time, deadlines and sensors, for those that have numbers."""
     found = [_objectives(shown), _time(shown), _deadlines(shown), _sensors(shown), _lost(shown)]
     return [sentence for sentence in found if sentence is not None]
 
@@ -50,7 +50,7 @@ def _objectives(shown: Shown) -> Html | None:
 
 
 def _strong(name: object) -> Html:
-    """A name, told from the words around it."""
+    """A name, emphasised."""
     return element("b", plain(name, 40))
 
 

@@ -29,8 +29,8 @@ def plain(value: object, longest: int = LONGEST) -> str:
 
 
 def element(name: str, /, *content: object, **attributes: object) -> Html:
-    """An element; a `_` in an attribute's name is left out at its end, else stands for ``-``. None
-    is no attribute."""
+    """An element. In attribute names a trailing `_` is dropped and others become ``-``; an
+    attribute of None is left out."""
     words = [name]
     for key, value in attributes.items():
         if value is not None:
@@ -46,7 +46,7 @@ def join(*content: object) -> Html:
 
 
 def number(value: float | None, form: Callable[[float], str]) -> Html:
-    """A number as people read it, and beside it as it is; – if there is none."""
+    """A rounded number with the exact one beside it; – if there is none."""
     if value is None:
         return Html("–")
     return element("data", form(value), value=exact(value))
@@ -58,7 +58,7 @@ def whole(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Three digits that count: ``0.123``, ``4.57``, ``45.7``, ``457``, ``45,678``."""
+    """Three significant digits: ``0.123``, ``4.57``, ``45.7``, ``457``, ``45,678``."""
     for limit, places in ((1, 3), (10, 2), (100, 1)):
         if abs(value) < limit:
             return f"{value:.{places}f}" if value else "0"
@@ -66,7 +66,7 @@ def digits(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """``97.3 %`` of a share between 0 and 1; what is not all is not called 100."""
+    """``97.3 %`` for a share between 0 and 1; only 1 is shown as 100 %."""
     return percent(100 * value)
 
 
@@ -86,8 +86,8 @@ def moment(value: datetime | date | None) -> Html:
 
 
 class Column(NamedTuple):
-    """A column of a table on the page: its heading, and what it shows of a row. `kind`: "head" if
-    it says what the row is about, "figures" if its figures stand below one another."""
+    """A column of a table on the page: its heading, and its cell for a row. `kind`: "head" if it
+    names the row's subject, "figures" if its numbers are aligned."""
 
     heading: str
     cell: Callable[[Row], object]
@@ -95,7 +95,7 @@ class Column(NamedTuple):
 
 
 def name_of(key: str, heading: str) -> Column:
-    """A column of names, which head the row."""
+    """A column of names, which are row headings."""
     return Column(heading, lambda row: plain(row[key], 32), kind="head")
 
 
@@ -133,8 +133,8 @@ def table(
     source: str,
     class_of: Callable[[Row], str | None] = lambda _row: None,
 ) -> Html:
-    """A table in a box of its own, which scrolls if it is too wide; `source` is the report's table
-    that the rows are from."""
+    """A table in a box that scrolls if the table is too wide; `source` is the report table of the
+    rows."""
     classes = ["n" if column.kind == "figures" else None for column in columns]
     head = [
         element("th", column.heading, scope="col", class_=kind)
@@ -162,7 +162,7 @@ def table(
 
 
 class Picture(NamedTuple):
-    """A picture of the page: PNG, how wide it is in CSS pixels, and what it shows in words."""
+    """A picture of the page: PNG, width in CSS pixels, alternative text."""
 
     name: str
     png: bytes
@@ -172,7 +172,7 @@ class Picture(NamedTuple):
 
 
 def figure(picture: Picture, caption: object) -> Html:
-    """A picture with its caption; its own file opens where the page lies in its folder."""
+    """A picture with its caption, linked to its own file in the report's folder."""
     data = base64.b64encode(picture.png).decode()
     image = element(
         "img",
@@ -185,7 +185,7 @@ def figure(picture: Picture, caption: object) -> Html:
 
 
 def behind(*names: str) -> Html:
-    """Where the numbers of the figures and tables above are."""
+    """Links to the data of the figures and tables above."""
     links = []
     for name in names:
         statement = element("code", 'fleet lake sql "select * from ', name, '"')
@@ -205,7 +205,7 @@ class Section(NamedTuple):
 
 
 def left_out(more: int, what: str, name: str) -> Html:
-    """That there are more rows than are shown; nothing if there are not."""
+    """A note that there are more rows than shown; empty if there are not."""
     if not more:
         return Html()
     link = element("a", f"{name}.csv", href=f"data/{name}.csv")

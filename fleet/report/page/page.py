@@ -22,7 +22,7 @@ PAGE: Final = "index.html"
 PICTURES: Final = "pictures"
 SECTIONS: Final = (overview, objectives, time_spent, deadlines, load, health, climate)
 
-# Nothing is fetched, nothing runs: whatever a name may contain.
+# The page loads nothing and runs nothing, whatever a name may contain.
 POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1f2933; --soft: #52606d; --line: #d5dae1;
@@ -89,7 +89,7 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .875rem; }
 
 
 def compose(shown: Shown, made: sources.Made) -> list[str]:
-    """Write the page and its pictures beside the tables that are `shown`; the pictures' names."""
+    """Write the page and its pictures beside the tables `shown`; returns the pictures' names."""
     parts = [section.section(shown) for section in SECTIONS]
     parts.append(sources.section(shown, made))
     folder = shown.folder / PICTURES
@@ -103,13 +103,13 @@ def compose(shown: Shown, made: sources.Made) -> list[str]:
 
 
 def page(title: str, sections: Sequence[Section], footer: str) -> Html:
-    """The document, from its first byte to its last."""
+    """The complete document."""
     head = join(
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
-        # Or a browser asks the page's server for one.
+        # Otherwise browsers request one from the page's server.
         element("link", rel="icon", href="data:,"),
         element("title", title),
         element("style", Html(STYLE)),

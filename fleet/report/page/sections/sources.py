@@ -41,7 +41,7 @@ class Made(NamedTuple):
 
 
 def section(shown: Shown, made: Made) -> Section:
-    """Definitions, files, what was pulled and what could not be used."""
+    """Definitions, files, pulled hosts and quarantined data."""
     body = join(
         element(
             "p",
