@@ -4,8 +4,8 @@ All values are ordered on a line: booleans, numbers, NaN, and strings by code po
 half-open. A predicate allows a few of them, and so does a conjunction of predicates; as each value
 has a successor, both ends can always be represented.
 
-`Point` and `Spans` are plain C, used without the GIL; `Allowed` is the Python object that owns a
-set.
+`Point` and `Spans` are plain C, used without the GIL; `Allowed` is the Python object that
+owns a set.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
