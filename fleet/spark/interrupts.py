@@ -124,7 +124,7 @@ def heard() -> Iterator[Interrupts]:
     except BaseException:
         if interrupts.pressed:
             # The next run must not overlap with a Java that still writes.
-            while _children_in_sessions():
+            while _children_in_sessions() or _is_starting_one():
                 time.sleep(LOOK_S)
             interrupts.told = True
             raise KeyboardInterrupt from None
@@ -168,6 +168,17 @@ def _children_in_sessions() -> list[int]:
             if os.getsid(pid) != own and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
                 found.append(os.getpgid(pid))
     return found
+
+
+def _is_starting_one() -> bool:
+    """Whether a child is still a copy of this process: one that is about to begin a session of its
+    own and to run Java there. If this process ended first, nobody would end that Java."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    for pid in _children():
+        with suppress(OSError):  # a child that ends; a zombie's command line is empty
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == own:
+                return True
+    return False
 
 
 def _children() -> list[int]:
