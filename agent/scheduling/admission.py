@@ -124,11 +124,18 @@ def cost_of(areas: int = 0, filter_bytes: int = 0) -> int:
 
 class ClientRates:
     """Rate limits per client; a client is identified by its sender's name. One object for all that
-    clients ask: queries, and changes of watches and subscriptions."""
+    clients ask: queries, and changes of watches and subscriptions; another one for tasks, whose
+    senders are IADs. `limit` says what they may, for refusals."""
 
-    def __init__(self, rate_per_s: float = math.inf, burst_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        rate_per_s: float = math.inf,
+        burst_s: float = 1.0,
+        limit: str = "this client may ask {:g} queries/s",
+    ) -> None:
         self._rate_per_s = rate_per_s
         self._burst_s = burst_s
+        self._limit = limit
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
@@ -140,7 +147,7 @@ class ClientRates:
         bucket = self._bucket(sender, now)
         if bucket is None:
             return None
-        refused = _over_rate(bucket, now, cost)
+        refused = self._over_rate(bucket, now, cost)
         if refused is None:
             bucket.take(cost)
         return refused
@@ -148,7 +155,7 @@ class ClientRates:
     def would_refuse(self, sender: Sender, now: float, cost: int) -> Refused | None:
         """As `refused`, but takes no tokens. O(1)."""
         bucket = self._bucket(sender, now)
-        return None if bucket is None else _over_rate(bucket, now, cost)
+        return None if bucket is None else self._over_rate(bucket, now, cost)
 
     def _bucket(self, sender: Sender, now: float) -> TokenBucket | None:
         """The client's bucket; None if its rate is unlimited."""
@@ -165,16 +172,13 @@ class ClientRates:
             self._buckets.popitem(last=False)
         return bucket
 
-
-def _over_rate(bucket: TokenBucket, now: float, cost: int) -> Refused | None:
-    wait_s = bucket.wait_s(now, min(cost, bucket.burst))
-    if not wait_s:
-        return None
-    counts = f", and this counts as {cost}" if cost > 1 else ""
-    return Refused(
-        "over_rate",
-        f"this client may ask {bucket.rate_per_s:g} queries/s{counts}; try again in {wait_s:.3g} s",
-    )
+    def _over_rate(self, bucket: TokenBucket, now: float, cost: int) -> Refused | None:
+        wait_s = bucket.wait_s(now, min(cost, bucket.burst))
+        if not wait_s:
+            return None
+        limit = self._limit.format(bucket.rate_per_s)
+        counts = f", and this counts as {cost}" if cost > 1 else ""
+        return Refused("over_rate", f"{limit}{counts}; try again in {wait_s:.3g} s")
 
 
 def may_query(sender: Sender, service: str) -> Refused | None:

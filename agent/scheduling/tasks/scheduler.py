@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.scheduling.admission import Refused, refusal_counters
+from agent.scheduling.admission import ClientRates, Refused, cost_of, refusal_counters
 from agent.scheduling.events import (
     EventsArrived,
     Instruction,
@@ -77,7 +77,8 @@ class TaskScheduler:
     one for this master. `takes_events`: the shell executes `TakeEvents`. For a while after
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
     before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
-    shared by all answers of the process.
+    shared by all answers of the process. `rates` are those of other IADs for services that have no
+    agreed one.
     """
 
     def __init__(
@@ -96,7 +97,9 @@ class TaskScheduler:
         started_s: float | None = None,
         known: Mapping[str, tuple[str, ...]] | None = None,
         budget: SharedBudget | None = None,
+        rates: ClientRates | None = None,
     ) -> None:
+        self._rates = ClientRates() if rates is None else rates
         self._areas = SharedBudget(MAX_OPEN_AREAS)
         self._budget = budget or SharedBudget()
         self._iad = iad
@@ -224,7 +227,7 @@ class TaskScheduler:
         payer = payer_of(event.client or sender)
         held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
         entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held, held_areas)
-        refused = self._no_room(entry)
+        refused = self._over_rate(event, now) or self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
         return self._serve(entry, sender, now, self._may_wait(entry, now))
@@ -261,6 +264,13 @@ class TaskScheduler:
             subtask.handle = node.queue.push(key, subtask)
             serve(node, now, instructions)
         return instructions
+
+    def _over_rate(self, event: TaskArrived, now: float) -> Refused | None:
+        """What a client asks of this master itself was counted as its query."""
+        contract = self._contracts.of(event.task.service, now)
+        if event.client is not None or (contract is not None and contract.rate is not None):
+            return None
+        return self._rates.refused(event.sender, now, cost_of(len(event.task.areas)))
 
     def _no_room(self, entry: TaskEntry) -> Refused | None:
         if (entry.origin, entry.task.id) in self._open:
