@@ -31,6 +31,7 @@ from agent.scheduling.shared_budget import (
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
+    areas_counted,
     payer_of,
 )
 from agent.scheduling.tasks.contracts import Contracts
@@ -58,9 +59,6 @@ from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskOutcome
 from agent.wire.too_large import bytes_of
-
-MAX_OPEN_TASKS = 10_000
-OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
 
 
 class TaskScheduler:
@@ -275,9 +273,7 @@ class TaskScheduler:
     def _no_room(self, entry: TaskEntry) -> Refused | None:
         if (entry.origin, entry.task.id) in self._open:
             return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
-        if len(self._open) >= MAX_OPEN_TASKS:
-            return Refused("overloaded", OVERLOADED)
-        if not entry.held_areas.grow(len(entry.task.areas)):
+        if not entry.held_areas.grow(areas_counted(entry.task.areas)):
             return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
@@ -410,7 +406,9 @@ class TaskScheduler:
                 )
         nodes = self._nodes
         assert len(self._open) == len(self._timeouts) + len(self._joining)
-        assert self._areas.total == sum(len(entry.task.areas) for entry in self._open.values())
+        assert self._areas.total == sum(
+            areas_counted(entry.task.areas) for entry in self._open.values()
+        )
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"
