@@ -38,8 +38,7 @@ from agent.scheduling.watches.events import (
     WatchKey,
     WatchSchedulerEvent,
 )
-from agent.scheduling.watches.quotas import Rooms
-from agent.scheduling.watches.refusals import key_of
+from agent.scheduling.watches.register import Rooms, key_of
 from agent.scheduling.watches.scheduler import WatchScheduler
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
