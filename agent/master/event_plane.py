@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_dedup import EventLedger
@@ -17,9 +18,9 @@ from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.master.records import Records
 from agent.master.state import State
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import SendToNode, TakeEvents
+from agent.scheduling.events import Peer, SendToNode
 from agent.wire.messages import EventsTaken, NodeEvents
-from agent.wire.operator import NodeAlert, NodeFault
+from agent.wire.operator import NodeStatus
 from agent.wire.records import NodeEventRecord
 
 # Events that arrive within this time are written together.
@@ -32,6 +33,7 @@ FAULTS: Final = "node_faults"
 TRIGGERS: Final = "node_triggers"
 
 Key = tuple[str, str, int]
+NodeOn = Callable[[Peer, str], str | None]
 T = TypeVar("T")
 
 
@@ -49,6 +51,14 @@ class Alerts(Protocol):
         """Put what was published on stable storage; `then` gets whether it is there."""
 
 
+class _Arrived(NamedTuple):
+    """A message with events of a node; who sent it awaits the acknowledgement."""
+
+    peer: Peer
+    node: str
+    message: NodeEvents
+
+
 class _Batch:
     """A batch on its way to the disk: records, by event, and the messages that contained them."""
 
@@ -56,7 +66,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.records: dict[Key, NodeEventRecord] = {}
-        self.arrived: list[TakeEvents] = []
+        self.arrived: list[_Arrived] = []
 
     def full(self) -> bool:
         return max(len(self.records), len(self.arrived)) >= MAX_GATHERED
@@ -71,7 +81,9 @@ class EventPlane:
     and the next is gathered meanwhile. Events that the disk refuses, or for which a full batch
     leaves no room, are not acknowledged: their node sends them again.
 
-    `wall` reads the wall clock in seconds since 1970 UTC.
+    `wall` reads the wall clock in seconds since 1970 UTC. `node_on(peer, incarnation)` is the name
+    of the node that speaks on a link. Without `takes` the events stay at the nodes: they are not
+    acknowledged.
     """
 
     def __init__(
@@ -82,8 +94,15 @@ class EventPlane:
         state: State,
         alerts: Alerts,
         wall: Callable[[], float],
+        node_on: NodeOn,
+        *,
+        takes: bool = True,
     ) -> None:
         self._reactor = reactor
+        self._node_on = node_on
+        self._takes = takes
+        # By node, as reported with its most recent events: how many wait there, and were dropped.
+        self._backlogs: dict[str, tuple[int, int]] = {}
         self._iad = iad
         self._records = records
         self._state = state
@@ -97,7 +116,6 @@ class EventPlane:
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
         self._restore()
-        reactor.performs(TakeEvents, self._gather)
         reactor.add_timer(self)
 
     @property
@@ -105,13 +123,16 @@ class EventPlane:
         """Events since the start: written, duplicates of written ones, and refused by the disk."""
         return dict(self._counters)
 
-    def faults(self, node: str) -> tuple[NodeFault, ...]:
-        """The open faults of a node, oldest first."""
-        return self._faults.open(node)
-
-    def raised(self, node: str) -> tuple[NodeAlert, ...]:
-        """The raised triggers of a node, oldest first."""
-        return self._triggers.open(node)
+    def described(self, status: NodeStatus) -> NodeStatus:
+        """The node's status with its open faults, raised triggers and backlog."""
+        waiting, dropped = self._backlogs.get(status.node, (0, 0))
+        return replace(
+            status,
+            faults=self._faults.open(status.node),
+            alerts=self._triggers.open(status.node),
+            events_waiting=waiting,
+            events_dropped=dropped,
+        )
 
     @property
     def next_due(self) -> float | None:
@@ -126,9 +147,17 @@ class EventPlane:
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
-    def _gather(self, arrived: TakeEvents) -> None:
+    def arrived(self, peer: Peer, message: NodeEvents) -> None:
+        """Take the events, unless their sender is no node that has joined."""
+        node = self._node_on(peer, message.incarnation)
+        if node is not None:
+            self._backlogs[node] = (message.backlog, message.dropped)
+            if self._takes:
+                self._gather(_Arrived(peer, node, message))
+
+    def _gather(self, arrived: _Arrived) -> None:
         now = self._reactor.clock()
-        node, message = arrived.node, arrived.message
+        _, node, message = arrived
         if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return

@@ -167,8 +167,17 @@ class Master:
             lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
-            reactor, self._iad, self._records, self._state, self._push, time.time
+            reactor,
+            self._iad,
+            self._records,
+            self._state,
+            self._push,
+            time.time,
+            self._task_scheduler.node_on,
+            # Without records there is nowhere to store events.
+            takes=bool(config.records.directory),
         )
+        self._task_plane.take_events = self._events.arrived
         self._standing = WatchPlane(
             reactor,
             config,
@@ -282,14 +291,7 @@ class Master:
             iad=self._iad,
             policy=self._task_scheduler.policy,
             nodes=tuple(
-                [
-                    replace(
-                        node,
-                        faults=self._events.faults(node.node),
-                        alerts=self._events.raised(node.node),
-                    )
-                    for node in self._task_scheduler.node_statuses()
-                ]
+                [self._events.described(node) for node in self._task_scheduler.node_statuses()]
             ),
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,

@@ -12,7 +12,6 @@ from agent.wire.messages import (
     Answer,
     Hello,
     MasterMessage,
-    NodeEvents,
     Query,
     SubtaskResult,
     Task,
@@ -137,13 +136,11 @@ class NodeRefused(_Struct, frozen=True):
     peer: Peer
 
 
-class EventsArrived(_Struct, frozen=True):
-    peer: Peer
-    message: NodeEvents
+class NodeHeard(_Struct, frozen=True):
+    """A message of the node that is for somebody else: it shows that the node is alive."""
 
-    @property
-    def incarnation(self) -> str:
-        return self.message.incarnation
+    peer: Peer
+    incarnation: str
 
 
 class SubtaskReturned(_Struct, frozen=True):
@@ -169,7 +166,7 @@ TaskEvent = (
     | NodeRefused
     | NodePods
     | PodsWanted
-    | EventsArrived
+    | NodeHeard
     | SubtaskReturned
     | PolicyChanged
     | ServiceChanged
@@ -210,14 +207,6 @@ class SendToNode(_Struct, frozen=True):
     message: MasterMessage
 
 
-class TakeEvents(_Struct, frozen=True):
-    """Write a node's events to stable storage, and acknowledge them."""
-
-    peer: Peer
-    node: str
-    message: NodeEvents
-
-
 class KeepNode(_Struct, frozen=True):
     """Remember a node with these areas for the master's next start."""
 
@@ -247,7 +236,6 @@ Instruction = (
     | SendAnswer
     | SendTaskResult
     | SendToNode
-    | TakeEvents
     | KeepNode
     | ForgetNode
     | WriteRecord

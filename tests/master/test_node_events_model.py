@@ -25,8 +25,8 @@ from agent.edge.history.file import HistoryError
 from agent.master.event_plane import EventPlane
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
-    EventsArrived,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     SendToNode,
@@ -281,8 +281,10 @@ class StoreAndForward(RuleBasedStateMachine):
         self.state = FakeState(self.disk)
         state: Any = self.state
         alerts = FakeAlerts(self.disk)
-        self.plane = EventPlane(reactor, "iad1", records, state, alerts, lambda: self.now)
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
+        self.plane = EventPlane(
+            reactor, "iad1", records, state, alerts, lambda: self.now, self.scheduler.node_on
+        )
         self.reactor = reactor
 
     def master(self, event: Any) -> None:
@@ -290,6 +292,14 @@ class StoreAndForward(RuleBasedStateMachine):
             self.reactor.perform(self.scheduler.handle(event, self.now))
         except Killed:
             self.start_master()
+
+    def events_arrive(self, connection: int, message: NodeEvents) -> None:
+        """As the task plane does it."""
+        try:
+            self.plane.arrived(connection, message)
+        except Killed:
+            self.start_master()
+        self.master(NodeHeard(connection, message.incarnation))
 
     def from_master(self, instruction: SendToNode) -> None:
         if isinstance(taken := instruction.message, EventsTaken):
@@ -420,7 +430,7 @@ class StoreAndForward(RuleBasedStateMachine):
     def a_message_reaches_the_master(self, data: st.DataObject, again: bool) -> None:
         i = data.draw(st.integers(0, len(self.to_master) - 1))
         connection, message = self.to_master[i] if again else self.to_master.pop(i)
-        self.master(EventsArrived(connection, message))
+        self.events_arrive(connection, message)
 
     @rule(data=st.data(), again=st.booleans())
     @precondition(lambda self: self.to_node and self.socket_open)
@@ -435,7 +445,7 @@ class StoreAndForward(RuleBasedStateMachine):
     def deliver(self) -> None:
         while self.to_master or (self.to_node and self.socket_open):
             for connection, message in self.take(self.to_master):
-                self.master(EventsArrived(connection, message))
+                self.events_arrive(connection, message)
             if self.socket_open:
                 for taken in self.take(self.to_node):
                     self.node(taken)

@@ -17,7 +17,7 @@ from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import SendToNode, TakeEvents
+from agent.scheduling.events import SendToNode
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
@@ -201,14 +201,20 @@ def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
     reactor, disk = rig.plane._reactor, EventDisk()
     reactor.performs(SendToNode, taken.append)
     events = EventPlane(
-        reactor, "iad1", FakeRecords(disk), FakeState(disk), rig.plane, lambda: 1_000.0
+        reactor,
+        "iad1",
+        FakeRecords(disk),
+        FakeState(disk),
+        rig.plane,
+        lambda: 1_000.0,
+        lambda node, _incarnation: node,
     )
-    reactor.perform([TakeEvents("p", "n1", FULL)])
+    events.arrived("n1", FULL)
     rig.now += GATHER_S
     turns = 0
     while not taken:
         # Nothing new is taken, or there would be no end.
-        reactor.perform([TakeEvents("p", "n2", FULL)])
+        events.arrived("n2", FULL)
         rig.plane.tick(rig.now)
         if events.next_due is not None:
             events.tick(rig.now)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.scheduling.events import (
-    EventsArrived,
     Instruction,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     NodePods,
     NodeRefused,
+    Peer,
     PodsWanted,
     SendToNode,
-    TakeEvents,
     TellOperator,
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
@@ -229,25 +229,25 @@ class Links:
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def events(self, event: EventsArrived, now: float) -> list[Instruction]:
-        """Events of the node, which keeps them until they are acknowledged."""
+    def spoke(self, event: NodeHeard, now: float) -> list[Instruction]:
+        """Handle a message that shows only that the node is alive."""
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
         instructions: list[Instruction] = []
         self.heard(node, now, instructions)
-        message = event.message
-        node.events_waiting, node.events_dropped = message.backlog, message.dropped
-        if self._takes_events:
-            instructions.append(TakeEvents(event.peer, node.name, message))
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def _speaking(self, event: NodeAlive | NodeLeft | NodePods | EventsArrived) -> Node | None:
-        node = self.nodes.on(event.peer)
-        if node is None or node.hello.incarnation != event.incarnation:
+    def speaker(self, peer: Peer, incarnation: str) -> Node | None:
+        """The node whose process of this incarnation speaks on the link."""
+        node = self.nodes.on(peer)
+        if node is None or node.hello.incarnation != incarnation:
             return None
         return node
+
+    def _speaking(self, event: NodeAlive | NodeHeard | NodeLeft | NodePods) -> Node | None:
+        return self.speaker(event.peer, event.incarnation)
 
     # --- messages to nodes -------------------------------------------------------------------
 
