@@ -3,20 +3,14 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
-from agent.alerts.dedup_window import Taken
-from agent.alerts.event_dedup import EventLedger
-from agent.alerts.open_faults import NodeFaults, OpenFaults
-from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
+from agent.alerts.event_state import EventState, SaveNodeState
 from agent.master.records import Records
-from agent.master.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import Peer, SendToNode
 from agent.wire.messages import EventsTaken, NodeEvents
@@ -27,14 +21,9 @@ from agent.wire.records import NodeEventRecord
 GATHER_S: Final = 0.1
 # Size of a batch, and of the next one that is gathered meanwhile, in as many messages.
 MAX_GATHERED: Final = 1_024
-# Kinds of the documents on disk, one per node.
-TAKEN: Final = "node_events"
-FAULTS: Final = "node_faults"
-TRIGGERS: Final = "node_triggers"
 
 Key = tuple[str, str, int]
 NodeOn = Callable[[Peer, str], str | None]
-T = TypeVar("T")
 
 
 class Alerts(Protocol):
@@ -47,8 +36,9 @@ class Alerts(Protocol):
     def under_way(self) -> bool:
         """Whether some of the events passed to `bring` are published in later turns."""
 
-    def keep(self, then: Callable[[bool], object]) -> None:
-        """Put what was published on stable storage; `then` gets whether it is there."""
+    def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
+        """Put what was published, and these changes, on stable storage in one transaction; `then`
+        gets whether all of it is there. What is refused is tried again."""
 
 
 class _Arrived(NamedTuple):
@@ -73,13 +63,14 @@ class _Batch:
 
 
 class EventPlane:
-    """Writes the nodes' events to the records, and keeps in the state which were written, the open
-    faults and the raised triggers. Trigger events are published at once.
+    """Writes the nodes' events to the records, then what follows from them to the store of the
+    alerts: which were recorded, open faults, raised triggers. Trigger events are published at once.
 
-    The order is: what `alerts` keep, the record, the state, the acknowledgement. A master that is
-    killed in between finds in the records what the state lacks. One batch is in flight at a time,
-    and the next is gathered meanwhile. Events that the disk refuses, or for which a full batch
-    leaves no room, are not acknowledged: their node sends them again.
+    The order is: the record, one transaction of the store, the acknowledgement. A master that is
+    killed in between finds in the records what the store lacks; alerts that it lacks come again
+    from their node. One batch is in flight at a time, and the next is gathered meanwhile. Events
+    that the disk refuses, or for which a full batch leaves no room, are not acknowledged: their
+    node sends them again. `saved` is what the store had at the start.
 
     `wall` reads the wall clock in seconds since 1970 UTC. `node_on(peer, incarnation)` is the name
     of the node that speaks on a link. Without `takes` the events stay at the nodes: they are not
@@ -91,11 +82,11 @@ class EventPlane:
         reactor: Reactor,
         iad: str,
         records: Records,
-        state: State,
         alerts: Alerts,
         wall: Callable[[], float],
         node_on: NodeOn,
         *,
+        saved: Iterable[SaveNodeState] = (),
         takes: bool = True,
     ) -> None:
         self._reactor = reactor
@@ -105,17 +96,15 @@ class EventPlane:
         self._backlogs: dict[str, tuple[int, int]] = {}
         self._iad = iad
         self._records = records
-        self._state = state
+        self._state = EventState(saved)
         self._alerts = alerts
         self._wall = wall
-        self._ledger = EventLedger()
-        self._faults = OpenFaults()
-        self._triggers = RaisedTriggers()
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
-        self._restore()
+        if recovered := self._state.recover(records.recent("node_event")):
+            alerts.keep(lambda _well: None, recovered)
         reactor.add_timer(self)
 
     @property
@@ -128,8 +117,8 @@ class EventPlane:
         waiting, dropped = self._backlogs.get(status.node, (0, 0))
         return replace(
             status,
-            faults=self._faults.open(status.node),
-            alerts=self._triggers.open(status.node),
+            faults=self._state.faults(status.node),
+            alerts=self._state.raised(status.node),
             events_waiting=waiting,
             events_dropped=dropped,
         )
@@ -193,7 +182,7 @@ class EventPlane:
     def _has(self, key: Key) -> bool:
         batches = (self._gathered, self._under_way)
         gathered = any(batch is not None and key in batch.records for batch in batches)
-        return gathered or self._ledger.knows(*key)
+        return gathered or self._state.knows(*key)
 
     def _late(self, now: float) -> bool:
         """Whether the gathered events wait for their last turn: accepting more would postpone it
@@ -205,31 +194,26 @@ class EventPlane:
     def _settle(self) -> None:
         batch = self._under_way = self._gathered
         self._gathered, self._due = _Batch(), None
-        self._alerts.keep(partial(self._published, batch))
-
-    def _published(self, batch: _Batch, well: bool) -> None:
-        if well and batch.records:
+        if batch.records:
             self._records.write_through(
                 list(batch.records.values()), partial(self._recorded, batch)
             )
         else:
-            self._recorded(batch, well)
+            self._recorded(batch, True)
 
     def _recorded(self, batch: _Batch, well: bool) -> None:
         if not well:
             self._refuse(batch)
             return
         self._counters["node_events"] += len(batch.records)
-        for each in batch.arrived:
-            message = each.message
-            sequences = [event.sequence for event in message.events]
-            self._ledger.take(each.node, message.history, sequences, message.oldest)
-        self._save({each.node for each in batch.arrived}, list(batch.records.values()))
-        self._state.when_durable(partial(self._acknowledge, batch))
+        arrived = [(each.node, each.message) for each in batch.arrived]
+        changes = self._state.recorded(arrived, list(batch.records.values()))
+        self._alerts.keep(partial(self._kept, batch), changes)
 
-    def _acknowledge(self, batch: _Batch) -> None:
+    def _kept(self, batch: _Batch, well: bool) -> None:
         self._under_way = None
-        for each in batch.arrived:
+        # Otherwise the nodes send these again, and are told when the disk has what it refused.
+        for each in batch.arrived if well else ():
             message = each.message
             taken = tuple([event.sequence for event in message.events])
             answer = EventsTaken(message.incarnation, message.history, taken)
@@ -241,38 +225,3 @@ class EventPlane:
         self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
         self._under_way = None
         self._gathered, self._due = _Batch(), None
-
-    # --- on disk -------------------------------------------------------------------------------
-
-    def _save(self, nodes: set[str], records: list[NodeEventRecord]) -> None:
-        for node in nodes:
-            self._state.put(TAKEN, node, msgspec.msgpack.encode(self._ledger.of(node)))
-        for node in self._faults.take(records):
-            self._state.put(FAULTS, node, msgspec.msgpack.encode(self._faults.of(node)))
-        for node in self._triggers.take(records):
-            self._state.put(TRIGGERS, node, msgspec.msgpack.encode(self._triggers.of(node)))
-
-    def _restore(self) -> None:
-        for node, taken in self._kept(TAKEN, dict[str, Taken]):
-            self._ledger.restore(node, taken)
-        for node, faults in self._kept(FAULTS, NodeFaults):
-            self._faults.restore(node, faults)
-        for node, triggers in self._kept(TRIGGERS, NodeTriggers):
-            self._triggers.restore(node, triggers)
-        found = []
-        for line in self._records.recent("node_event"):
-            try:
-                record = msgspec.json.decode(line, type=NodeEventRecord)
-            except msgspec.MsgspecError:
-                continue  # a line truncated by a crash
-            if not self._ledger.knows(record.node, record.history, record.sequence):
-                self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
-                found.append(record)
-        self._save({record.node for record in found}, found)
-        self._state.flush()
-
-    def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
-        for node, body in self._state.all(kind).items():
-            # Otherwise it was written by a later version.
-            with suppress(msgspec.MsgspecError):
-                yield node, msgspec.msgpack.decode(body, type=of)

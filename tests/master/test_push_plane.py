@@ -37,7 +37,7 @@ from tests.alerts.disk import Disk
 from tests.alerts.samples import notification
 from tests.master.held_writer import HeldWriter
 from tests.master.test_node_events_model import Disk as EventDisk
-from tests.master.test_node_events_model import FakeRecords, FakeState
+from tests.master.test_node_events_model import FakeRecords
 
 ANYONE = Where(b"c", b"M", Sender("anyone", "63"))
 BESIDE = Broker("b", 0)
@@ -204,7 +204,6 @@ def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
         reactor,
         "iad1",
         FakeRecords(disk),
-        FakeState(disk),
         rig.plane,
         lambda: 1_000.0,
         lambda node, _incarnation: node,
@@ -224,6 +223,34 @@ def test_a_node_is_told_when_the_last_of_its_alerts_is_kept(rig):
     assert len(rig.disk.taken["n1", "h"].sequences) == MAX_EVENTS
     assert [each.message.sequences for each in taken] == [tuple(range(1, MAX_EVENTS + 1))]
     assert ("n2", "h") not in rig.disk.taken
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_batch_of_alerts_is_one_record_and_one_transaction(rig, durable):
+    """Who waits for an alert on disk gets it before that, in a transaction of its own."""
+    rig.subscribe(durable=durable)
+    synced, taken = [], []
+    write = rig.disk.write
+    rig.disk.write = lambda changes: synced.append("store") or write(changes)
+    reactor, disk = rig.plane._reactor, EventDisk()
+    records = FakeRecords(disk)
+    write_records = records.write
+    records.write = lambda batch: synced.append("records") or write_records(batch)
+    reactor.performs(SendToNode, taken.append)
+    events = EventPlane(
+        reactor, "iad1", records, rig.plane, lambda: 1_000.0, lambda node, _incarnation: node
+    )
+    for number in range(1, 8):
+        made = NodeEvent(number, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5)
+        events.arrived("n1", NodeEvents("boot", "h", (made,), oldest=1))
+    rig.plane.tick(rig.now)
+    rig.now += GATHER_S
+    rig.plane.tick(rig.now)
+    events.tick(rig.now)
+    assert len(taken) == 7
+    assert synced == ["store"] * durable + ["records", "store"]
+    assert set(rig.disk.nodes) == {("node_events", "n1"), ("node_triggers", "n1")}
+    assert rig.disk.taken["n1", "h"].sequences == tuple(range(1, 8))
 
 
 def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
