@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.alerts.dedup_window import Taken
-from agent.alerts.event_dedup import EventLedger
+from agent.alerts.dedup_window import EventLedger, Taken
 from agent.alerts.open_faults import NodeFaults, OpenFaults
 from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.wire.messages import NodeEvents
