@@ -37,7 +37,7 @@ from tests.alerts.disk import Disk
 from tests.alerts.samples import notification
 from tests.master.held_writer import HeldWriter
 from tests.master.test_node_events_model import Disk as EventDisk
-from tests.master.test_node_events_model import FakeRecords
+from tests.master.test_node_events_model import FakeRecords, Killed
 
 ANYONE = Where(b"c", b"M", Sender("anyone", "63"))
 BESIDE = Broker("b", 0)
@@ -251,6 +251,39 @@ def test_a_batch_of_alerts_is_one_record_and_one_transaction(rig, durable):
     assert synced == ["store"] * durable + ["records", "store"]
     assert set(rig.disk.nodes) == {("node_events", "n1"), ("node_triggers", "n1")}
     assert rig.disk.taken["n1", "h"].sequences == tuple(range(1, 8))
+
+
+def test_a_master_killed_between_record_and_store_has_one_record_and_the_alert(rig):
+    disk, taken = EventDisk(), []
+    alert = NodeEvent(1, TRIGGER_RAISED, 1, True, "", "co2", trigger="t", value=31.5)
+    message = NodeEvents("boot", "h", (alert,), oldest=1)
+
+    def start():
+        rig.plane._reactor.performs(SendToNode, taken.append)
+        return EventPlane(
+            rig.plane._reactor, "iad1", FakeRecords(disk), rig.plane, lambda: 1_000.0,
+            lambda node, _incarnation: node, saved=rig.disk.load_nodes(),
+        )  # fmt: skip
+
+    events = start()
+    events.arrived("n1", message)
+    rig.now += GATHER_S
+    disk.kill_at = "after the records"
+    with pytest.raises(Killed):
+        events.tick(rig.now)
+    assert (len(disk.records), rig.disk.spooled, rig.disk.nodes, taken) == (1, {}, {}, [])
+    disk.writer = HeldWriter()
+    rig.start()
+    events = start()
+    assert set(rig.disk.nodes) == {("node_events", "n1"), ("node_triggers", "n1")}
+    # It was told nothing, and sends it again.
+    events.arrived("n1", message)
+    rig.now += GATHER_S
+    events.tick(rig.now)
+    assert [each.message.sequences for each in taken] == [(1,)]
+    assert (len(disk.records), rig.plane.counters["spooled"]) == (1, 1)
+    assert rig.disk.taken["n1", "h"].sequences == (1,)
+    assert events.counters["node_events_repeated"] == 1
 
 
 def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
