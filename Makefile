@@ -4,7 +4,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# One after the other, but for what `test` runs side by side.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 PYTHON ?= python3
 ARGS ?=
@@ -33,11 +36,15 @@ setup: $(DONE)/core ## Set up .venv: the commands, and all drivers
 demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 	@exec $(BIN)/fleet demo $(ARGS)
 
-test: lint $(DONE)/core-debug ## Set up, then run all checks and tests
-	@echo "Testing …"
-	@$(BIN)/pytest -n $(WORKERS) --timeout 600 --durations=30
-	@echo "Testing _core again, in its debug build …"
-	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core
+test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
+	@$(MAKE) --no-print-directory SIDE_BY_SIDE=1 -j 2 -O lint $(DONE)/core-debug
+	@echo "Testing, and beside it _core in its debug build …"
+	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest tests/core >build/test-debug.log 2>&1 & \
+	debug=$$! ended=0; \
+	$(BIN)/pytest -n $(WORKERS) --timeout 600 --durations=30 || ended=$$?; \
+	wait $$debug || ended=$$?; \
+	echo "_core in its debug build:"; cat build/test-debug.log; \
+	exit $$ended
 
 test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
 	@tools/build_apiserver.sh

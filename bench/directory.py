@@ -3,32 +3,39 @@
 python -m bench.directory
 
 First in memory, which DSSP reports as below 1 ms; then the whole request over the real socket of a
-registration service: encode, two frames, decode, look up, encode, decode.
+registration service: encode, two frames, decode, look up, encode, decode. Then changes of a record
+of 4,096 areas against the decoding of its message, and a party's questions while another floods the
+socket with such changes.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import zmq
 
-from agent.directory.directory import Directory
+from agent.directory.directory import Directory, Edit
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.directory import (
+    MAX_AREAS,
     Account,
     DirectoryEntry,
     DirectoryReply,
+    DirectoryRequest,
     Discover,
     Found,
     Offering,
     Register,
     Registered,
 )
-from bench.processes import process
+from bench.processes import process, ready
 from bench.report import Result, interleaved, report, result
 from fleet.testbed.ports import free_address
 
@@ -38,6 +45,8 @@ CAMPUSES = 10
 LOOKUPS = 20
 ROUNDS = 25
 UNDER_WAY = 50  # registrations in flight, each of which waits for the disk
+ASKED = 400  # questions of an honest party
+CHANGES = 20
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 
 
@@ -130,34 +139,120 @@ class Asker:
         self.decode(self.receive())
 
 
-def over_the_socket(registered: Sequence[Register]) -> list[Result]:
-    """A discovery from a party's `encode` to its decoded reply."""
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of a registration service that runs."""
     with tempfile.TemporaryDirectory() as name:
         config, address = Path(name) / "drs.toml", free_address()
         config.write_text(f'[sockets]\npublic = "{address}"\n')
         command = str(Path(sys.executable).with_name("sanderling-drs"))
-        with (
-            process(command, "--config", str(config), "--exit-on-stdin-eof"),
-            zmq.Context() as context,
-        ):
-            asker = Asker(context, address)
-            asker.register(registered)
-            assert len(asker.discover().candidates) == MATCHING
-            whole_s, empty_s = interleaved(
-                ROUNDS,
-                lambda: seconds_of(asker.discover),
-                lambda: seconds_of(asker.nothing_found),
-            )
-            context.destroy(linger=0)
+        with process(command, "--config", str(config), "--exit-on-stdin-eof"):
+            yield address
+
+
+def over_the_socket(registered: Sequence[Register]) -> list[Result]:
+    """A discovery from a party's `encode` to its decoded reply."""
+    with served() as address, zmq.Context() as context:
+        asker = Asker(context, address)
+        asker.register(registered)
+        assert len(asker.discover().candidates) == MATCHING
+        whole_s, empty_s = interleaved(
+            ROUNDS,
+            lambda: seconds_of(asker.discover),
+            lambda: seconds_of(asker.nothing_found),
+        )
+        context.destroy(linger=0)
     peer = "a discovery that finds nothing, same socket"
     return [result("directory-socket", whole_s, "ms", peer, empty_s)]
 
 
+def large(version: int, changed: int) -> Register:
+    """A record of 4,096 areas, of which so many differ from those of other versions."""
+    areas = [f"b/f{n % 64}/r{n}" for n in range(MAX_AREAS - changed)]
+    areas += [f"b/f{n % 64}/v{version}r{n}" for n in range(changed)]
+    offerings = [Offering(f"c{n}", tuple(areas[n : n + 1_024])) for n in range(0, MAX_AREAS, 1_024)]
+    return Register("r", "large", "tcp://10.0.0.1:5700", tuple(offerings), 3_600.0)
+
+
+def changes(changed: int) -> tuple[float, float]:
+    """Medians of processor time to decode the message of such a change, and to apply it."""
+    decode = Decoder[DirectoryRequest](DirectoryRequest).decode
+    directory = Directory("bench", 0, ())
+    decoded_s, applied_s = [], []
+    for version in range(1, CHANGES + 1):
+        frame = encode(large(version, changed))
+        started_s = time.thread_time()
+        request, _ = decode(frame)
+        decoded_s.append(time.thread_time() - started_s)
+        assert isinstance(request, Register)
+        edit = Edit("bench", version, (entry(version, request),))
+        started_s = time.thread_time()
+        directory.apply(edit)
+        applied_s.append(time.thread_time() - started_s)
+    return sorted(decoded_s)[CHANGES // 2], sorted(applied_s)[CHANGES // 2]
+
+
+def in_index() -> list[Result]:
+    """Changes of all areas of a large record, and of one."""
+    results = []
+    for name, changed in (("all", MAX_AREAS), ("one", 1)):
+        decoded_s, applied_s = changes(changed)
+        peer = "decoding the message, processor time as well"
+        results.append(result(f"directory-change-{name}", applied_s, "ms", peer, decoded_s))
+    return results
+
+
+def p99_s(asker: Asker) -> float:
+    """The 99th percentile of how long small questions take."""
+    taken = []
+    for _ in range(ASKED):
+        started_s = time.perf_counter()
+        asker.nothing_found()
+        taken.append(time.perf_counter() - started_s)
+    return sorted(taken)[int(ASKED * 0.99)]
+
+
+def flooded() -> list[Result]:
+    """An honest party's questions during a flood of large changes by another, against before."""
+    with served() as address, zmq.Context() as context:
+        asker = Asker(context, address)
+        p99_s(asker)
+        before_s = p99_s(asker)
+        with process(sys.executable, "-m", "bench.directory", address) as attacker:
+            ready(attacker)
+            during_s = p99_s(asker)
+            attacker.kill()
+        after_s = p99_s(asker)
+        context.destroy(linger=0)
+    peer = "the same party before"
+    more = {"times": round(during_s / before_s, 1), "p99_after_ms": round(after_s * 1e3, 2)}
+    return [result("directory-flood", during_s, "ms", peer, before_s, **more)]
+
+
+def flood(address: str) -> None:
+    """Change all of a large record again and again, as often as the service takes it; on processor
+    time that others leave, as an attacker on another machine would."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    frames = itertools.cycle([encode(large(version, MAX_AREAS)) for version in (1, 2)])
+    socket = zmq.Context.instance().socket(zmq.DEALER)
+    socket.connect(address)
+    for _ in range(UNDER_WAY):
+        socket.send(next(frames))
+    socket.recv()
+    print("ready", flush=True)
+    while True:
+        socket.send(next(frames))
+        socket.recv()
+
+
 def run() -> list[Result]:
-    """Goal of both in-memory lookups: at most 1 ms. directory-socket informs."""
+    """Goals: both lookups in memory at most 1 ms, a change of one area cheaper than its message.
+    The others inform."""
     registered = registrations()
-    return in_memory(registered) + over_the_socket(registered)
+    return in_memory(registered) + in_index() + over_the_socket(registered) + flooded()
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        flood(sys.argv[1])
     report(run())

@@ -59,7 +59,7 @@ def _table(begun: provenance.Provenance, told: list[Result]) -> str:
         for each in told
     ]
     head = ["| what | took | beside it | ratio |", "|---|---|---|---|"]
-    return "\n".join([begun.table(), "", *head, *rows])
+    return "\n".join([begun.table().markdown(), "", *head, *rows])
 
 
 def _help() -> Result:

@@ -13,6 +13,7 @@ is the same attack in the ordinary class afterwards: the difference is the attac
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -29,7 +30,8 @@ import zmq
 from agent.client import Client
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Query, Slo, Window
-from agent.wire.watches import Watch
+from agent.wire.push import Subscribe, Unsubscribe
+from agent.wire.watches import Cancel, Watch
 from bench.processes import cpu_s, master, process, ready
 from bench.report import Result, result
 from fleet.testbed.ports import free_address
@@ -42,6 +44,9 @@ NODES = 32
 MIB = 1 << 20
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+# As by default; the honest client stays below it.
+RATE_PER_S = 1_000.0
+HONEST_PAUSE_S = 0.001
 WINDOW = Window(last_s=60.0)
 SLO = Slo(99.0, 10_000.0)
 
@@ -148,12 +153,33 @@ def watches(address: str) -> Iterator[int]:
         yield 0
 
 
+def changes(address: str) -> Iterator[int]:
+    """Watches opened and cancelled, and filters that take long to multiply out: 1,000 requests a
+    second over two connections."""
+    text = "(" + " or ".join(f"a > {n}" for n in range(20)) + ")"
+    text += "".join(f" and a < {n + 100}" for n in range(20))
+    asked = Watch("w", ("b1/r1",), SLO, "periodic", 60.0)
+    frames = [encode(each) for each in (asked, Cancel("w"), Subscribe("s", text), Unsubscribe("s"))]
+    sockets = _dealers(address, 2)
+    while True:
+        sent = 0
+        for each, frame in itertools.product(sockets, frames):
+            while each.poll(0):
+                each.recv()
+            if each.poll(0, zmq.POLLOUT):
+                each.send(frame)
+                sent += len(frame)
+        yield sent
+        time.sleep(len(sockets) * len(frames) / 1_000.0)
+
+
 ATTACKS: dict[str, Callable[[str], Iterator[int]]] = {
     "arrays": arrays,
     "areas": areas,
     "multipart": multipart,
     "partial": partial,
     "watches": watches,
+    "changes": changes,
 }
 
 
@@ -168,6 +194,7 @@ def _asked_s(client: Client, count: int) -> list[float]:
         answer = client.query([f"b1/r{number % NODES}"], last_s=60.0, latency_ms=10_000.0)
         taken.append(time.perf_counter() - started)
         assert answer.status == "complete", answer
+        time.sleep(HONEST_PAUSE_S)
     return taken
 
 
@@ -218,7 +245,7 @@ def measure(name: str) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         nodes, public = free_address(), free_address()
         with (
-            master(Path(folder), nodes, public) as pid,
+            master(Path(folder), nodes, public, rate_per_s=RATE_PER_S) as pid,
             process(*module, "bench.hostile_nodes", nodes, str(NODES)) as fleet,
             Client(public) as client,
         ):

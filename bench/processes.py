@@ -26,7 +26,7 @@ areas = ["b1"]
 heartbeat_s = {heartbeat_s}
 lost_after = 2
 [clients]
-rate_per_s = 1e6
+rate_per_s = {rate_per_s}
 """
 
 
@@ -66,13 +66,20 @@ def master(
     public: str,
     *,
     heartbeat_s: float = 3_600.0,
+    rate_per_s: float = 1e6,
     under: tuple[str, ...] = (),
 ) -> Iterator[int]:
     """A running master that covers b1; yields its process id. Simulated nodes send no heartbeats,
     so one per hour is enough. `under` is a command that runs its command, and becomes it."""
     config = folder / "master.toml"
     config.write_text(
-        MASTER.format(folder=folder, nodes=nodes, public=public, heartbeat_s=heartbeat_s)
+        MASTER.format(
+            folder=folder,
+            nodes=nodes,
+            public=public,
+            heartbeat_s=heartbeat_s,
+            rate_per_s=rate_per_s,
+        )
     )
     arguments = (*under, agent("master"), "--config", str(config), "--exit-on-stdin-eof")
     with process(*arguments) as child:

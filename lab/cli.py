@@ -67,7 +67,7 @@ def autoscale(
     """
     if (status := without("matplotlib")) is not None:
         return status
-    from lab.load_steps import run as command
+    from lab.autoscale import run as command
 
     return command.run(
         command.Options(directory, results or directory, float(seconds), rates_per_s, nodes, seed)
@@ -251,10 +251,10 @@ def testbed(
     """
     if (status := without("numpy", "matplotlib")) is not None:
         return status
-    from lab.sweep import options as sweep_options
+    from lab.testbed import options as testbed_options
 
-    return sweep_options.run(
-        sweep_options.Asked(
+    return testbed_options.run(
+        testbed_options.Asked(
             policies,
             real,
             rates_per_s,
@@ -319,10 +319,10 @@ def quality(
 
     On the labelled faults of a real building, on injected ones, and on synthetic ones at 1 Hz.
     Takes about 8 minutes on two processors, 1 with --rounds 1 --rooms 1.
-    Needs numpy and matplotlib. Exit status: 0 all labelled faults were found and healthy rooms had
-    less than one false alarm a week, 1 not so, 2 wrong usage.
+    Needs numpy, SciPy and matplotlib. Exit status: 0 all labelled faults were found and healthy
+    rooms had less than one false alarm a week, 1 not so, 2 wrong usage.
     """
-    if (status := without("numpy", "matplotlib")) is not None:
+    if (status := without("numpy", "scipy", "matplotlib")) is not None:
         return status
     from lab.quality import command
 
@@ -406,14 +406,15 @@ def simulate(
 ) -> int:
     """Simulate fleets of up to 18,000 nodes, and find the load that each policy sustains.
 
-    Needs numpy and matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Needs numpy, SciPy and matplotlib.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
     if (
         spark
         and click.get_current_context().get_parameter_source("jobs") is not ParameterSource.DEFAULT
     ):
         raise click.UsageError("--jobs is for this machine's processes: a Spark master has its own")
-    if (status := without("numpy", "matplotlib")) is not None:
+    if (status := without("numpy", "scipy", "matplotlib")) is not None:
         return status
     from lab.simulation import command
 

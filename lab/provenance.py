@@ -9,6 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from fleet.terminal.tables import Table
+
 
 class Provenance(Struct, frozen=True):
     """`command` repeats the run, seed included; `load_average` is of the minute before it."""
@@ -17,8 +19,8 @@ class Provenance(Struct, frozen=True):
     load_average: float
     date: str
 
-    def table(self, **more: str) -> str:
-        """The lines of a Markdown table, for the top of a page; `more` rows come last."""
+    def table(self, **more: str) -> Table:
+        """For the top of a page; `more` rows come last."""
         rows = {
             "command": f"`{self.command}`",
             "machine": machine(),
@@ -26,7 +28,7 @@ class Provenance(Struct, frozen=True):
             "date": self.date,
             **more,
         }
-        return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+        return Table("Provenance", ("item", "value"), list(rows.items()))
 
 
 def now(command: str) -> Provenance:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_S, wait_until
 
 Found = TypeVar("Found")
 
@@ -57,7 +57,7 @@ class AgentProcess:
         readiness."""
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
-        code = self.process.wait(20)
+        code = self.process.wait(PATIENCE_S)
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         said = "" if self.process.stderr.closed else self.process.stderr.read()

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 Found = TypeVar("Found")
 
 PATIENCE_S: Final = 120.0  # on a machine that is at work
+PATIENCE_MS: Final = 120_000
 PAUSE_S: Final = 0.005
 
 

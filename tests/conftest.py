@@ -2,11 +2,19 @@
 
 import os
 import signal
+import sys
 
 import pytest
 import zmq
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+
+from testkit.waiting import PATIENCE_MS
+
+# Where the environment forbids to keep compiled modules, each worker would compile all tests anew,
+# and each agent that a test starts all of its own: a third of the suite's work.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # In the background a shell may have it ignored, which every process of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -26,8 +34,27 @@ SPARK = (
 )
 
 
+# Files with few tests that take long, the longest first: begun last, as the scheduler would have it
+# that counts tests, they would keep one worker at work when the others have ended.
+FIRST = (
+    "tests/fleet/demo/",
+    *SPARK,
+    "tests/docs/",
+    "tests/fleet/query/",
+    "tests/trust/",
+    "tests/market/test_service_setup.py",
+    "tests/lab/",
+    "tests/fleet/",
+    "tests/master/",
+)
+
+
 class FilesTogether(LoadFileScheduling):
     """A file's tests stay with one worker, since they share fleets; so do all that use Spark."""
+
+    def __init__(self, config, log):
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # the order is that below
 
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
@@ -36,6 +63,15 @@ class FilesTogether(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config, log):
     return FilesTogether(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(nodeid):
+    return next((n for n, room in enumerate(FIRST) if nodeid.startswith(room)), len(FIRST))
 
 
 def pytest_addoption(parser):
@@ -90,6 +126,16 @@ class TestContext:
     def socket(self, kind):
         self.sockets.append(self.context.socket(kind))
         return self.sockets[-1]
+
+
+@pytest.fixture
+def patient_clients(monkeypatch):
+    """Clients of this process wait for a master as long as a busy machine may take."""
+    from agent.client.subscriptions import Notifications
+    from agent.client.watches import Rounds
+
+    for waits in (Rounds.open, Rounds.cancel, Notifications.open, Notifications.cancel):
+        monkeypatch.setattr(waits, "__defaults__", (float(PATIENCE_MS),))
 
 
 @pytest.fixture

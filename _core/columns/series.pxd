@@ -3,30 +3,44 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-# Whether `count` times never go back. O(count).
-cdef bint in_time_order(const int64_t *times, size_t count) noexcept nogil
+# All arrays belong to the caller; nothing is allocated here. `times` are signed 64-bit numbers,
+# little-endian, and need no alignment.
 
-# The places of `first` + `second` times in order of time, the first's before the second's where
-# equal: places below `first` are those of `a`, the others, less `first`, those of `b`. Both are in
-# order, `order` has room for all. O(first + second).
-cdef void merge_times(
-    const int64_t *a, uint32_t first, const int64_t *b, uint32_t second, uint32_t *order
+# End of the stretch of `order` [count] that begins at `start` and whose times never go back.
+# O(length).
+cdef size_t run_end(
+    const char *times, const uint32_t *order, size_t start, size_t count
 ) noexcept nogil
 
-# items[order[i]] for each i, of 1, 4 or 8 bytes each. O(count).
+# Sorts the indices `order` [count] into `times` by time, stable: natural merge sort. `spare`
+# [count] is overwritten. Returns `order` or `spare`, whichever holds the result. O(count) for two
+# stretches in time order, O(count log stretches) in general.
+cdef uint32_t *sort_by_time(
+    const char *times, size_t count, uint32_t *order, uint32_t *spare
+) noexcept nogil
+
+# Writes items[order[i]] to `to` for each i < count. An item has 1, 4 or 8 bytes; `to` must hold
+# count * item_bytes and must not overlap `items`. O(count).
 cdef void gather(
     const char *items, size_t item_bytes, const uint32_t *order, size_t count, char *to
 ) noexcept nogil
 
-cdef struct Summary:
-    size_t count                  # values that are there: neither NaN nor bad
-    size_t first                  # the places of the first and the last of them
-    size_t last
-    float low                     # the least and the greatest; of equal ones the first
-    float high
+cdef class Merge:
+    cdef readonly bytes times     # of all series, in time order
+    cdef list _counts             # readings of each series
+    cdef bytes _order             # indices into the series one after another; None: as they are
 
-# What `count` values tell; `flags` of each, or NULL if all are good: one of `bad` makes a value bad.
-# O(count).
+cdef struct Summary:
+    size_t count                  # valid values: finite and not bad; if 0, ignore the rest
+    size_t first                  # index of the first valid value
+    size_t last                   # index of the last valid value
+    float low                     # minimum; of equal values the first
+    float high                    # maximum; of equal values the first
+    double total                  # compensated sum
+    size_t suspect                # valid values with any flag
+
+# Statistics of `values` [count]. `flags` [count] has a byte per value, NULL if all are good; a
+# value is bad if its byte shares a bit with the mask `bad`. O(count).
 cdef Summary summarize(
     const float *values, const uint8_t *flags, uint8_t bad, size_t count
 ) noexcept nogil

@@ -1,38 +1,69 @@
 """Merge and statistics of columns; the GIL is released while a column is processed."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.float cimport FLT_MAX
+from libc.math cimport fabs, fabsf
 from libc.string cimport memcpy
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    static inline int64_t little_endian_at(const char *items, size_t i) {
+        uint64_t found;
+        memcpy(&found, items + 8 * i, 8);
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        found = __builtin_bswap64(found);
+    #endif
+        return (int64_t)found;
+    }
+    """
+    int64_t little_endian_at(const char *items, size_t i) noexcept nogil
 
-cdef bint in_time_order(const int64_t *times, size_t count) noexcept nogil:
-    cdef size_t i
-    for i in range(1, count):
-        if times[i] < times[i - 1]:
-            return False
-    return True
 
-
-cdef void merge_times(
-    const int64_t *a, uint32_t first, const int64_t *b, uint32_t second, uint32_t *order
+cdef size_t run_end(
+    const char *times, const uint32_t *order, size_t start, size_t count
 ) noexcept nogil:
-    cdef uint32_t i = 0
-    cdef uint32_t j = 0
-    while i < first and j < second:
-        if b[j] < a[i]:
-            order[i + j] = first + j
-            j += 1
-        else:
-            order[i + j] = i
-            i += 1
-    while i < first:
-        order[i + j] = i
+    cdef size_t i = start + 1
+    if start >= count:
+        return count
+    while i < count and (
+        little_endian_at(times, order[i]) >= little_endian_at(times, order[i - 1])
+    ):
         i += 1
-    while j < second:
-        order[i + j] = first + j
-        j += 1
+    return i
+
+
+cdef uint32_t *sort_by_time(
+    const char *times, size_t count, uint32_t *order, uint32_t *spare
+) noexcept nogil:
+    cdef size_t start, middle, end, left, right, to
+    while run_end(times, order, 0, count) < count:
+        start = 0
+        while start < count:
+            middle = run_end(times, order, start, count)
+            end = run_end(times, order, middle, count)
+            left = start
+            right = middle
+            for to in range(start, end):
+                if right == end or (
+                    left < middle
+                    and little_endian_at(times, order[left])
+                    <= little_endian_at(times, order[right])
+                ):
+                    CHECK(left < middle)
+                    spare[to] = order[left]
+                    left += 1
+                else:
+                    CHECK(right < end)
+                    spare[to] = order[right]
+                    right += 1
+            start = end
+        order, spare = spare, order
+    return order
 
 
 cdef void gather(
@@ -50,17 +81,114 @@ cdef void gather(
             to[i] = items[order[i]]
 
 
+cdef bytes time_order(bytes times):
+    """Indices of a column of times in time order, stable; None if it is in order. O(n log runs)."""
+    cdef size_t count = <size_t>PyBytes_GET_SIZE(times) // 8
+    cdef const char *items = PyBytes_AS_STRING(times)
+    cdef bytes order, spare
+    cdef uint32_t *places
+    cdef uint32_t *others
+    cdef uint32_t *found
+    cdef size_t i = 1
+    while i < count and little_endian_at(items, i) >= little_endian_at(items, i - 1):
+        i += 1
+    if i >= count:
+        return None
+    if count >= 1 << 31:
+        raise ValueError("too many readings for one series")
+    order = PyBytes_FromStringAndSize(NULL, 4 * count)
+    spare = PyBytes_FromStringAndSize(NULL, 4 * count)
+    places = <uint32_t *>PyBytes_AS_STRING(order)
+    others = <uint32_t *>PyBytes_AS_STRING(spare)
+    with nogil:
+        for i in range(count):
+            places[i] = <uint32_t>i
+        found = sort_by_time(items, count, places, others)
+    return order if found == places else spare
+
+
+cdef bint follow(list parts):
+    """Whether each column of times begins where the one before it ended, or later. O(parts)."""
+    cdef bytes part
+    cdef size_t count
+    cdef bint begun = False
+    cdef int64_t ended = 0
+    for part in parts:
+        count = <size_t>PyBytes_GET_SIZE(part) // 8
+        if count == 0:
+            continue
+        if begun and little_endian_at(PyBytes_AS_STRING(part), 0) < ended:
+            return False
+        begun = True
+        ended = little_endian_at(PyBytes_AS_STRING(part), count - 1)
+    return True
+
+
+cdef class Merge:
+    """Merges several series by time. Readings of equal time keep the order of the series, and
+    within a series their own. `times` has one column of times a series, signed 64 bits,
+    little-endian. O(n log r) for r stretches in time order, so O(n) for two sorted series. With
+    `ascending` the caller knows that each series is in time order: those that follow one another
+    are joined without a look at the times between their ends."""
+
+    def __init__(self, list times not None, *, bint ascending=False):
+        cdef bytes each, together = b"".join(times)
+        self._counts = [len(each) // 8 for each in times]
+        self._order = None if ascending and follow(times) else time_order(together)
+        self.times = together if self._order is None else self.column(times, bytes(8))
+
+    def column(self, list parts not None, bytes default not None) -> bytes:
+        """A merged column: `parts` has the column of each series, None for one that lacks it,
+        whose readings get the item `default`, of 1, 4 or 8 bytes. ValueError if a part has
+        another length than its times. O(n)."""
+        cdef size_t item_bytes = <size_t>PyBytes_GET_SIZE(default)
+        cdef size_t count
+        cdef bytes joined, found
+        cdef const uint32_t *places
+        cdef const char *items
+        cdef char *to
+        if item_bytes not in (1, 4, 8):
+            raise ValueError(f"items of {item_bytes} bytes")
+        cdef bytes part
+        cdef size_t n
+        cdef list columns = []
+        for part, n in zip(parts, self._counts, strict=True):
+            if part is None:
+                part = default * n
+            elif <size_t>PyBytes_GET_SIZE(part) != item_bytes * n:
+                raise ValueError("the columns of a series differ in length")
+            columns.append(part)
+        joined = b"".join(columns)
+        if self._order is None:
+            return joined
+        count = <size_t>PyBytes_GET_SIZE(self._order) // 4
+        found = PyBytes_FromStringAndSize(NULL, item_bytes * count)
+        places = <const uint32_t *>PyBytes_AS_STRING(self._order)
+        items = PyBytes_AS_STRING(joined)
+        to = PyBytes_AS_STRING(found)
+        with nogil:
+            gather(items, item_bytes, places, count, to)
+        return found
+
+
+cdef inline bint is_there(float value) noexcept nogil:
+    # NaN compares unequal to everything, itself included.
+    return fabsf(value) <= FLT_MAX
+
+
 cdef Summary summarize(
     const float *values, const uint8_t *flags, uint8_t bad, size_t count
 ) noexcept nogil:
     cdef Summary found
     cdef float value
+    cdef double total, lost = 0.0
     cdef size_t i
-    found.count = found.first = found.last = 0
+    found.count = found.first = found.last = found.suspect = 0
     found.low = found.high = 0.0
+    found.total = 0.0
     for i in range(count):
         value = values[i]
-        if value != value or (flags != NULL and flags[i] & bad):
+        if not is_there(value) or (flags != NULL and flags[i] & bad):
             continue
         if found.count == 0:
             found.first = i
@@ -71,64 +199,25 @@ cdef Summary summarize(
             found.high = value
         found.last = i
         found.count += 1
+        if flags != NULL and flags[i]:
+            found.suspect += 1
+        total = found.total + value
+        if fabs(found.total) >= fabs(value):
+            lost += (found.total - total) + value
+        else:
+            lost += (value - total) + found.total
+        found.total = total
+    found.total += lost
     return found
 
 
-def merged_order(bytes a not None, bytes b not None) -> bytes | None:
-    """Indices into both columns of times (64-bit, in this machine's byte order) in time order, a's
-    first where equal, 32 bits each; None if one of the columns is not sorted. O(n)."""
-    cdef size_t first = <size_t>PyBytes_GET_SIZE(a) // 8
-    cdef size_t second = <size_t>PyBytes_GET_SIZE(b) // 8
-    # The data of a bytes object is aligned.
-    cdef const int64_t *left = <const int64_t *>PyBytes_AS_STRING(a)
-    cdef const int64_t *right = <const int64_t *>PyBytes_AS_STRING(b)
-    cdef bytes found
-    cdef uint32_t *order
-    cdef bint sorted_both
-    if first + second >= 1 << 31:
-        raise ValueError("too many readings for one series")
-    found = PyBytes_FromStringAndSize(NULL, 4 * (first + second))
-    order = <uint32_t *>PyBytes_AS_STRING(found)
-    with nogil:
-        sorted_both = in_time_order(left, first) and in_time_order(right, second)
-        if sorted_both:
-            merge_times(left, <uint32_t>first, right, <uint32_t>second, order)
-    return found if sorted_both else None
-
-
-def in_order(bytes column not None, size_t item_bytes, bytes order not None) -> bytes:
-    """The items of a column, of 1, 4 or 8 bytes each, in the order of these indices, 32 bits each.
-    ValueError if an index is beyond the column. O(n)."""
-    cdef size_t count = <size_t>PyBytes_GET_SIZE(order) // 4
-    cdef const uint32_t *places = <const uint32_t *>PyBytes_AS_STRING(order)
-    cdef const char *items = PyBytes_AS_STRING(column)
-    cdef size_t most
-    cdef bytes found
-    cdef char *to
-    cdef bint inside = True
-    cdef size_t i
-    if item_bytes not in (1, 4, 8):
-        raise ValueError(f"items of {item_bytes} bytes")
-    most = <size_t>PyBytes_GET_SIZE(column) // item_bytes
-    found = PyBytes_FromStringAndSize(NULL, item_bytes * count)
-    to = PyBytes_AS_STRING(found)
-    with nogil:
-        for i in range(count):
-            if places[i] >= most:
-                inside = False
-                break
-        if inside:
-            gather(items, item_bytes, places, count, to)
-    if not inside:
-        raise ValueError("a place beyond the column")
-    return found
-
-
-def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, int, float, float]:
-    """(count, first index, last index, minimum, maximum) of the values of a column, 32-bit floats
-    in this machine's byte order, that are neither NaN nor bad; all 0 if there are none. `flags` has
-    one byte per value, None if all are good: any bit of `bad` makes a value bad. ValueError if
-    their lengths differ. O(n)."""
+def summary(
+    bytes values not None, bytes flags, uint8_t bad
+) -> tuple[int, int, int, float, float, float, int]:
+    """(count, first index, last index, minimum, maximum, total, suspect) of the values of a column,
+    32-bit floats in this machine's byte order, that are finite and not bad; all 0 if there are
+    none. `flags` has one byte per value, None if all are good: any bit of `bad` makes a value bad,
+    any other suspect. ValueError if their lengths differ. O(n)."""
     cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
     cdef const float *items = <const float *>PyBytes_AS_STRING(values)
     cdef const uint8_t *marks = NULL
@@ -139,23 +228,6 @@ def summary(bytes values not None, bytes flags, uint8_t bad) -> tuple[int, int, 
         marks = <const uint8_t *>PyBytes_AS_STRING(flags)
     with nogil:
         found = summarize(items, marks, bad, count)
-    return found.count, found.first, found.last, found.low, found.high
-
-
-def those_there(bytes values not None, bytes flags, uint8_t bad) -> bytes:
-    """The values that `summary` counts, in order. O(n)."""
-    cdef size_t count = <size_t>PyBytes_GET_SIZE(values) // 4
-    cdef const float *items = <const float *>PyBytes_AS_STRING(values)
-    cdef const uint8_t *marks = NULL
-    cdef size_t left = <size_t>summary(values, flags, bad)[0]
-    cdef bytes found = PyBytes_FromStringAndSize(NULL, 4 * left)
-    cdef float *to = <float *>PyBytes_AS_STRING(found)
-    cdef size_t i
-    if flags is not None:
-        marks = <const uint8_t *>PyBytes_AS_STRING(flags)
-    with nogil:
-        for i in range(count):
-            if items[i] == items[i] and (marks == NULL or not marks[i] & bad):
-                to[0] = items[i]
-                to += 1
-    return found
+    return (
+        found.count, found.first, found.last, found.low, found.high, found.total, found.suspect
+    )

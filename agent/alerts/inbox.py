@@ -17,6 +17,9 @@ from agent.wire.push import Gap, Lost, Notified, PushReply, Subscribe, Subscribe
 
 # Positions are forgotten in batches of this size, which costs fewer writes.
 FORGOTTEN_AT_ONCE = 64
+# A text has at most 512 characters, but they may take as long as 8 KiB of a filter in parts:
+# parentheses are multiplied out.
+TEXT_WEIGHT = 16
 
 
 class Inbox(StateMachine):
@@ -24,8 +27,8 @@ class Inbox(StateMachine):
     so that what comes again is no news."""
 
     __slots__ = (
-        "_known", "acknowledged", "bytes", "client", "durable", "filter", "id", "in_flight", "kept",
-        "last", "number", "owner", "peer", "seen_s", "sent", "timer",
+        "_known", "acknowledged", "bytes", "client", "durable", "filter", "filter_bytes", "id",
+        "in_flight", "kept", "last", "number", "owner", "peer", "seen_s", "sent", "timer",
     )  # fmt: skip
 
     TRANSITIONS = SUBSCRIPTION_TRANSITIONS
@@ -41,6 +44,7 @@ class Inbox(StateMachine):
         self.owner: Hashable = client
         self.id = client_id  # the client's name for the subscription
         self.filter = wanted
+        self.filter_bytes = 0  # its size in MessagePack
         self.durable = durable
         self.peer: Peer = None
         self.acknowledged = 0  # the client has acknowledged all up to here
@@ -189,10 +193,21 @@ def last_run(
 # --- requests -------------------------------------------------------------------------------------
 
 
-def check_size(given: str | Filter) -> None:
-    """ValueError if the filter takes more than `MAX_FILTER_BYTES`. O(size)."""
-    if (size := len(msgspec.msgpack.encode(given))) > MAX_FILTER_BYTES:
+def filter_bytes(given: str | Filter) -> int:
+    """Size of a filter in MessagePack. O(size)."""
+    return len(msgspec.msgpack.encode(given))
+
+
+def parsed_bytes(given: str | Filter) -> int:
+    """Bytes of a filter by which its cost is judged before it is parsed. O(size)."""
+    return TEXT_WEIGHT * len(given) if isinstance(given, str) else filter_bytes(given)
+
+
+def check_size(given: str | Filter) -> int:
+    """The size of the filter; ValueError if it is more than `MAX_FILTER_BYTES`. O(size)."""
+    if (size := filter_bytes(given)) > MAX_FILTER_BYTES:
         raise ValueError(f"{size} bytes, over {MAX_FILTER_BYTES}; take two subscriptions")
+    return size
 
 
 def why_not_again(inbox: Inbox, message: Subscribe) -> str:

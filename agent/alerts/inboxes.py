@@ -14,7 +14,7 @@ from itertools import groupby
 
 from _core.queue.edf import EdfQueue
 from agent.alerts.coalesce import together
-from agent.alerts.inbox import Inbox, check_size, last_run, refusal, why_not_again
+from agent.alerts.inbox import Inbox, check_size, filter_bytes, last_run, refusal, why_not_again
 from agent.alerts.inbox_events import (
     AcknowledgeArrived,
     Content,
@@ -55,6 +55,9 @@ MAX_REMEMBERED_IN_ALL = 2_000_000
 # Messages sent and not acknowledged.
 WINDOW = 64
 MAX_SUBSCRIPTIONS = 10_000
+# Filters of one client, and of all, in MessagePack; parsed they take a dozen times as much.
+MAX_FILTER_BYTES_OF_ONE = 1 << 18
+MAX_FILTER_BYTES_OF_ALL = 1 << 23
 # A client that is silent for this long is sent nothing more until it is heard of again.
 LEASE_S = 60.0
 # A durable subscription whose client stays away for this long expires.
@@ -83,6 +86,8 @@ class Inboxes:
         window: int = WINDOW,
         most_owned: int = 100,
         most_subscriptions: int = MAX_SUBSCRIPTIONS,
+        most_filter_bytes: int = MAX_FILTER_BYTES_OF_ONE,
+        most_filter_bytes_in_all: int = MAX_FILTER_BYTES_OF_ALL,
         lease_s: float = LEASE_S,
         expire_s: float = EXPIRE_S,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
@@ -97,11 +102,16 @@ class Inboxes:
         self._window = window
         self._most_owned = most_owned
         self._most_subscriptions = most_subscriptions
+        self._most_filter_bytes = most_filter_bytes
+        self._most_filter_bytes_in_all = most_filter_bytes_in_all
         self._lease_s = lease_s
         self._expire_s = expire_s
         self._by_key: dict[tuple[str, str], Inbox] = {}
         self._by_name: dict[str, Inbox] = {}
         self._owned: Counter[Hashable] = Counter()
+        # Bytes of the filters, by owner, and of all.
+        self._filter_bytes: Counter[Hashable] = Counter()
+        self._filter_bytes_in_all = 0
         self._items = Items()
         self._timers: EdfQueue[Inbox] = EdfQueue()
         self._numbers = 0
@@ -152,7 +162,7 @@ class Inboxes:
             for item in inbox.kept:
                 item.kept += 1
             inbox.become("detached")
-            self._add(inbox, now)
+            self._add(inbox, now, filter_bytes(kept.filter))
             self._numbers = max(self._numbers, number)
             instructions.append(StartSubscription(inbox.name, inbox.filter))
         return [*self._items.tidy(), *instructions]
@@ -227,28 +237,28 @@ class Inboxes:
             # Checked first, because parsing a large filter takes long.
             check_size(message.filter)
             wanted = self._read_filter(message.filter)
-            check_size(wanted)
+            size = check_size(wanted)
         except ValueError as error:
             return refusal(event.peer, message, f"filter: {error}")
         inbox = self._by_key.get((event.client, message.id))
+        owner: Hashable = event.client or event.peer
         problem = (
-            self._why_not_new(event.client or event.peer, message)
-            if inbox is None
-            else why_not_again(inbox, message)
+            self._why_not_new(owner, message) if inbox is None else why_not_again(inbox, message)
         )
-        if problem:
+        if problem := problem or self._why_not_of_this_size(owner, inbox, size):
             return refusal(event.peer, message, problem)
         instructions: list[InboxInstruction] = []
         if inbox is None:
             self._numbers += 1
             inbox = Inbox(self._numbers, event.client, message.id, wanted, durable=message.durable)
-            inbox.owner = event.client or event.peer
-            self._add(inbox, now)
+            inbox.owner = owner
+            self._add(inbox, now, size)
             instructions = self._start(inbox)
         elif inbox.filter != wanted:
             inbox.filter = wanted
+            self._resize(inbox, size)
             instructions = self._start(inbox)
-        self._give(inbox, event.client or event.peer)
+        self._give(inbox, owner)
         inbox.become("attached")
         self._timers.rekey(inbox.timer, now + self._lease_s)
         inbox.peer = event.peer
@@ -277,6 +287,19 @@ class Inboxes:
             return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
         if len(self._by_key) >= self._most_subscriptions:
             return f"{self._most_subscriptions} subscriptions are open here; try another master"
+        return ""
+
+    def _why_not_of_this_size(self, owner: Hashable, inbox: Inbox | None, size: int) -> str:
+        """Why the owner may not have a filter of so many bytes, in place of that of `inbox`."""
+        before = 0 if inbox is None else inbox.filter_bytes
+        of_owner = before if inbox is not None and inbox.owner == owner else 0
+        if size > of_owner and self._filter_bytes[owner] + size - of_owner > (
+            most := self._most_filter_bytes
+        ):
+            return f"your filters would have more than {most} bytes; unsubscribe one"
+        in_all = self._filter_bytes_in_all + size - before
+        if size > before and in_all > (most := self._most_filter_bytes_in_all):
+            return f"all filters here would have more than {most} bytes; try another master"
         return ""
 
     def _acknowledged(self, event: AcknowledgeArrived, now: float) -> list[InboxInstruction]:
@@ -311,12 +334,19 @@ class Inboxes:
             return [SendPush(event.peer, reply, waits=True)]
         return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
 
+    def _resize(self, inbox: Inbox, size: int) -> None:
+        """Its filter takes so many bytes from now on."""
+        self._filter_bytes[inbox.owner] += size - inbox.filter_bytes
+        self._filter_bytes_in_all += size - inbox.filter_bytes
+        inbox.filter_bytes = size
+
     # --- begin and end -------------------------------------------------------------------------
 
-    def _add(self, inbox: Inbox, now: float) -> None:
+    def _add(self, inbox: Inbox, now: float, size: int) -> None:
         self._by_key[inbox.client, inbox.id] = inbox
         self._by_name[inbox.name] = inbox
         self._owned[inbox.owner] += 1
+        self._resize(inbox, size)
         inbox.seen_s = now
         inbox.timer = self._timers.push(now + self._patience_s(inbox), inbox)
 
@@ -326,11 +356,13 @@ class Inboxes:
             self._disown(inbox)
             inbox.owner = owner
             self._owned[owner] += 1
+            self._filter_bytes[owner] += inbox.filter_bytes
 
     def _disown(self, inbox: Inbox) -> None:
         self._owned[inbox.owner] -= 1
+        self._filter_bytes[inbox.owner] -= inbox.filter_bytes
         if not self._owned[inbox.owner]:
-            del self._owned[inbox.owner]
+            del self._owned[inbox.owner], self._filter_bytes[inbox.owner]
 
     def _patience_s(self, inbox: Inbox) -> float:
         """How long the client may be silent."""
@@ -357,6 +389,7 @@ class Inboxes:
         inbox.become(state)
         del self._by_key[inbox.client, inbox.id]
         del self._by_name[inbox.name]
+        self._resize(inbox, 0)
         self._disown(inbox)
         if inbox.timer >= 0:
             self._timers.remove(inbox.timer)
@@ -372,6 +405,9 @@ class Inboxes:
         inboxes = list(self._by_key.values())
         assert {inbox.name for inbox in inboxes} == self._by_name.keys()
         assert len(self._timers) == len(inboxes) == sum(self._owned.values())
+        in_all = sum(filter_bytes(each.filter) for each in inboxes)
+        assert self._filter_bytes.total() == self._filter_bytes_in_all == in_all
+        assert self._filter_bytes.keys() <= self._owned.keys()
         kept, known = Counter[Item](), Counter[Item]()
         for inbox in inboxes:
             most = self._most[inbox.durable]

@@ -7,7 +7,7 @@ to disk before: see `agent.directory.leader` and `agent.directory.replica`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agent.directory.index import AreaIndex
@@ -54,7 +54,8 @@ class Directory:
         self.apply(Edit(epoch, version, tuple(entries), whole=True))
 
     def apply(self, edit: Edit) -> None:
-        """Apply the edit. O(r · d) for the areas r, of depth d, of each entry."""
+        """Apply the edit. O(r) for the areas r of each entry whose offerings change, and what the
+        index takes for those; O(1) for another."""
         if edit.whole:
             self._clear()
         for entry in sorted(edit.entries, key=lambda one: one.version):
@@ -70,26 +71,42 @@ class Directory:
         self._gone_in_order: deque[DirectoryEntry] = deque()
         self._forgotten = 0
         self._owners: dict[str, str] = {}  # public key → name
+        self._accounts: tuple[Account, ...] | None = None  # sorted; None: a party has changed
         self.areas = 0  # areas offered by all parties together
         self._index = AreaIndex()
 
     def _put(self, entry: DirectoryEntry) -> None:
         name = entry.account.name
         before = self._entries.pop(name, None)
-        if before is not None:
-            self._index.remove(before)
-            self.areas -= offered_areas(before.offerings)
-            for key in before.account.keys:
-                self._owners.pop(key, None)
         self._gone.pop(name, None)
         if entry.gone:
             self._remember_gone(entry)
+        else:
+            self._entries[name] = entry
+        self._offer(name, before, self._entries.get(name))
+        self._open(name, before, self._entries.get(name))
+
+    def _offer(
+        self, name: str, before: DirectoryEntry | None, after: DirectoryEntry | None
+    ) -> None:
+        old = before.offerings if before is not None else ()
+        new = after.offerings if after is not None else ()
+        if old != new:
+            self._index.replace(name, old, new)
+            self.areas += offered_areas(new) - offered_areas(old)
+
+    def _open(self, name: str, before: DirectoryEntry | None, after: DirectoryEntry | None) -> None:
+        old = before.account if before is not None else None
+        new = after.account if after is not None else None
+        if old == new:
             return
-        self._entries[name] = entry
-        self._index.add(entry)
-        self.areas += offered_areas(entry.offerings)
-        for key in entry.account.keys:
-            self._owners[key] = name
+        self._accounts = None
+        for key in old.keys if old is not None else ():
+            # A copy may hear of its next owner first.
+            if self._owners.get(key) == name:
+                del self._owners[key]
+        if new is not None:
+            self._owners.update(dict.fromkeys(new.keys, name))
 
     def _remember_gone(self, entry: DirectoryEntry) -> None:
         self._gone[entry.account.name] = entry
@@ -118,8 +135,15 @@ class Directory:
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """All parties by name. O(n log n)."""
-        return tuple(self._entries[name].account for name in sorted(self._entries))
+        """All parties by name. O(n log n) after a change, else O(1)."""
+        if self._accounts is None:
+            self._accounts = tuple(self._entries[name].account for name in sorted(self._entries))
+        return self._accounts
+
+    @property
+    def places(self) -> int:
+        """Entries of the index of areas: what its memory grows with."""
+        return self._index.places
 
     def discover(
         self, capability: str, areas: Sequence[str]
@@ -130,18 +154,25 @@ class Directory:
         A partly covered parent counts as covered: what it contains beyond the registered areas is
         unknown. Complexity: see `AreaIndex.find`.
         """
-        return self._index.find(capability, areas)
+        found, uncovered = self._index.find(capability, areas)
+        return self._candidates(found), uncovered
 
     def look_up(self, names: Iterable[str]) -> tuple[Candidate, ...]:
-        """The registered ones of those IADs, by name, with all areas they offer. O(1) per name,
-        plus sorting."""
-        found = []
-        for name in sorted(set(names)):
+        """The registered ones of those IADs, by name, with all areas they offer. O(1) per name of
+        one capability, plus sorting the names."""
+        found = {}
+        for name in set(names):
             entry = self._entries.get(name)
             if entry is not None and entry.address:
-                areas = sorted({area for offering in entry.offerings for area in offering.areas})
-                found.append(Candidate(name, entry.address, entry.account.keys, tuple(areas)))
-        return tuple(found)
+                found[name] = self._index.areas(name, entry.offerings)
+        return self._candidates(found)
+
+    def _candidates(self, found: Mapping[str, tuple[str, ...]]) -> tuple[Candidate, ...]:
+        made = []
+        for name in sorted(found):
+            entry = self._entries[name]
+            made.append(Candidate(name, entry.address, entry.account.keys, found[name]))
+        return tuple(made)
 
     def since(self, epoch: str, version: int) -> Edit:
         """The changes that a copy of that epoch and version lacks. O(1) per change since."""

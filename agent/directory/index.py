@@ -2,124 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain
 
 from msgspec import Struct, field
 
-from agent.wire.areas import above, with_parents
-from agent.wire.directory import Candidate, DirectoryEntry
+from agent.wire.areas import above
+from agent.wire.directory import Offerings
 
-Bucket = dict[str, Candidate]
+# Sorted areas of an IAD.
+Areas = tuple[str, ...]
+# A set: the garbage collector does not track such a dict, of which there may be a million.
+Names = dict[str, None]
 
 
-class _Place(Struct, gc=False):
-    """IADs by name at one area: those that registered areas at or below it, with these areas, and
-    those that registered exactly this area."""
+class _Capability(Struct):
+    """What all IADs offer of one capability.
 
-    below: Bucket = field(default_factory=dict)
-    here: Bucket = field(default_factory=dict)
+    An IAD is noted once at an area and at each area above it, not once for every area below these:
+    which of its areas lie below, `collect` finds in its sorted `areas`.
+    """
+
+    areas: dict[str, Areas] = field(default_factory=dict)
+    # The IADs that registered exactly this area, and those that registered areas below it.
+    here: dict[str, Names] = field(default_factory=dict)
+    below: dict[str, Names] = field(default_factory=dict)
+
+    def replace(self, name: str, after: Areas) -> int:
+        """Replace the areas of an IAD, sorted and each once; returns how many places more."""
+        before = self.areas.pop(name, ())
+        if after:
+            self.areas[name] = after
+        if after == before:
+            return 0
+        stays = set(before).intersection(after)
+        lost = self._remove(name, [area for area in before if area not in stays], after)
+        return self._add(name, [area for area in after if area not in stays]) - lost
+
+    def _add(self, name: str, areas: Iterable[str]) -> int:
+        below, count = self.below, 0
+        for area in areas:
+            self.here.setdefault(area, {})[name] = None
+            count += 1
+            for parent in above(area):
+                names = below.get(parent)
+                if names is None:
+                    below[parent] = {name: None}
+                elif name in names:
+                    break  # so it is at all areas above
+                else:
+                    names[name] = None
+                count += 1
+        return count
+
+    def _remove(self, name: str, areas: Iterable[str], left: Areas) -> int:
+        """Remove `areas`, of which none is among those that are left."""
+        count = 0
+        for area in areas:
+            _discard(self.here, area, name)
+            count += 1
+            for parent in above(area):
+                # What is left keeps the IAD at all areas above it.
+                if name not in self.below.get(parent, ()) or _any_below(left, parent):
+                    break
+                _discard(self.below, parent, name)
+                count += 1
+        return count
+
+    def collect(self, roots: Iterable[str], exact: Iterable[str]) -> dict[str, Areas]:
+        """The IADs at these places with their areas: those below the roots, and the exact ones."""
+        found: dict[str, Areas] = {}
+        several: defaultdict[str, list[str]] = defaultdict(list)
+        for root in roots:
+            # "0" is the character after "/".
+            first, end = root + "/", root + "0"
+            for name in self.below[root]:
+                areas = self.areas[name]
+                if areas[0] < first or areas[-1] >= end:
+                    areas = areas[bisect_left(areas, first) : bisect_left(areas, end)]
+                if found.setdefault(name, areas) is not areas:
+                    several[name] += areas
+        for area in exact:
+            one = (area,)
+            for name in self.here[area]:
+                if found.setdefault(name, one) is not one:
+                    several[name].append(area)
+        for name, more in several.items():
+            found[name] = tuple(sorted([*found[name], *more]))
+        return found
 
 
 class AreaIndex:
-    """capability → each registered area and every area above it → candidates, ready to be sent.
+    """capability → each registered area and every area above it → IADs.
 
-    An entry of r areas of depth d takes O(r · d) to add or remove, and as much memory.
+    An IAD has a place at each of its areas, and one at each different area above these. A change of
+    its offerings takes O(r) to compare them, and O(log r) for each place that it gains or loses, or
+    keeps just above a lost area; memory for each place.
     """
 
     def __init__(self) -> None:
-        self._capabilities: dict[str, dict[str, _Place]] = {}
+        self._capabilities: dict[str, _Capability] = {}
+        self.places = 0  # of all IADs
 
-    def add(self, entry: DirectoryEntry) -> None:
-        """Index the offerings of an IAD that is not in the index."""
-        account, address = entry.account, entry.address
-        for capability, areas in _offered(entry).items():
-            places = self._capabilities.setdefault(capability, {})
-            for parent, registered in _by_place(areas).items():
-                place = places.setdefault(parent, _Place())
-                candidate = Candidate(account.name, address, account.keys, tuple(registered))
-                place.below[account.name] = candidate
-                if parent in areas:
-                    here = Candidate(account.name, address, account.keys, (parent,))
-                    place.here[account.name] = here
-
-    def remove(self, entry: DirectoryEntry) -> None:
-        """Remove an entry that was added."""
-        name = entry.account.name
-        for capability, areas in _offered(entry).items():
-            places = self._capabilities[capability]
-            for parent in _by_place(areas):
-                place = places[parent]
-                del place.below[name]
-                place.here.pop(name, None)
-                if not place.below:
-                    del places[parent]
-            if not places:
+    def replace(self, name: str, before: Offerings, after: Offerings) -> None:
+        """Replace the offerings of an IAD; `before` is what it had, () if nothing."""
+        areas = _offered(after)
+        for capability in areas.keys() | {offering.capability for offering in before}:
+            offered = self._capabilities.setdefault(capability, _Capability())
+            self.places += offered.replace(name, tuple(sorted(areas.get(capability, ()))))
+            if not offered.areas:
                 del self._capabilities[capability]
+
+    def areas(self, name: str, offerings: Offerings) -> Areas:
+        """All areas of an IAD with these offerings, sorted. O(r) for one capability."""
+        capabilities = {offering.capability for offering in offerings}
+        each = [self._capabilities[capability].areas[name] for capability in capabilities]
+        if all(areas == each[0] for areas in each):
+            return each[0] if each else ()
+        return tuple(dict.fromkeys(sorted(chain.from_iterable(each))))
 
     def find(
         self, capability: str, asked: Iterable[str]
-    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
-        """The candidates by name, and the asked areas that no candidate overlaps.
+    ) -> tuple[dict[str, Areas], tuple[str, ...]]:
+        """The IADs with their matching areas, sorted; and the asked areas that no IAD overlaps.
 
         A registered area matches an asked one that it covers or that covers it. k asked areas of
-        depth d and n candidates with m areas in all: O(k · d) look-ups, O(m + n log n) to collect.
+        depth d and n IADs at these with m areas in all: at most O(k · d) look-ups, fewer where
+        nothing is registered below; O(k · n · log r + m · log m) to collect.
         """
-        places = self._capabilities.get(capability, {})
         asked = dict.fromkeys(asked)
-        uncovered = tuple(area for area in asked if not any(_buckets(places, area)))
-        # Each pair of IAD and area is in exactly one of these: disjoint subtrees, and the areas
-        # above them.
-        buckets = [
-            places[area].below
-            for area in asked
-            if area in places and not any(parent in asked for parent in above(area))
-        ]
-        over = {parent for area in asked for parent in above(area) if parent not in asked}
-        over = {area for area in over if not any(parent in asked for parent in above(area))}
-        buckets += [places[area].here for area in over if area in places]
-        return _merged(buckets), uncovered
+        offered = self._capabilities.get(capability)
+        if offered is None:
+            return {}, tuple(asked)
+        here, below = offered.here, offered.below
+        # Each pair of IAD and area is at exactly one of these: below the first, or at the second.
+        roots: list[str] = []
+        exact: Names = {}
+        uncovered: list[str] = []
+        for area in asked:
+            covered = subsumed = False
+            end = area.find("/")
+            while end > 0:
+                parent = area[:end]
+                subsumed = subsumed or parent in asked
+                if parent in here:
+                    covered = True
+                    if not subsumed:
+                        exact[parent] = None
+                if parent not in below:
+                    break  # nothing is registered at `area` or below
+                end = area.find("/", end + 1)
+            else:
+                covered = covered or area in here or area in below
+                if not subsumed:
+                    roots.append(area)
+            if not covered:
+                uncovered.append(area)
+        exact |= dict.fromkeys(root for root in roots if root in here)
+        return offered.collect([root for root in roots if root in below], exact), tuple(uncovered)
 
 
-def _offered(entry: DirectoryEntry) -> dict[str, list[str]]:
-    """The areas of each capability, sorted, each once."""
-    areas: dict[str, set[str]] = {}
-    for offering in entry.offerings:
-        areas.setdefault(offering.capability, set()).update(offering.areas)
-    return {capability: sorted(found) for capability, found in areas.items()}
+def places_of(offerings: Offerings, most: int) -> int:
+    """How many places an IAD with these offerings has in an index; counts no further than one
+    beyond `most`."""
+    count = 0
+    for areas in _offered(offerings).values():
+        seen: set[str] = set()
+        for area in areas:
+            count += 1
+            parent = area.rpartition("/")[0]
+            while parent and parent not in seen:
+                seen.add(parent)
+                count += 1
+                parent = parent.rpartition("/")[0]
+            if count > most:
+                return most + 1
+    return count
 
 
-def _by_place(areas: Iterable[str]) -> dict[str, list[str]]:
-    """Every area and all above it, each with the areas at or below it, in their order."""
-    places: dict[str, list[str]] = {}
-    for area in areas:
-        for parent in with_parents(area):
-            places.setdefault(parent, []).append(area)
-    return places
+def _offered(offerings: Offerings) -> dict[str, Names]:
+    """The areas of each capability, each once, in their order: usually they are sorted."""
+    areas: dict[str, Names] = {}
+    for offering in offerings:
+        areas.setdefault(offering.capability, {}).update(dict.fromkeys(offering.areas))
+    return areas
 
 
-def _buckets(places: dict[str, _Place], area: str) -> Iterator[Bucket]:
-    """All entries that overlap `area`."""
-    if (place := places.get(area)) is not None:
-        yield place.below
-    for parent in above(area):
-        if (place := places.get(parent)) is not None:
-            yield place.here
+def _any_below(areas: Areas, parent: str) -> bool:
+    """Whether any of the sorted areas lies below `parent`."""
+    first = bisect_left(areas, parent + "/")
+    return first < len(areas) and areas[first] < parent + "0"
 
 
-def _merged(buckets: list[Bucket]) -> tuple[Candidate, ...]:
-    """One candidate per IAD, with its areas from all buckets."""
-    if len(buckets) == 1:
-        found = buckets[0]
-    else:
-        found = {}
-        several: dict[str, list[str]] = {}
-        for bucket in buckets:
-            for name, candidate in bucket.items():
-                if name not in found:
-                    found[name] = candidate
-                else:
-                    several.setdefault(name, list(found[name].areas)).extend(candidate.areas)
-        for name, areas in several.items():
-            one = found[name]
-            found[name] = Candidate(name, one.address, one.keys, tuple(sorted(areas)))
-    return tuple([found[name] for name in sorted(found)])
+def _discard(places: dict[str, Names], area: str, name: str) -> None:
+    names = places[area]
+    del names[name]
+    if not names:
+        del places[area]

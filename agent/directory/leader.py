@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from agent.directory.directory import Directory, Edit, Outcome, offered_areas
+from agent.directory.index import places_of
 from agent.directory.leases import Leases
 from agent.directory.requests import answer, denied, refusal
 from agent.wire.config import require_usable
@@ -36,10 +37,16 @@ from agent.wire.principals import Sender
 
 # All of them fit into one reply.
 MAX_PARTIES: Final = MAX_CANDIDATES
-# An area of great depth takes 10 kB. An IAD with more areas offers a parent of them.
+# An IAD with more areas offers a parent of them.
 MAX_AREAS_IN_ALL: Final = 400_000
+# Places in the index of areas, each of some 300 bytes: an area has its own, and one for each area
+# above it that no other of its IAD has. Areas of depth 16 that share none have 16 each.
+MAX_PLACES: Final = 4 * MAX_AREAS
+MAX_PLACES_IN_ALL: Final = 800_000
 # Delay before the end of a lease is tried again after the disk refused it.
 AGAIN_S: Final = 1.0
+# Leases that end at once, after an outage for instance: the others end in the loop's next turns.
+MOST_EXPIRED: Final = 64
 
 
 class Primary:
@@ -95,15 +102,19 @@ class Primary:
                 return Outcome(answer(self.directory, request, age_s=0.0))
 
     def expire(self, now: float) -> Edit | None:
-        """The edit for the leases that have ended by `now`. Until it is applied, they end again a
-        second later."""
-        entries = []
-        for name in list(self._leases.ended(now)):
+        """The edit for leases that have ended by `now`; if they have very many areas, for the first
+        of them, and `next_due` has passed. Until it is applied, they end again a second later."""
+        entries: list[DirectoryEntry] = []
+        areas = 0
+        for name in self._leases.ended(now):
             self._leases.give(name, now + AGAIN_S)
             entry = self.directory.get(name)
             assert entry is not None, name
             # The account stays: its keys may be newer than those known elsewhere.
             entries.append(DirectoryEntry(0, entry.account))
+            areas += offered_areas(entry.offerings)
+            if areas >= MAX_AREAS or len(entries) >= MOST_EXPIRED:
+                break
         return self._edit(entries) if entries else None
 
     def applied(self, edit: Edit, now: float) -> None:
@@ -121,18 +132,11 @@ class Primary:
     # --- requests ------------------------------------------------------------------------------
 
     def _register(self, request: Register, now: float) -> Outcome:
-        if (problem := _problem(request)) is not None:
-            return Outcome(denied(request, "malformed", problem))
         account = Account(request.iad, "iad", request.keys)
         if (taken := self._taken(request, account)) is not None:
             return Outcome(taken)
         lease_s = self._lease_s(request.lease_s)
         before = self.directory.get(request.iad)
-        more = offered_areas(request.offerings)
-        more -= offered_areas(before.offerings) if before else 0
-        if more > 0 and self.directory.areas + more > MAX_AREAS_IN_ALL:
-            text = f"the directory is full: it holds {MAX_AREAS_IN_ALL} areas; offer parents"
-            return Outcome(denied(request, "overloaded", text))
         entry = DirectoryEntry(
             before.version if before else 0, account, request.address, request.offerings, lease_s
         )
@@ -140,7 +144,40 @@ class Primary:
         if entry == before:
             self._leases.give(request.iad, now + lease_s)
             return Outcome(reply)
+        try:
+            require_usable(request.address, "address", keyed=True)
+        except ValueError as error:
+            return Outcome(denied(request, "malformed", str(error)))
+        if (refused := self._no_room(request, before)) is not None:
+            return Outcome(refused)
         return Outcome(reply, self._edit([entry]))
+
+    def _no_room(self, request: Register, before: DirectoryEntry | None) -> Denied | None:
+        """Why these offerings are too many, if so: for one IAD, or for all together."""
+        old, new = before.offerings if before else (), request.offerings
+        if old == new:
+            return None
+        areas, places = offered_areas(new), places_of(new, MAX_PLACES)
+        for count, most, what in (
+            (areas, MAX_AREAS, f"{areas} areas are offered; at most {MAX_AREAS} can be"),
+            (places, MAX_PLACES, f"the areas offered and those above them are over {MAX_PLACES}"),
+        ):
+            if count > most:
+                return denied(request, "malformed", f"{what}: offer a parent of some")
+        more = areas - offered_areas(old)
+        if more > 0 and self.directory.areas + more > MAX_AREAS_IN_ALL:
+            text = f"the directory is full: it holds {MAX_AREAS_IN_ALL} areas; offer parents"
+            return denied(request, "overloaded", text)
+        if self.directory.places + places <= MAX_PLACES_IN_ALL:
+            return None
+        more = places - places_of(old, MAX_PLACES)
+        if more > 0 and self.directory.places + more > MAX_PLACES_IN_ALL:
+            text = (
+                f"the directory is full: it holds {MAX_PLACES_IN_ALL} areas with those above "
+                "them; offer parents"
+            )
+            return denied(request, "overloaded", text)
+        return None
 
     def _renew(self, request: Renew, now: float) -> Outcome:
         entry = self.directory.get(request.iad)
@@ -197,15 +234,3 @@ class Primary:
         version = self.directory.version
         numbered = [replace(entry, version=version + n) for n, entry in enumerate(entries, start=1)]
         return Edit(self.directory.epoch, version + len(entries), tuple(numbered))
-
-
-def _problem(request: Register) -> str | None:
-    """What is wrong with a record, if anything, in one line."""
-    areas = offered_areas(request.offerings)
-    if areas > MAX_AREAS:
-        return f"{areas} areas are offered; at most {MAX_AREAS} can be: offer a parent of some"
-    try:
-        require_usable(request.address, "address", keyed=True)
-    except ValueError as error:
-        return str(error)
-    return None

@@ -10,9 +10,9 @@ import zmq
 
 from agent.directory.directory import Edit
 from agent.directory.replica import Mirror
-from agent.net.frames import one_frame
+from agent.net.message_socket import MessageSocket
 from agent.runtime.reactor import Reactor
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder
 from agent.wire.directory import DirectoryReply
 
 
@@ -29,12 +29,11 @@ class PrimaryLink:
         counters: Counter[str],
     ) -> None:
         self._reactor = reactor
-        self._socket = socket
         self._mirror = mirror
         self._keep = keep
         self._counters = counters
-        self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
-        reactor.listen(socket, self._turn)
+        decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
+        self._socket = MessageSocket(reactor, socket, decoder, self._take, self._malformed)
         reactor.add_timer(self)
 
     @property
@@ -44,21 +43,14 @@ class PrimaryLink:
 
     def tick(self, now: float) -> None:
         """Request the changes since the last reply."""
-        if (question := self._mirror.tick(now)) is None:
-            return
-        try:
-            self._socket.send(encode(question), zmq.NOBLOCK)
-        except zmq.Again:
+        question = self._mirror.tick(now)
+        if question is not None and not self._socket.send(question):
             self._mirror.undelivered(now)
 
-    def _turn(self) -> None:
-        if (frame := one_frame(self._socket)) is None:
-            return
-        try:
-            reply, _codec = self._decoder.decode(frame)
-        except WireError:
-            self._counters["malformed_frames"] += 1
-            return
+    def _malformed(self) -> None:
+        self._counters["malformed_frames"] += 1
+
+    def _take(self, reply: DirectoryReply) -> None:
         now = self._reactor.clock()
         if (edit := self._mirror.received(reply, now)) is not None:
             self._keep(edit, now)

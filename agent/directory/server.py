@@ -19,20 +19,22 @@ from agent.directory.metrics import DrsMetrics
 from agent.directory.replica import Mirror
 from agent.directory.requests import denied, tag
 from agent.directory.store import Store
-from agent.net.allow_list import Party
+from agent.net.fair_turns import TOO_MANY, FairTurns
 from agent.net.router import REVOKED
 from agent.net.secure_sockets import Guard
+from agent.net.unsent import LARGE
 from agent.runtime.console import listening, voice
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
 from agent.wire.codec import MAX_JSON_COMMAS, MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
-from agent.wire.directory import Account, Denied, DirectoryReply, DirectoryRequest
+from agent.wire.directory import Denied, DeniedReason, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
 
 # Twice as many as there may be parties, but for those of which the limit of files has no room.
 MOST_CONNECTIONS: Final = 20_000
+UNREAD: Final = "the reply was dropped: too much waits to be read by you, or by all parties"
 
 
 class Server:
@@ -69,7 +71,9 @@ class Server:
             "drs", config.sockets.public, most_connections=MOST_CONNECTIONS
         )
         self._router.refuse = self._refuse
-        self._reactor.listen(self._router.socket, self._turn)
+        turns = FairTurns(self._router, self._take, self._over_rate, clock=self._reactor.clock)
+        self._reactor.listen(self._router.socket, turns.turn)
+        self._reactor.add_timer(turns)
         self._rules: Primary | Mirror
         if mirror.primary:
             self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
@@ -83,7 +87,8 @@ class Server:
                 holder=self._guard.holder,
             )
             self._reactor.add_timer(_Expiry(self._rules, self._keep, self.counters))
-        self._admit_accounts()
+        # The file of keys is authoritative; new keys of an account need no action of the operator.
+        self._guard.ask(self._account)
         self._metrics = DrsMetrics(
             self._reactor,
             config.metrics,
@@ -110,37 +115,44 @@ class Server:
         self._context.destroy()
         self._store.close()
 
-    @property
-    def accounts(self) -> tuple[Account, ...]:
-        """The parties and their keys."""
-        return self._rules.directory.accounts
-
-    def _turn(self) -> None:
-        # One request per turn: polling again costs no more than finding the socket empty.
-        received = self._router.receive()
-        if received is None:
-            return
-        identity, frame = received
+    def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         try:
             request, codec = self._decoder.decode(frame)
         except WireError as error:
             self.counters["malformed_frames"] += 1
-            self._reply(identity, Denied(error.sender_id, "malformed", str(error)), error.codec)
+            self._deny(identity, error.codec, error.sender_id, "malformed", str(error))
             return
         self.counters[tag(request)] += 1
         now = self._reactor.clock()
-        outcome = self._rules.handle(request, self._router.sender(identity), now)
+        outcome = self._rules.handle(request, sender, now)
         reply = outcome.reply
         if outcome.edit is not None and not self._keep(outcome.edit, now):
             reply = denied(request, "not_ready", "the directory's disk takes nothing now")
-        self._reply(identity, reply, codec)
+        if isinstance(reply, Denied):
+            self._deny(identity, codec, reply.id, reply.reason, reply.message)
+        else:
+            self._reply(identity, codec, sender, reply)
         outcome_name = reply.reason if isinstance(reply, Denied) else "ok"
         self._metrics.observe(tag(request), outcome_name, self._reactor.clock() - now)
 
-    def _reply(self, identity: bytes, reply: DirectoryReply, codec: bytes) -> None:
-        if isinstance(reply, Denied):
-            self.counters[f"denied_{reply.reason}"] += 1
-        self._router.send(identity, encode(reply, codec))
+    def _reply(self, identity: bytes, codec: bytes, sender: Sender, reply: DirectoryReply) -> None:
+        payer, frame = (sender.role, sender.name), encode(reply, codec)
+        large = len(frame) >= LARGE
+        if large and not self._router.unsent.has_share(payer, len(frame)):
+            sent = False
+        else:
+            sent = self._router.send(identity, frame, payer)
+        if not sent:
+            self._deny(identity, codec, reply.id, "overloaded", UNREAD)
+
+    def _over_rate(self, identity: bytes, codec: bytes, sender_id: str) -> None:
+        self._deny(identity, codec, sender_id, "overloaded", TOO_MANY)
+
+    def _deny(
+        self, identity: bytes, codec: bytes, sender_id: str, reason: DeniedReason, line: str
+    ) -> None:
+        self.counters[f"denied_{reason}"] += 1
+        self._router.send(identity, encode(Denied(sender_id, reason, line), codec))
 
     def _refuse(self, identity: bytes, frame: Frame) -> None:
         """Answer a sender whose key is no longer allowed."""
@@ -149,7 +161,7 @@ class Server:
             sender_id = request.id
         except WireError as error:
             sender_id, codec = error.sender_id, error.codec
-        self._reply(identity, Denied(sender_id, "not_authorised", REVOKED), codec)
+        self._deny(identity, codec, sender_id, "not_authorised", REVOKED)
 
     def _keep(self, edit: Edit, now: float) -> bool:
         """Write and apply; False if the disk refuses, and nothing has changed."""
@@ -159,16 +171,13 @@ class Server:
             self.counters["failed_writes"] += 1
             return False
         self._rules.applied(edit, now)
-        self._admit_accounts()
         return True
 
-    def _admit_accounts(self) -> None:
-        if self._guard.zap is None:
-            return
-        # The file of keys is authoritative; new keys of an account need no action of the operator.
-        self._guard.set_parties(
-            "accounts", [Party(Sender(a.kind, a.name), a.keys) for a in self.accounts]
-        )
+    def _account(self, key: str) -> Sender | None:
+        """The party that has an account with this key."""
+        directory = self._rules.directory
+        entry = directory.get(directory.owner(key) or "")
+        return None if entry is None else Sender(entry.account.kind, entry.account.name)
 
 
 class _Expiry:

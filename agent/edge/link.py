@@ -278,7 +278,7 @@ class Link(EventMachine[Instructions]):
         self.wake_at = float("inf")
         if not had_socket:
             return []
-        return [Send(Goodbye(self._hello.incarnation)), Close(self._linger_s)]
+        return [Send(Goodbye(self._hello.incarnation, self._hello.node)), Close(self._linger_s)]
 
     def _rename(self, event: Reopened, _: float) -> Instructions:
         self._hello = replace(self._hello, history=event.history)

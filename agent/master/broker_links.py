@@ -8,12 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, get_args
 
-import zmq
-
 from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
-from agent.net.frames import one_frame
+from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import Guard
 from agent.overlay import events as overlay
 from agent.overlay.fair_queue import flow_of
@@ -34,7 +32,7 @@ from agent.overlay.session import (
 )
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
-from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
 from agent.wire.overlay import Notify, NoWay, OverlayMessage, Relay
 from agent.wire.overlay_links import (
     OverlayBeat,
@@ -58,13 +56,14 @@ KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(Overl
 class _Link:
     __slots__ = ("broker", "iad", "refused", "session", "socket", "theirs", "told_s")
 
-    def __init__(
-        self, iad: str, broker: Broker, session: Session, socket: zmq.Socket[bytes]
-    ) -> None:
+    # Requests go out by it and only refusals come in: the neighbour's messages come to this
+    # master's public socket.
+    socket: MessageSocket[NeighbourReply]
+
+    def __init__(self, iad: str, broker: Broker, session: Session) -> None:
         self.iad = iad
         self.broker = broker
         self.session = session
-        self.socket = socket
         self.theirs = 0
         # The last reported reason why there is no link, so that it is reported once.
         self.refused = ""
@@ -93,7 +92,7 @@ class BrokerLinks:
         self._fingerprint = place.scot.fingerprint
         self._handle: Callable[[overlay.Event], None] = _ignore
         self._monitor = LinkMonitor()
-        self._decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply)
+        decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply)
         self._by_broker: dict[Broker, _Link] = {}
         self._by_iad: dict[str, _Link] = {}
         self._by_session: dict[int, _Link] = {}
@@ -105,10 +104,10 @@ class BrokerLinks:
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
             socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
-            session = Session(introduction, _draw, size=_size)
-            link = _Link(neighbour.iad, broker, session, socket)
+            link = _Link(neighbour.iad, broker, Session(introduction, _draw, size=_size))
             self._by_broker[broker] = self._by_iad[link.iad] = link
-            reactor.listen(socket, partial(self._turn, link))
+            take = partial(self._refused, link)
+            link.socket = MessageSocket(reactor, socket, decoder, take, self._count_malformed)
         public.takes(OverlayHello, self._hello)
         public.takes(OverlayFrame, self._heard)
         public.takes(OverlayBeat, self._heard)
@@ -199,11 +198,7 @@ class BrokerLinks:
             self._sent[type(message.message)] += 1
             if _is_notification(message.message):
                 self._monitor.left(link.broker, 1, self._reactor.clock())
-        try:
-            link.socket.send(encode(message), zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
+        return link.socket.send(message)
 
     # --- in ------------------------------------------------------------------------------------
 
@@ -238,14 +233,10 @@ class BrokerLinks:
         if link is not None and not self._silent and _may_speak_for(origin.sender, link.iad):
             self._do(link, Heard(message))
 
-    def _turn(self, link: _Link) -> None:
-        if (frame := one_frame(link.socket)) is None:
-            return
-        try:
-            reply, _codec = self._decoder.decode(frame)
-        except WireError:
-            self.malformed += 1
-            return
+    def _count_malformed(self) -> None:
+        self.malformed += 1
+
+    def _refused(self, link: _Link, reply: NeighbourReply) -> None:
         if not link.session.up:
             self._tell(link, f"it refuses this one: {reply.message}")
 

@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import zmq
-
 from agent.directory.registrar import Registrar
 from agent.directory.registrar_events import (
     AccountsWanted,
@@ -26,11 +24,11 @@ from agent.directory.registrar_events import (
     Undelivered,
 )
 from agent.net.allow_list import Party
-from agent.net.frames import one_frame
+from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import Guard
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder
 from agent.wire.directory import Account, DirectoryReply, Found
 from agent.wire.principals import Sender
 
@@ -61,18 +59,25 @@ class DirectoryLink:
         self._say = say
         self._primary = addresses[0]
         self._reactor = reactor
-        self._decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
+        decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
         self._registrar = Registrar(
             registrant, len(addresses), lease_s=lease_s, jitter=random.random
         )
         self._listeners: list[AccountsListener] = []
         self.malformed = 0
         self._guard = guard
-        self._sockets = [guard.dealer(address, MAX_RESULT_BYTES, keys) for address in addresses]
+        self._sockets = [
+            MessageSocket(
+                reactor,
+                guard.dealer(address, MAX_RESULT_BYTES, keys),
+                decoder,
+                partial(self._take, number),
+                self._count_malformed,
+            )
+            for number, address in enumerate(addresses)
+        ]
         guard.on_unknown = lambda _key: self.refresh_accounts()
         guard.new_key_listeners.append(self._show_new_keys)
-        for number, socket in enumerate(self._sockets):
-            reactor.listen(socket, partial(self._turn, number, socket))
         reactor.add_timer(self)
         self._handle(Start())
 
@@ -115,15 +120,11 @@ class DirectoryLink:
         """Renew, retry, time out."""
         self._perform(self._registrar.handle(Tick(), now))
 
-    def _turn(self, number: int, socket: zmq.Socket[bytes]) -> None:
-        if (frame := one_frame(socket)) is None:
-            return
-        try:
-            reply, _codec = self._decoder.decode(frame)
-        except WireError:
-            self.malformed += 1
-            return
+    def _take(self, number: int, reply: DirectoryReply) -> None:
         self._handle(Replied(number, reply))
+
+    def _count_malformed(self) -> None:
+        self.malformed += 1
 
     def _show_new_keys(self) -> None:
         keys = self._guard.public_keys
@@ -136,9 +137,7 @@ class DirectoryLink:
         for instruction in instructions:
             match instruction:
                 case Send(directory, request):
-                    try:
-                        self._sockets[directory].send(encode(request), zmq.NOBLOCK)
-                    except zmq.Again:
+                    if not self._sockets[directory].send(request):
                         self._handle(Undelivered(request.id))
                 case Answer(done, found):
                     done(found, self._reactor.clock())

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from agent.alerts.event_state import EventState, SaveNodeState
 from agent.master.records import Records
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import Peer, SendToNode
+from agent.scheduling.events import ANYONE, Peer, SendToNode
+from agent.scheduling.tasks.node_claims import EventClaims
 from agent.wire.messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeStatus
+from agent.wire.principals import Sender
 from agent.wire.records import NodeEventRecord
 
 # Events that arrive within this time are written together.
@@ -97,6 +99,7 @@ class EventPlane:
         self._iad = iad
         self._records = records
         self._state = EventState(saved)
+        self._claims = EventClaims()
         self._alerts = alerts
         self._wall = wall
         self._gathered = _Batch()
@@ -109,8 +112,9 @@ class EventPlane:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Events since the start: written, duplicates of written ones, and refused by the disk."""
-        return dict(self._counters)
+        """Events since the start: written, duplicates of written ones, refused by the disk, and
+        such as their node cannot mean."""
+        return self._counters | {"node_events_implausible": self._claims.implausible}
 
     def described(self, status: NodeStatus) -> NodeStatus:
         """The node's status with its open faults, raised triggers and backlog."""
@@ -136,16 +140,21 @@ class EventPlane:
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
-    def arrived(self, peer: Peer, message: NodeEvents) -> None:
-        """Take the events, unless their sender is no node that has joined."""
+    def arrived(self, peer: Peer, message: NodeEvents, sender: Sender = ANYONE) -> None:
+        """Take the events that their sender may mean, if it is a node that has joined."""
         node = self._node_on(peer, message.incarnation)
-        if node is not None:
-            self._backlogs[node] = (message.backlog, message.dropped)
-            if self._takes:
-                self._gather(_Arrived(peer, node, message))
-
-    def _gather(self, arrived: _Arrived) -> None:
+        if node is None:
+            return
+        self._backlogs[node] = (message.backlog, message.dropped)
+        if not self._takes:
+            return
         now = self._reactor.clock()
+        message, instructions = self._claims.sift(peer, node, message, sender.areas, now)
+        self._reactor.perform(instructions)
+        if message.events:
+            self._gather(_Arrived(peer, node, message), now)
+
+    def _gather(self, arrived: _Arrived, now: float) -> None:
         _, node, message = arrived
         if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)

@@ -22,7 +22,7 @@ from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
-from agent.master.operator_plane import OperatorPlane
+from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import place_of
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
@@ -44,12 +44,14 @@ from agent.metrics.families import (
     WATCHES_OPEN,
     WEBHOOK_UP,
 )
+from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import Guard
 from agent.runtime.console import listening, voice
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
+from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import PolicyChanged, TellOperator
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
@@ -95,8 +97,10 @@ class Master:
             )
             # Of both schedulers, the writer of replies and the public socket.
             self._budget = SharedBudget()
+            # Of all that clients ask.
+            self._rates = ClientRates(config.clients.rate_per_s, config.clients.burst_s)
             self._query_scheduler, self._task_scheduler = _schedulers(
-                config, clock, self._state, self._budget
+                config, clock, self._state, self._budget, self._rates
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             saved = node_states(self._state, self._notifications)
@@ -128,11 +132,14 @@ class Master:
         guard.attend(reactor)
         most = config.clients.most_connections
         public = guard.router("public", sockets.public, most_connections=most)
-        self._public = PublicPlane(reactor, public)
+        self._public = PublicPlane(reactor, public, self._rates)
         self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
-        self._operator = OperatorPlane(reactor, guard.router("operator", sockets.operator))
-        nodes = guard.router("nodes", sockets.nodes) if sockets.nodes else None
+        operator = guard.router("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
+        self._operator = OperatorPlane(reactor, operator)
+        nodes = (
+            guard.router("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+        )
         self._peers = Peers(reactor, guard, self._say)
         for member in config.pool:
             if member.iad != self._iad:
@@ -327,7 +334,11 @@ def _beside(folder: Path, state: str) -> Path | None:
 
 
 def _schedulers(
-    config: MasterConfig, clock: Callable[[], float], state: State, budget: SharedBudget
+    config: MasterConfig,
+    clock: Callable[[], float],
+    state: State,
+    budget: SharedBudget,
+    rates: ClientRates,
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
@@ -338,8 +349,7 @@ def _schedulers(
         # Not the master's `run`, which other IADs see: task ids are derived from it.
         run=secrets.token_hex(16),
         timeout_factor=scheduling.timeout_factor,
-        client_rate_per_s=config.clients.rate_per_s,
-        client_burst_s=config.clients.burst_s,
+        clients=rates,
         wall_offset_s=wall_offset_s,
         stopwatch=clock,
         started_s=clock(),

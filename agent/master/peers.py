@@ -10,19 +10,17 @@ import zmq
 from msgspec import Struct
 
 from agent.net.allow_list import Party
-from agent.net.frames import one_frame
+from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import Guard
 from agent.net.unsent import LARGE, Unsent
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.config import ConfigError
 from agent.wire.principals import Sender
 from agent.wire.unions import PeerReply
 
-# Messages taken from one socket before the others are served.
-TURN = 64
 # After a connection was replaced: how long replies may still arrive on the old one.
 DRAIN_S = 10.0
 # Bytes of large messages queued here for one master, which reads no more at a time than its guard
@@ -37,8 +35,8 @@ class _Link(Struct):
 
     address: str
     keys: tuple[str, ...] | str
-    socket: zmq.Socket[bytes]
-    following: zmq.Socket[bytes] | None = None
+    socket: MessageSocket[PeerReply]
+    following: MessageSocket[PeerReply] | None = None
 
 
 Handler = Callable[[str, Any, float], None]
@@ -56,7 +54,7 @@ class Peers:
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
-        self._draining: list[tuple[float, zmq.Socket[bytes]]] = []
+        self._draining: list[tuple[float, MessageSocket[PeerReply]]] = []
         self._due_s: float | None = None
         self._unsent = Unsent(MAX_WAITING)
         self.malformed = 0
@@ -89,19 +87,17 @@ class Peers:
         """Close the link, if there is one."""
         link = self._links.pop(iad, None)
         if link is not None:
-            self._hang_up(link.socket)
+            link.socket.close()
             if link.following is not None:
-                self._hang_up(link.following)
+                link.following.close()
             self._tell_guard()
 
-    def _dial(self, iad: str, address: str, keys: tuple[str, ...] | str) -> zmq.Socket[bytes]:
+    def _dial(
+        self, iad: str, address: str, keys: tuple[str, ...] | str
+    ) -> MessageSocket[PeerReply]:
         socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
-        self._reactor.listen(socket, partial(self._turn, iad, socket))
-        return socket
-
-    def _hang_up(self, socket: zmq.Socket[bytes]) -> None:
-        self._reactor.ignore(socket)
-        socket.close()
+        take = partial(self._take, iad)
+        return MessageSocket(self._reactor, socket, self._decoder, take, self._count_malformed)
 
     def _tell_guard(self) -> None:
         # The operator names the parties of a file, and names them in the allow-list too.
@@ -128,7 +124,7 @@ class Peers:
 
     def _replace(self, iad: str, link: _Link) -> None:
         if link.following is not None:
-            self._hang_up(link.following)
+            link.following.close()
             link.following = None
         link.following = self._dial(iad, link.address, link.keys)
         self._due_s = self._reactor.clock()
@@ -142,12 +138,12 @@ class Peers:
         """Switch to replacements that are connected, close replaced connections that have
         drained."""
         for link in self._links.values():
-            if link.following is not None and link.following.poll(0, zmq.POLLOUT):
+            if link.following is not None and link.following.connected:
                 self._draining.append((now + DRAIN_S, link.socket))
                 link.socket, link.following = link.following, None
         for ends_s, socket in self._draining:
             if ends_s <= now:
-                self._hang_up(socket)
+                socket.close()
         self._draining = [each for each in self._draining if each[0] > now]
         waiting = any(link.following is not None for link in self._links.values())
         ends = [ends_s for ends_s, _ in self._draining]
@@ -171,7 +167,7 @@ class Peers:
             self.dropped += 1
             return False
         try:
-            tracker = link.socket.send(frame, zmq.NOBLOCK, copy=not large, track=large)
+            tracker = link.socket.socket.send(frame, zmq.NOBLOCK, copy=not large, track=large)
         except zmq.Again:
             return False
         if tracker is not None:
@@ -186,18 +182,11 @@ class Peers:
     @property
     def unreachable(self) -> tuple[str, ...]:
         """The IADs whose master is not connected."""
-        return tuple(
-            iad for iad, link in self._links.items() if not link.socket.poll(0, zmq.POLLOUT)
-        )
+        return tuple(iad for iad, link in self._links.items() if not link.socket.connected)
 
-    def _turn(self, iad: str, socket: zmq.Socket[bytes]) -> None:
-        for _ in range(TURN):
-            if socket.closed or (frame := one_frame(socket)) is None:
-                return
-            try:
-                reply, _codec = self._decoder.decode(frame)
-            except WireError:
-                self.malformed += 1
-                continue
-            if (handler := self._handlers.get(type(reply))) is not None:
-                handler(iad, reply, self._reactor.clock())
+    def _take(self, iad: str, reply: PeerReply) -> None:
+        if (handler := self._handlers.get(type(reply))) is not None:
+            handler(iad, reply, self._reactor.clock())
+
+    def _count_malformed(self) -> None:
+        self.malformed += 1

@@ -113,7 +113,7 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
-        self.subscribers = SubscriberPlane(reactor, config.clients, public, self.ask)
+        self.subscribers = SubscriberPlane(reactor, public, self.ask)
         reactor.performs(s.PublishSpooled, self._publish)
         reactor.performs(s.TellLost, self._tell_lost)
         reactor.performs(i.StartSubscription, self._start)

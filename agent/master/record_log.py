@@ -17,8 +17,10 @@ from agent.wire.records import AnyRecord
 
 CURRENT = "current.jsonl"
 BATCH_RECORDS = 2_048
+BATCH_BYTES = 1 << 20
 # Records that may wait while a batch is being written; any beyond are lost.
 MAX_WAITING = 8 * BATCH_RECORDS
+MAX_WAITING_BYTES = 16 * BATCH_BYTES
 NUMBER_DIGITS = 6
 
 
@@ -46,7 +48,10 @@ class RecordLog:
         self._writer = writer or InlineDiskWriter()
         self._encode = msgspec.json.Encoder().encode_lines
         # Owned by the loop's thread.
-        self._batch: list[AnyRecord] = []
+        # Lines, encoded one at a time: for a batch at once the writer's thread would hold the
+        # interpreter's lock too long, and a query's areas take six times the memory of its line.
+        self._batch: list[bytes] = []
+        self._bytes = 0
         self._first_s = 0.0
         self._flushing = False
         self._overflowing = False
@@ -66,15 +71,21 @@ class RecordLog:
     # --- in the loop's thread ------------------------------------------------------------------
 
     def append(self, record: AnyRecord, now: float) -> None:
-        """Take a record. O(1)."""
-        if len(self._batch) >= MAX_WAITING:
+        """Take a record. O(size)."""
+        if len(self._batch) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES:
             self._overflow()
             return
         if not self._batch:
             self._first_s = now
-        self._batch.append(record)
-        if len(self._batch) >= BATCH_RECORDS:
+        line = self._encode((record,))
+        self._batch.append(line)
+        self._bytes += len(line)
+        if self._is_full:
             self.flush()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._batch) >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
 
     def _overflow(self) -> None:
         self.lost += 1
@@ -96,14 +107,14 @@ class RecordLog:
             self._flushing = True
             self._writer.submit(partial(self._write_batch, self._take()), self._flushed)
 
-    def _take(self) -> list[AnyRecord]:
-        batch, self._batch = self._batch, []
+    def _take(self) -> list[bytes]:
+        batch, self._batch, self._bytes = self._batch, [], 0
         return batch
 
     def _flushed(self, lost: int) -> None:
         self.lost += lost
         self._flushing = self._overflowing = False
-        if len(self._batch) >= BATCH_RECORDS:
+        if self._is_full:
             self.flush()
 
     def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
@@ -142,10 +153,10 @@ class RecordLog:
                 file.write(b"\n")
         self._torn = False
 
-    def _write_batch(self, batch: list[AnyRecord]) -> int:
+    def _write_batch(self, batch: list[bytes]) -> int:
         """Returns the number of lost records."""
         try:
-            size = self._write(self._encode(batch), sync=False)
+            size = self._write(b"".join(batch), sync=False)
         except OSError as error:
             current = self._directory / CURRENT
             self._report(f"records: {len(batch)} not written to {current}: {error.strerror}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
@@ -20,6 +21,16 @@ LARGE_NUMBERS: Final = 20_000
 # If more replies wait, the loop encodes them itself, which slows the clients down.
 MAX_NUMBERS: Final = 20_000_000
 STOPPING_S: Final = 2.0
+# Of a number in JSON with its comma, at most: -1.234568e-38, or 1377298800000.
+NUMBER_BYTES: Final = 15
+# Of a result or a missing area, without numbers, and of all the rest; those that are larger are
+# rare, and cost a move.
+RESULT_BYTES: Final = 1_024
+REST_BYTES: Final = 1 << 16
+
+_new_bytearray: Final = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_new_bytearray.restype = ctypes.py_object
+_new_bytearray.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
 
 # (identity, codec, message, its frame, who pays)
 Send = Callable[[bytes, bytes, Message, bytearray, Hashable], None]
@@ -84,8 +95,25 @@ class ReplyWriter:
 def _written(message: Message, codec: bytes) -> bytearray:
     """Runs in the thread; an exception is raised in the loop, as if the loop had encoded the
     reply."""
-    encode_into(message, codec, frame := bytearray())
+    encode_into(message, codec, frame := _unwritten(most_bytes(message)))
     return frame
+
+
+def _unwritten(size: int) -> bytearray:
+    """A buffer whose memory nothing has touched; `bytearray(size)` would fill it with zeros, and
+    one that grows is moved: both keep the loop waiting, for milliseconds."""
+    made: bytearray = _new_bytearray(None, size)
+    return made
+
+
+def most_bytes(message: Message) -> int:
+    """What the reply takes as JSON, or more. O(results)."""
+    if isinstance(message, Round):
+        message = message.answer
+    if not isinstance(message, Answer | TaskResult):
+        return REST_BYTES
+    parts = len(message.results) + len(message.missing)
+    return NUMBER_BYTES * numbers_in(message) + RESULT_BYTES * parts + REST_BYTES
 
 
 def numbers_in(message: Message) -> int:

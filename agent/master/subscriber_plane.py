@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from agent.alerts.inbox import check_size
+from agent.alerts.inbox import check_size, parsed_bytes
 from agent.alerts.inbox_events import SendPush
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_queue import SubscriberQueue
 from agent.runtime.reactor import Reactor
-from agent.scheduling.admission import ClientRates, may_subscribe
-from agent.wire.master_config import MasterClients
+from agent.scheduling.admission import cost_of, may_subscribe
+from agent.wire.predicates import MAX_FILTER_BYTES
 from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -25,8 +25,10 @@ from agent.wire.push import (
 
 # Acknowledged ids handled per turn, or up to as many more: each may free a window of messages.
 TURN: Final = 16
-# Cost of a change, in ids: a filter takes a millisecond, a large one twenty.
+# Cost of a change, in ids; a filter costs one more for each so many bytes: 8 KiB are parsed and
+# matched in up to ten milliseconds.
 CHANGE: Final = 4
+FILTER_BYTES_AN_ID: Final = 512
 
 # `ask(peer, client, request)`: whether it was accepted; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
@@ -37,12 +39,9 @@ class SubscriberPlane:
     once, as after a restart, messages of neighbours on the same socket do not wait for all of
     them."""
 
-    def __init__(
-        self, reactor: Reactor, clients: MasterClients, public: PublicPlane, ask: Ask
-    ) -> None:
+    def __init__(self, reactor: Reactor, public: PublicPlane, ask: Ask) -> None:
         self._public = public
         self._ask = ask
-        self._rates = ClientRates(clients.rate_per_s, clients.burst_s, "changes of subscriptions")
         self._waiting = SubscriberQueue()
         for kind in (Subscribe, AcknowledgeNotifications, Unsubscribe):
             public.takes(kind, self._arrived)
@@ -72,16 +71,20 @@ class SubscriberPlane:
 
     def _why_not(self, sender: Sender, request: PushRequest, now: float) -> str:
         """The reason to refuse a request before it is queued; empty if there is none."""
-        refused = may_subscribe(sender)
-        if refused is None and not isinstance(request, AcknowledgeNotifications):
-            refused = self._rates.refused(sender, now)
+        if (refused := may_subscribe(sender)) is not None:
+            return refused.message
+        if isinstance(request, AcknowledgeNotifications):
+            return ""
+        wanted = request.filter if isinstance(request, Subscribe) else ""
+        # One that is too large costs as much as the largest, and is not parsed.
+        size = min(parsed_bytes(wanted), MAX_FILTER_BYTES)
+        refused = self._public.rates.refused(sender, now, cost_of(filter_bytes=size))
         if refused is not None:
             return refused.message
-        if isinstance(request, Subscribe):
-            try:
-                check_size(request.filter)
-            except ValueError as error:
-                return f"filter: {error}"
+        try:
+            check_size(wanted)
+        except ValueError as error:
+            return f"filter: {error}"
         return ""
 
     def _take(self, origin: Origin, request: PushRequest) -> None:
@@ -108,7 +111,12 @@ class SubscriberPlane:
 
 
 def _cost(request: PushRequest) -> int:
-    return 1 + len(request.also) if isinstance(request, AcknowledgeNotifications) else CHANGE
+    match request:
+        case AcknowledgeNotifications():
+            return 1 + len(request.also)
+        case Subscribe():
+            return CHANGE + parsed_bytes(request.filter) // FILTER_BYTES_AN_ID
+    return CHANGE
 
 
 def _parts(request: PushRequest) -> Iterator[PushRequest]:

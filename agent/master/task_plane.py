@@ -55,9 +55,12 @@ from agent.wire.messages import (
     SubtaskResult,
     Task,
 )
+from agent.wire.principals import Sender
 
 # Messages taken from one socket before the others are served.
 TURN = 64
+# After this time the others are served, too: a hello with many areas takes half a millisecond.
+SLICE_S = 0.005
 # Number of subtasks whose send time is kept; some never return.
 MAX_SENT = 100_000
 
@@ -101,7 +104,7 @@ class TaskPlane:
         self._sent_s: dict[int, float] = {}
         self.malformed = 0
         # The event plane's: it takes what a node sends of its events, and acknowledges it.
-        self.take_events: Callable[[bytes, NodeEvents], None] = lambda _peer, _message: None
+        self.take_events: Callable[[bytes, NodeEvents, Sender], None] = lambda *_: None
         public.takes(Task, self._task)
         public.takes(CancelTask, self._cancel)
         reactor.performs(SendTaskResult, self._send_task_result)
@@ -145,6 +148,7 @@ class TaskPlane:
     def _node_turn(self) -> None:
         assert self._nodes is not None
         receive, scheduler = self._nodes.receive, self._scheduler
+        ends_s = self._reactor.clock() + SLICE_S
         for _ in range(TURN):
             received = receive()
             if received is None:
@@ -157,10 +161,12 @@ class TaskPlane:
             except WireError as error:
                 self.malformed += 1
                 self._nodes.send(identity, encode(Rejected(str(error)), error.codec))
+                if now >= ends_s:
+                    return
                 continue
             event = self._node_event(identity, message, now)
             self._reactor.perform(scheduler.handle(event, now))
-            if not scheduler.open_tasks:
+            if not scheduler.open_tasks or now >= ends_s:
                 # No further result is due: polling the socket costs less than a failed receive.
                 return
 
@@ -182,23 +188,24 @@ class TaskPlane:
     def _node_event(
         self, identity: bytes, message: NodeMessage, now: float
     ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | NodeHeard | SubtaskReturned:
+        nodes = self._nodes
+        assert nodes is not None
         match message:
             case SubtaskResult():
-                assert self._nodes is not None
-                late_s = self._reactor.late_s(self._nodes.socket, now)
+                late_s = self._reactor.late_s(nodes.socket, now)
                 return SubtaskReturned(
                     identity, message, self._sent_s.pop(message.id, None), late_s
                 )
             case Heartbeat():
-                return NodeAlive(identity, message.incarnation, message.running)
+                sender = nodes.sender(identity)
+                return NodeAlive(identity, message.incarnation, message.running, sender)
             case Hello():
-                assert self._nodes is not None
-                nodes = self._nodes
                 return NodeJoined(identity, message, nodes.sender(identity), nodes.address)
             case Goodbye():
-                return NodeLeft(identity, message.incarnation)
+                sender = nodes.sender(identity)
+                return NodeLeft(identity, message.incarnation, sender, message.node)
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
             case NodeEvents():
-                self.take_events(identity, message)
+                self.take_events(identity, message, nodes.sender(identity))
                 return NodeHeard(identity, message.incarnation)

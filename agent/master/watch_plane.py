@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from agent.alerts.inbox import parsed_bytes
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
 from agent.master.request_plane import Origin
@@ -17,6 +18,7 @@ from agent.master.saving_watches import SavingWatches
 from agent.master.state import State
 from agent.master.watch_inboxes import WatchInboxes, document_of
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import cost_of
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.watches.events import (
@@ -152,7 +154,13 @@ class WatchPlane:
             self._reactor.perform(self._standing.handle(ClockSet(set_by_s), wall))
         self._reactor.perform(self._standing.handle(event, wall))
 
-    def _watch(self, origin: Origin, watch: Watch, _now: float) -> None:
+    def _watch(self, origin: Origin, watch: Watch, now: float) -> None:
+        # Who comes back with an open watch, on a new connection, loses it if it is refused.
+        if not self._standing.is_elsewhere(origin, origin.sender, watch.id):
+            cost = cost_of(len(watch.areas), parsed_bytes(watch.on))
+            if refused := self._public.rates.refused(origin.sender, now, cost):
+                self._public.reply(origin, Watching(watch.id, "refused", message=refused.message))
+                return
         if not self._state.takes and not self._standing.is_open(origin.sender, watch.id):
             self._public.reply(origin, Watching(watch.id, "refused", message=NOT_NOW))
             return
@@ -161,7 +169,13 @@ class WatchPlane:
     def _acknowledge(self, origin: Origin, message: Acknowledge, _now: float) -> None:
         self._handle(AcknowledgeArrived(origin.sender, message))
 
-    def _cancel(self, origin: Origin, message: Cancel, _now: float) -> None:
+    def _cancel(self, origin: Origin, message: Cancel, now: float) -> None:
+        # What is open was paid for when it was opened.
+        if not self._standing.is_open(origin.sender, message.id) and (
+            refused := self._public.rates.refused(origin.sender, now)
+        ):
+            self._public.reply(origin, Watching(message.id, "refused", message=refused.message))
+            return
         self._handle(CancelArrived(origin, origin.sender, message))
 
     def _ask(self, ask: AskRound) -> None:

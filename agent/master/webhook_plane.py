@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from agent.alerts.webhook import Webhook
 from agent.alerts.webhook_events import (
+    Answered,
     AskInbox,
     InboxSaid,
     Post,
@@ -25,9 +26,10 @@ from agent.alerts.webhook_events import (
     WebhookStarted,
 )
 from agent.master.push_plane import PushPlane
-from agent.master.webhook_poster import Poster, Request, Results
+from agent.master.webhook_poster import Poster, Request
 from agent.master.webhooks import Hook, headers
 from agent.runtime.console import Say
+from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
 from agent.wire.push import PushReply, Subscribe, Subscribed
@@ -35,13 +37,14 @@ from agent.wire.webhook_config import target
 
 # No authenticated client has this name: a name has no slash.
 CLIENT: Final = "webhook/"
+STOPPING_S: Final = 0.2  # for a request in progress; it is repeated at the next start
 NOT_NOW: Final = "this master's disk takes nothing now"
 
 
 class _Part:
     """One webhook, its posting thread, and its name at the inboxes."""
 
-    def __init__(self, hook: Hook, kept: list[str], results: Results) -> None:
+    def __init__(self, hook: Hook, kept: list[str]) -> None:
         config = hook.config
         self.name = config.name
         self.keys = hook.keys
@@ -55,12 +58,11 @@ class _Part:
             give_up_s=config.give_up_s,
         )
         self.poster = Poster(
-            config.name,
             target(config.url),
             config.timeout_s,
             partial(ssl.create_default_context, cafile=hook.ca or None),
-            results,
         )
+        self.thread = DiskWriterThread(f"webhook {config.name}")
         self.came: deque[PushReply] = deque()
         # One object per webhook: an inbox recognises its client's connection by it.
         self.peer: Callable[[PushReply], None] = self.came.append
@@ -83,13 +85,13 @@ class WebhookPlane:
         self._wall = wall
         self._say = say
         self._agent = f"sanderling/{release() or 'checkout'}"
-        self._results = Results()
+        self._closed = False
         self._parts: dict[str, _Part] = {}
         for hook in hooks:
             kept = push.ids_of(f"{CLIENT}{hook.config.name}")
-            part = self._parts[hook.config.name] = _Part(hook, kept, self._results)
+            part = self._parts[hook.config.name] = _Part(hook, kept)
+            reactor.listen(part.thread.fileno, part.thread.turn)
             self._has(part, WebhookStarted())
-        reactor.listen(self._results.fileno, self._turn)
         reactor.add_timer(self)
 
     # --- events --------------------------------------------------------------------------------
@@ -98,9 +100,9 @@ class WebhookPlane:
         for instruction in part.machine.handle(event, self._reactor.clock()):
             self._perform(part, instruction)
 
-    def _turn(self) -> None:
-        for name, answered in self._results.take():
-            self._has(self._parts[name], answered)
+    def _answered(self, part: _Part, answered: Answered) -> None:
+        if not self._closed:
+            self._has(part, answered)
 
     @property
     def next_due(self) -> float | None:
@@ -141,16 +143,16 @@ class WebhookPlane:
             "User-Agent": self._agent,
             "Connection": "close",
         }
-        part.poster.post(Request(body, told))
+        part.thread.submit(
+            partial(part.poster.post, Request(body, told)), partial(self._answered, part)
+        )
 
     def close(self) -> None:
         """Stop; a post in progress is repeated at the next start."""
-        self._reactor.ignore(self._results.fileno)
+        self._closed = True
         for part in self._parts.values():
-            part.poster.stop()
-        ended = [part.poster.join() for part in self._parts.values()]
-        if all(ended):
-            self._results.close()
+            self._reactor.ignore(part.thread.fileno)
+            part.thread.close(STOPPING_S)
 
     # --- status --------------------------------------------------------------------------------
 

@@ -1,21 +1,18 @@
-"""HTTP poster of a webhook, in a thread of its own because receivers may be slow."""
+"""HTTP poster of a webhook; receivers may be slow."""
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from agent.alerts.webhook_events import Answered
 from agent.wire.webhook_config import Target
 
-STOPPING_S: Final = 0.2  # for a request in progress; it is repeated at the next start
 LONGEST_LINE: Final = 200
 
 
@@ -26,72 +23,24 @@ class Request(NamedTuple):
     headers: dict[str, str]
 
 
-class Results:
-    """Results of all posters; `fileno` becomes readable when there are some."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[str, Answered]] = SimpleQueue()
-        self.fileno, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def put(self, name: str, answered: Answered) -> None:
-        """Add a result, from any thread."""
-        self._queue.put((name, answered))
-        with suppress(BlockingIOError):  # already full of wake-up bytes
-            os.write(self._waker, b"\0")
-
-    def take(self) -> list[tuple[str, Answered]]:
-        """All since the last call, by webhook, oldest first."""
-        with suppress(BlockingIOError):
-            os.read(self.fileno, 4096)
-        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-
-    def close(self) -> None:
-        """Close; no poster adds results any more."""
-        os.close(self.fileno)
-        os.close(self._waker)
-
-
 class Poster:
-    """The thread of one webhook. `ssl_context` is called there: reading certificates takes long."""
+    """Posts to one receiver and waits for it: for a thread of its own, in which `ssl_context` is
+    called, too, because reading certificates takes long."""
 
     def __init__(
-        self,
-        name: str,
-        target: Target,
-        timeout_s: float,
-        ssl_context: Callable[[], ssl.SSLContext],
-        results: Results,
+        self, target: Target, timeout_s: float, ssl_context: Callable[[], ssl.SSLContext]
     ) -> None:
-        self._name = name
         self._target = target
         self._timeout_s = timeout_s
         self._open_context = ssl_context
         self._context: ssl.SSLContext | None = None
-        self._results = results
-        self._requests: SimpleQueue[Request | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=f"webhook {name}", daemon=True)
-        self._thread.start()
 
-    def post(self, request: Request) -> None:
-        """Post once; the outcome goes to `results`."""
-        self._requests.put(request)
-
-    def stop(self) -> None:
-        """Stop, abandoning a request in progress."""
-        self._requests.put(None)
-
-    def join(self) -> bool:
-        """Wait briefly for the thread, and return whether it ended; the process ends without it."""
-        self._thread.join(STOPPING_S)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            try:
-                answered = self._attempt(request)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the master lives and is told
-                answered = Answered(0, _one_line(f"{type(error).__name__}: {error}"))
-            self._results.put(self._name, answered)
+    def post(self, request: Request) -> Answered:
+        """Post once, and return the outcome."""
+        try:
+            return self._attempt(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the master lives and is told
+            return Answered(0, _one_line(f"{type(error).__name__}: {error}"))
 
     def _attempt(self, request: Request) -> Answered:
         connection = self._connection()

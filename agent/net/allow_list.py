@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
 from agent.net.file_watcher import Watched
-from agent.wire.base import Name, PublicKey
+from agent.wire.base import Areas, Name, PublicKey
 from agent.wire.config import Section, load
 from agent.wire.principals import Role, Sender
 
@@ -31,11 +31,19 @@ class AllowedParty(Section, frozen=True):
     keys: Keys
 
 
+class AllowedNode(Section, frozen=True):
+    """An edge node; with `areas` it speaks for these and the areas below them only."""
+
+    name: Name
+    keys: Keys
+    areas: Areas | None = None
+
+
 class AllowFile(Section, frozen=True):
     """The allow-list's file."""
 
     client: tuple[AllowedClient, ...] = ()
-    node: tuple[AllowedParty, ...] = ()
+    node: tuple[AllowedNode, ...] = ()
     operator: tuple[AllowedParty, ...] = ()
     iad: tuple[AllowedParty, ...] = ()
     csp: tuple[AllowedParty, ...] = ()
@@ -59,8 +67,8 @@ class AllowFile(Section, frozen=True):
         found = [
             Party(Sender("client", c.name, c.services, c.rate_per_s), c.keys) for c in self.client
         ]
+        found += [Party(Sender("node", n.name, areas=n.areas), n.keys) for n in self.node]
         others: tuple[tuple[Role, tuple[AllowedParty, ...]], ...] = (
-            ("node", self.node),
             ("operator", self.operator),
             ("iad", self.iad),
             ("csp", self.csp),
@@ -98,11 +106,15 @@ class AllowList:
         self._sources: dict[str, tuple[Party, ...]] = {}
         self._hearsay: dict[str, tuple[Party, ...]] = {}
         self._by_key: dict[str, Sender] = {}
+        # The owner of a key that no source names, if another part knows one: for parties that are
+        # too many, or change too often, to be set again as a whole.
+        self.ask: Callable[[str], Sender | None] = lambda _key: None
         self._index()
 
     def find(self, key: str) -> Sender | None:
         """The owner of a key; None if the key is not allowed."""
-        return self._by_key.get(key)
+        sender = self._by_key.get(key)
+        return sender if sender is not None else self.ask(key)
 
     def refresh(self) -> None:
         """Reload the file if it has changed. On ConfigError the previous version stays in force."""

@@ -247,6 +247,15 @@ class Intake:
             self._router.disable_monitor()
             self._thread.join()
 
+    def abort(self, fd: int) -> None:
+        """Close a connection that sent a message of very many parts, unless it is gone already. For
+        the thread that reads the socket."""
+        with self._room.lock:
+            host = self._hosts.get(fd)
+            if host is not None:
+                self._cut(fd, abort=True)
+                self._tell(f"closed connections of {host}: a message of very many parts")
+
     @property
     def resident(self) -> int:
         """Memory of the process, in bytes."""

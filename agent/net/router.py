@@ -33,10 +33,15 @@ OPEN_LIMIT_BYTES = (1 << 20) + (1 << 16)
 # the sender. Even at their maximum size, they and one incoming message stay within the intake's
 # limit for a connection. A message costs 2 µs more of processor time than with a limit of 250.
 OPEN_WAITING = MAX_HELD_BY_ONE_BYTES // OPEN_LIMIT_BYTES - 1
+# The same on the socket for nodes: what a connection that is flooded has in store is soon served.
+NODES_WAITING = 64
 # A peer that stopped answering TCP is detected after this long.
 DEAD_AFTER_MS = 6_000
 # Frames discarded, of a message with too many, before other sockets get their turn.
 DISCARDED_A_TURN = 1_000
+# A message here has one part, with REQ's delimiter two. Whoever sends a few more is told so; one
+# that sends more than this is closed: each empty part costs it two bytes, and here a hundred.
+MAX_PARTS = 16
 # A connection without a completed handshake after this long is closed.
 HANDSHAKE_MS = 5_000
 # The reply to a sender whose key is no longer allowed.
@@ -77,8 +82,10 @@ def router(
     keyed: Keyed | None = None,
     *,
     requests_only: bool = False,
+    waiting: int | None = None,
 ) -> Router:
     """Bind a ROUTER; OSError if that fails. `requests_only`: accept nothing larger than a request.
+    `waiting`: messages of a connection that libzmq may hold; None: its default.
 
     With keys a tcp:// socket accepts only CURVE; an ipc:// socket then accepts only processes of
     this user and of root.
@@ -86,8 +93,8 @@ def router(
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
     _seed_identities()
     socket = prepare(context.socket(zmq.ROUTER), limit)
-    if requests_only:
-        socket.setsockopt(zmq.RCVHWM, OPEN_WAITING)
+    if (most := OPEN_WAITING if requests_only else waiting) is not None:
+        socket.setsockopt(zmq.RCVHWM, most)
     # TCP keep-alive instead of ZMTP heartbeats: with those, libzmq 4.3 aborts the process if a
     # client disconnects while its messages fill the receive queue (libzmq issue 4364). The kernel
     # detects a dead peer, too, and one that stopped reading.
@@ -123,8 +130,9 @@ class Router:
     """A ROUTER socket as a source of (identity, payload)."""
 
     __slots__ = (
-        "_discarding", "_find", "_frame", "_header_bytes", "_intake", "_listener", "_recv", "_send",
-        "_sender", "dropped", "on_gone", "refuse", "refused", "socket", "unsent",
+        "_discarding", "_find", "_frame", "_header_bytes", "_intake", "_listener", "_parts",
+        "_recv", "_send", "_sender", "abort", "dropped", "on_gone", "refuse", "refused", "socket",
+        "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +149,11 @@ class Router:
         self._sender = Sender("anyone", "")
         self._frame: zmq.Frame | None = None
         self._discarding = False
+        # Parts read of the message that is being discarded.
+        self._parts = 0
+        # Closes the connection with a descriptor at once. None: on a socket without an intake, for
+        # processes of this host.
+        self.abort: Callable[[int], object] | None = None
         self.unsent = Unsent()
         self._intake: Intake | None = None
         self._header_bytes = PLAIN_HEADER_BYTES if find is None else KEYED_HEADER_BYTES
@@ -162,6 +175,7 @@ class Router:
     def watch_intake(self, intake: Intake) -> None:
         """Report the bytes taken from each connection to `intake`."""
         self._intake = intake
+        self.abort = intake.abort
 
     def _count(self, size: int) -> None:
         """Count `size` bytes as taken from the connection of the last message."""
@@ -197,7 +211,7 @@ class Router:
             self._count(len(frame) + self._header_bytes)
         payload = b"" if frame.more or not delimited else _payload(frame)
         if frame.more:
-            self._discarding = True
+            self._discarding, self._parts = True, 1 + delimited
             self._discard()
         if delimited:
             identity = DelimitedIdentity(identity)
@@ -239,14 +253,19 @@ class Router:
 
     def _discard(self) -> bool:
         """Discard frames of a message with too many; whether the last one was reached."""
-        size, last = 0, False
+        size, last, before = 0, False, self._parts
         for _ in range(DISCARDED_A_TURN):
             frame = self._recv(0, False)
             size += len(frame) + self._header_bytes
+            self._parts += 1
             if not frame.more:
                 self._discarding, last = False, True
                 break
         self._count(size)
+        if before <= MAX_PARTS < self._parts and self.abort is not None:
+            assert self._frame is not None
+            # Once a message: later its descriptor may be another connection's.
+            self.abort(int(self._frame.get(zmq.SRCFD)))
         return last
 
     def send(self, identity: bytes, payload: bytes | bytearray, payer: Hashable = None) -> bool:

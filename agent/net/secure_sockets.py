@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
 
 import zmq
 
@@ -14,6 +13,7 @@ from agent.net.dealer import KeyedLink, dealer, unconnected
 from agent.net.file_watcher import Watched
 from agent.net.intake import Intake, Room
 from agent.net.keys import Pair, expiry, read_publics, read_secrets
+from agent.net.message_socket import Loop
 from agent.net.router import Keyed, Router, router
 from agent.net.zap import Zap
 from agent.wire.config import ConfigError, Trust, require_usable
@@ -27,17 +27,6 @@ LEAST_S = 0.1
 MAX_DIRECTORY_KEYS = 32
 
 Find = Callable[[str], Sender | None]
-
-
-class Loop(Protocol):
-    """The part of the event loop (agent.runtime.reactor) that this package uses without importing
-    it."""
-
-    def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source` is readable."""
-
-    def add_timer(self, part: Any) -> None:
-        """Call `part.tick` whenever it is due."""
 
 
 class Guard:
@@ -78,7 +67,7 @@ class Guard:
         if trust.key:
             self._secrets = Watched(self._path(trust.key), read_secrets)
             self._allowed = AllowList(self._path(trust.allow) if trust.allow else "")
-            self.zap = Zap(context, self._why_not)
+            self.zap = Zap(context, self._why_not, clock)
 
     def _path(self, path: str) -> str:
         return os.path.join(self._folder, path)  # noqa: PTH118 - as key files do
@@ -91,15 +80,23 @@ class Guard:
 
     # --- sockets -------------------------------------------------------------------------------
 
-    def router(self, domain: str, address: str, *, most_connections: int | None = None) -> Router:
+    def router(
+        self,
+        domain: str,
+        address: str,
+        *,
+        most_connections: int | None = None,
+        waiting: int | None = None,
+    ) -> Router:
         """Bind a ROUTER for the roles that `ROLES` assigns to the domain. OSError. With
         `most_connections` the socket accepts only requests, and the bytes that its connections hold
-        are bounded. All sockets share the process's limit of connections."""
+        are bounded. `waiting` as for `router`. All sockets share the process's limit of
+        connections."""
         keyed = None
         if self._secrets is not None:
             keyed = Keyed(self._secrets.value[0], domain, self._find_for(domain))
         requests_only = most_connections is not None
-        made = router(self._context, address, keyed, requests_only=requests_only)
+        made = router(self._context, address, keyed, requests_only=requests_only, waiting=waiting)
         if not address.startswith("tcp://"):
             return made
         if keyed is not None:
@@ -107,6 +104,7 @@ class Guard:
         self._room = self._room or Room()
         intake = Intake(made.socket, most_connections, self._warn, self._room, clock=self._clock)
         self._intakes.append(intake)
+        made.abort = intake.abort
         if requests_only:
             made.watch_intake(intake)
         return made
@@ -174,6 +172,10 @@ class Guard:
         """Replace the parties that `source`, such as "accounts", allows in addition to the file;
         see `AllowList.set_parties`."""
         self._allowed.set_parties(source, parties, hearsay=hearsay)
+
+    def ask(self, find: Find) -> None:
+        """Allow also the owner that `find` names for a key of no other source."""
+        self._allowed.ask = find
 
     def holder(self, key: str) -> Sender | None:
         """The owner of a public key, if it is allowed at any socket."""

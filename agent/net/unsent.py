@@ -7,7 +7,7 @@ exactly. Small frames are bounded by their number.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -33,12 +33,13 @@ class Unsent:
     """Large frames on their way, by peer. `tell(payer, bytes)`, if set, is told of each that comes,
     and with its bytes negative when it has left."""
 
-    __slots__ = ("_by_peer", "_most", "_most_a_peer", "bytes", "tell")
+    __slots__ = ("_by_payer", "_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
     def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
         self._by_peer: dict[Hashable, _Frames] = {}
+        self._by_payer: Counter[Hashable] = Counter()
         self.bytes = 0
         self.tell: Callable[[Hashable, int], object] | None = None
 
@@ -52,6 +53,19 @@ class Unsent:
             self.collect()
         return not self.bytes or self.bytes + size <= self._most
 
+    def has_share(self, payer: Hashable, size: int) -> bool:
+        """Whether so much more may wait for all peers of `payer`: as much as is left free, so that
+        one that reads nothing leaves room for others. Who has nothing waiting may have a frame of
+        any size. O(peers) if not."""
+        if self._shares(payer, size):
+            return True
+        self.collect()
+        return self._shares(payer, size)
+
+    def _shares(self, payer: Hashable, size: int) -> bool:
+        held = self._by_payer[payer]
+        return not held or held + size <= self._most - self.bytes - size
+
     def collect(self) -> None:
         """Find out what has left. O(peers + frames that have)."""
         for peer in list(self._by_peer):
@@ -64,9 +78,7 @@ class Unsent:
         frames = self._by_peer.setdefault(peer, _Frames())
         frames.waiting.append((tracker, size, payer))
         frames.bytes += size
-        self.bytes += size
-        if self.tell is not None:
-            self.tell(payer, size)
+        self._count(payer, size)
 
     def _waiting(self, peer: Hashable) -> int:
         frames = self._by_peer.get(peer)
@@ -76,9 +88,15 @@ class Unsent:
         while waiting and waiting[0][0].done:
             _, size, payer = waiting.popleft()
             frames.bytes -= size
-            self.bytes -= size
-            if self.tell is not None:
-                self.tell(payer, -size)
+            self._count(payer, -size)
         if not waiting:
             del self._by_peer[peer]
         return frames.bytes
+
+    def _count(self, payer: Hashable, size: int) -> None:
+        self.bytes += size
+        self._by_payer[payer] += size
+        if not self._by_payer[payer]:
+            del self._by_payer[payer]
+        if self.tell is not None:
+            self.tell(payer, size)

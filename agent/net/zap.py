@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,9 +16,42 @@ VERSION: Final = b"1.0"
 # Requests handled before the process's other sockets get their turn.
 TURN: Final = 64
 LARGEST_REQUEST: Final = 4_096
+# A temporary error: libzmq ends the connection without a word, and its client connects anew.
+AGAIN: Final = b"300"
+
+# Connections of one key: all that a client or another master has come back at once after an outage.
+# Beyond that it may not search for the identity of a connection to come (agent/net/router.py).
+BURST: Final = 2_000
+RATE_PER_S: Final = 50.0
+MAX_REMEMBERED: Final = 1_024  # keys, before those with nothing to wait for are forgotten
 
 # (domain, public key in Z85) → why it may not connect; None: it may.
 Decide = Callable[[str, str], str | None]
+
+
+class HandshakeLimit:
+    """Connections per key: a token bucket each. Pure; times are arguments. Amortised O(1)."""
+
+    def __init__(self, burst: int = BURST, rate_per_s: float = RATE_PER_S) -> None:
+        self._every_s = 1.0 / rate_per_s
+        self._ahead_s = (burst - 1) / rate_per_s
+        # When the bucket of each key is full again.
+        self._full_s: dict[str, float] = {}
+        self._forget_at = MAX_REMEMBERED
+
+    def __len__(self) -> int:
+        return len(self._full_s)
+
+    def admits(self, key: str, now: float) -> bool:
+        """Whether the key may make one more connection now, which it then has made."""
+        full_s = max(now, self._full_s.get(key, now))
+        if full_s > now + self._ahead_s:
+            return False
+        if key not in self._full_s and len(self._full_s) >= self._forget_at:
+            self._full_s = {each: at for each, at in self._full_s.items() if at > now}
+            self._forget_at = max(MAX_REMEMBERED, 2 * len(self._full_s))
+        self._full_s[key] = full_s + self._every_s
+        return True
 
 
 class Zap:
@@ -27,12 +61,20 @@ class Zap:
     holds back only the new connection until the answer arrives.
     """
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], decide: Decide) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        decide: Decide,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         # Not a REP socket: an unreadable request would block that for ever.
         self.socket = prepare(context.socket(zmq.ROUTER), LARGEST_REQUEST)
         self.socket.bind(ENDPOINT)
         self._decide = decide
+        self._clock = clock
+        self.limit = HandshakeLimit()
         self.admitted = 0
+        self.deferred = 0
         self.refused = 0
         self.malformed = 0
 
@@ -55,14 +97,18 @@ class Zap:
             return
         key = z85.encode(frames[8])
         why_not = self._decide(frames[4].decode(errors="replace"), key.decode())
-        if why_not is None:
+        if why_not is not None:
+            self._reply(frames, b"400", why_not.encode())
+        elif self.limit.admits(key.decode(), self._clock()):
             self._reply(frames, b"200", b"OK", user=key)
         else:
-            self._reply(frames, b"400", why_not.encode())
+            self._reply(frames, AGAIN, b"too many connections with this key at once; try again")
 
     def _reply(self, frames: list[Any], status: bytes, text: bytes, user: bytes = b"") -> None:
         if user:
             self.admitted += 1
+        elif status == AGAIN:
+            self.deferred += 1
         else:
             self.refused += 1
         try:

@@ -9,7 +9,7 @@ The data that a job uses belongs to the writer until the continuation is called.
 unbounded: each component has one job in progress, collects further work up to its own limit, and
 refuses what exceeds it.
 
-Other blocking work has a thread of this kind, too: large replies (`reply_writer`).
+Other blocking work has a thread of this kind, too: large replies (`reply_writer`), webhooks.
 """
 
 from __future__ import annotations
@@ -124,4 +124,6 @@ class DiskWriterThread:
             except BaseException as error:  # noqa: BLE001 - it is raised again in the loop's thread
                 done = _Done(then, None, error)
             self._done.put(done)
+            # What they hold would stay in memory until the next job.
+            del submitted, job, then, done
             os.eventfd_write(self.fileno, 1)

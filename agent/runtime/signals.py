@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from types import TracebackType
 from typing import NoReturn, Self
 
 INTERRUPTED = 130
@@ -73,12 +72,7 @@ class StopSignal:
         }
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)

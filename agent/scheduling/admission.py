@@ -21,6 +21,10 @@ LEAST_BURST: Final = 10.0
 # Clients whose rates are remembered; the least recently active one is forgotten first.
 MAX_CLIENTS: Final = 10_000
 DEFAULT_SERVICE: Final = "default"
+# A request that is large costs as many tokens as it takes times this much: parsing and matching it
+# takes about as long as so many small queries.
+AREAS_A_TOKEN: Final = 64
+FILTER_BYTES_A_TOKEN: Final = 256
 # Tolerance for rounding: a client that waits as long as it was told is served.
 NEARLY: Final = 1e-9
 
@@ -40,11 +44,11 @@ def refusal_counters(what: str) -> dict[str, int]:
 class TokenBucket:
     """Token bucket: lets `burst` through at once and `rate_per_s` in the long run. All O(1)."""
 
-    __slots__ = ("_at_s", "_burst", "_tokens", "rate_per_s")
+    __slots__ = ("_at_s", "_tokens", "burst", "rate_per_s")
 
     def __init__(self, rate_per_s: float, burst: float, now: float) -> None:
         self.rate_per_s = rate_per_s
-        self._burst = burst
+        self.burst = burst
         self._tokens = burst
         self._at_s = now
 
@@ -52,7 +56,7 @@ class TokenBucket:
         """Seconds until this many tokens are available; 0 if they are."""
         if now > self._at_s:
             since_s = now - self._at_s
-            self._tokens = min(self._burst, self._tokens + since_s * self.rate_per_s)
+            self._tokens = min(self.burst, self._tokens + since_s * self.rate_per_s)
             self._at_s = now
         lacking = tokens - self._tokens
         if lacking <= NEARLY:
@@ -113,11 +117,16 @@ class AgreedRate:
         self._bucket.take(share)
 
 
-class ClientRates:
-    """Rate limits per client; a client is identified by its sender's name."""
+def cost_of(areas: int = 0, filter_bytes: int = 0) -> int:
+    """Tokens for a request with so many areas and a filter of so many bytes, at least 1. O(1)."""
+    return max(1, -(-areas // AREAS_A_TOKEN)) + filter_bytes // FILTER_BYTES_A_TOKEN
 
-    def __init__(self, rate_per_s: float, burst_s: float, what: str = "queries") -> None:
-        self._what = what
+
+class ClientRates:
+    """Rate limits per client; a client is identified by its sender's name. One object for all that
+    clients ask: queries, and changes of watches and subscriptions."""
+
+    def __init__(self, rate_per_s: float = math.inf, burst_s: float = 1.0) -> None:
         self._rate_per_s = rate_per_s
         self._burst_s = burst_s
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
@@ -125,8 +134,24 @@ class ClientRates:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def refused(self, sender: Sender, now: float) -> Refused | None:
-        """Why this client is refused now; an accepted request takes a token. O(1)."""
+    def refused(self, sender: Sender, now: float, cost: int = 1) -> Refused | None:
+        """Why this client is refused now; an accepted request takes `cost` tokens. One that costs
+        more than the bucket holds needs a full bucket, and leaves a debt. O(1)."""
+        bucket = self._bucket(sender, now)
+        if bucket is None:
+            return None
+        refused = _over_rate(bucket, now, cost)
+        if refused is None:
+            bucket.take(cost)
+        return refused
+
+    def would_refuse(self, sender: Sender, now: float, cost: int) -> Refused | None:
+        """As `refused`, but takes no tokens. O(1)."""
+        bucket = self._bucket(sender, now)
+        return None if bucket is None else _over_rate(bucket, now, cost)
+
+    def _bucket(self, sender: Sender, now: float) -> TokenBucket | None:
+        """The client's bucket; None if its rate is unlimited."""
         rate_per_s = self._rate_per_s if sender.rate_per_s is None else sender.rate_per_s
         if rate_per_s == math.inf:
             return None
@@ -138,13 +163,18 @@ class ClientRates:
         self._buckets.move_to_end(key)
         if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
-        if wait_s := bucket.wait_s(now):
-            return Refused(
-                "over_rate",
-                f"this client may ask {rate_per_s:g} {self._what}/s; try again in {wait_s:.3g} s",
-            )
-        bucket.take()
+        return bucket
+
+
+def _over_rate(bucket: TokenBucket, now: float, cost: int) -> Refused | None:
+    wait_s = bucket.wait_s(now, min(cost, bucket.burst))
+    if not wait_s:
         return None
+    counts = f", and this counts as {cost}" if cost > 1 else ""
+    return Refused(
+        "over_rate",
+        f"this client may ask {bucket.rate_per_s:g} queries/s{counts}; try again in {wait_s:.3g} s",
+    )
 
 
 def may_query(sender: Sender, service: str) -> Refused | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-from array import array
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Final, TypeVar
 
-from _core.columns.series import in_order, merged_order
+from _core.columns.series import Merge
 from agent.wire.areas import AreaSet, overlaps, with_parents
 from agent.wire.base import MAX_CHANNELS, MAX_COUNTED
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Missing, Series
@@ -30,33 +28,35 @@ C = TypeVar("C", bound=PackedColumn)
 def merge_results(results: Iterable[AreaResult]) -> tuple[AreaResult, ...]:
     """One result per area, sorted by area. If several sources cover an area, their series are
     interleaved by time and their aggregates combined, so their number is not visible."""
-    by_area: dict[str, AreaResult] = {}
+    by_area: dict[str, list[AreaResult]] = {}
     for result in results:
-        known = by_area.get(result.area)
-        by_area[result.area] = result if known is None else _merge(known, result)
-    return tuple(by_area[area] for area in sorted(by_area))
+        by_area.setdefault(result.area, []).append(result)
+    return tuple([_merge(by_area[area]) for area in sorted(by_area)])
 
 
 def merge_missing(
-    missing: Iterable[Missing], answered: Iterable[AreaResult]
+    missing: Sequence[Missing], answered: Iterable[AreaResult]
 ) -> tuple[Missing, ...]:
     """The unanswered areas, each once, with the first reason given, sorted by area.
 
     A reason that an IAD has no node for an area yields to one of an IAD that knows areas below it;
     likewise a missing channel.
     """
-    gaps: dict[str, Missing] = {}
-    for gap in missing:
-        before = gaps.get(gap.area)
-        gaps[gap.area] = gap if before is None else _of_both(before, gap)
+    gaps = {gap.area: gap for gap in missing}
     if not gaps:
         return ()
+    if len(gaps) < len(missing):
+        gaps = {}
+        for gap in missing:
+            before = gaps.get(gap.area)
+            gaps[gap.area] = gap if before is None else _of_both(before, gap)
     areas = {result.area for result in answered}
     nowhere = {area for area, gap in gaps.items() if gap.reason == "no_node"}
     if nowhere:
         known = areas.union(gaps.keys() - nowhere)
         nowhere.intersection_update(parent for area in known for parent in with_parents(area))
-    return tuple([gaps[area] for area in sorted(gaps.keys() - areas - nowhere)])
+    left_out = areas | nowhere
+    return tuple([gaps[area] for area in sorted(gaps) if area not in left_out])
 
 
 def _of_both(first: Missing, second: Missing) -> Missing:
@@ -82,66 +82,45 @@ def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:
     return [area for area in expected if not there.overlaps(area)]
 
 
-def _merge(a: AreaResult, b: AreaResult) -> AreaResult:
-    series = merge_series(a.series, b.series) if a.series and b.series else a.series or b.series
-    aggregate = (
-        merge_aggregates(a.aggregate, b.aggregate)
-        if a.aggregate and b.aggregate
-        else a.aggregate or b.aggregate
+def _merge(results: list[AreaResult]) -> AreaResult:
+    if len(results) == 1:
+        return results[0]
+    series = [each.series for each in results if each.series is not None]
+    aggregates = [each.aggregate for each in results if each.aggregate is not None]
+    return AreaResult(
+        results[0].area,
+        series=merge_series(*series) if series else None,
+        aggregate=reduce(merge_aggregates, aggregates) if aggregates else None,
     )
-    return AreaResult(a.area, series=series, aggregate=aggregate)
 
 
-def merge_series(a: Series, b: Series) -> Series:
-    """Readings of both in time order (a's first where equal); a channel that one lacks is missing
-    there, and without a flag, because that sensor was not asked. O(n), in compiled code, or O(n log
-    n) if one of them goes back in time."""
-    order = _order(a.time_ms, b.time_ms)
+def merge_series(*parts: Series) -> Series:
+    """Readings of all in time order (the first part's first where equal); a channel that one lacks
+    is missing there, and without a flag, because that sensor was not asked. O(n), in compiled
+    code, or O(n log n) if they go back in time."""
+    merge = Merge([part.time_ms.data for part in parts])
 
-    def merged(kind: type[C], column: Callable[[Series], bytes]) -> C:
-        return kind(in_order(column(a) + column(b), kind.ITEM_BYTES, order))
+    def merged(kind: type[C], columns: Iterable[PackedColumn | None], default: bytes) -> C:
+        return kind(merge.column([None if c is None else c.data for c in columns], default))
 
     return Series(
-        merged(Int64Column, lambda part: part.time_ms.data),
+        Int64Column(merge.times),
         {
-            channel: merged(Float32Column, partial(_values, channel))
-            for channel in dict.fromkeys([*a.values, *b.values])
+            channel: merged(Float32Column, [part.values.get(channel) for part in parts], MISSING)
+            for channel in dict.fromkeys([name for part in parts for name in part.values])
         },
-        merged(Int64Column, _sources) if a.source_time_ms or b.source_time_ms else None,
+        # A reading without a recording date was recorded when it was taken.
+        merged(Int64Column, [part.source_time_ms or part.time_ms for part in parts], bytes(8))
+        if any(part.source_time_ms for part in parts)
+        else None,
         {
-            channel: merged(UInt8Column, partial(_flags, channel))
-            for channel in dict.fromkeys([*a.quality, *b.quality])
+            channel: merged(UInt8Column, [part.quality.get(channel) for part in parts], bytes(1))
+            for channel in dict.fromkeys([name for part in parts for name in part.quality])
         },
-        merged(UInt32Column, _ages) if a.age_ms or b.age_ms else None,
+        merged(UInt32Column, [part.age_ms for part in parts], bytes(4))
+        if any(part.age_ms for part in parts)
+        else None,
     )
-
-
-def _order(a: Int64Column, b: Int64Column) -> bytes:
-    """The indices of both in order of time, 32 bits each."""
-    order = merged_order(a.data, b.data) if sys.byteorder == "little" else None
-    if order is None:
-        times = a.numbers() + b.numbers()
-        order = array("I", sorted(range(len(times)), key=times.__getitem__)).tobytes()
-    return order
-
-
-def _values(channel: str, series: Series) -> bytes:
-    column = series.values.get(channel)
-    return MISSING * len(series.time_ms) if column is None else column.data
-
-
-def _sources(series: Series) -> bytes:
-    # A reading without a recording date was recorded when it was taken.
-    return (series.source_time_ms or series.time_ms).data
-
-
-def _flags(channel: str, series: Series) -> bytes:
-    column = series.quality.get(channel)
-    return bytes(len(series.time_ms)) if column is None else column.data
-
-
-def _ages(series: Series) -> bytes:
-    return series.age_ms.data if series.age_ms else bytes(4 * len(series.time_ms))
 
 
 def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:

@@ -123,11 +123,16 @@ class NodeAlive(_Struct, frozen=True):
     peer: Peer
     incarnation: str
     running: tuple[int, ...] | None = None
+    sender: Sender = ANYONE
 
 
 class NodeLeft(_Struct, frozen=True):
+    """`node` is the name that it gave; empty if it gave none."""
+
     peer: Peer
     incarnation: str
+    sender: Sender = ANYONE
+    node: str = ""
 
 
 class NodeRefused(_Struct, frozen=True):

@@ -39,10 +39,10 @@ def nearest(area: str, known: AreaSet) -> str:
 
 def without_node(areas: Iterable[str], known: AreaSet) -> list[Missing]:
     """Uncovered areas as missing entries, the first of them with the nearest known area."""
-    gaps = []
-    for number, area in enumerate(areas):
-        meant = nearest(area, known) if number < MAX_NAMED else ""
-        gaps.append(Missing(area, "no_node", nearest=(meant,) if meant else ()))
+    gaps = [Missing(area, "no_node") for area in areas]
+    for number, gap in enumerate(gaps[:MAX_NAMED]):
+        if meant := nearest(gap.area, known):
+            gaps[number] = Missing(gap.area, "no_node", nearest=(meant,))
     return gaps
 
 

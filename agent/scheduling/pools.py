@@ -55,7 +55,7 @@ class Offers:
         each with these. O(depth · (areas + found))."""
         owners, overlapping = self._owners, self.declared.places_overlapping
         asked: dict[int, list[str]] = {}
-        for area in areas:
+        for area in self.declared.near(areas):
             if not (places := overlapping(area)):
                 continue
             for number in {owners[place] for place in places}:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -67,40 +66,30 @@ class Comparison(Struct, frozen=True):
         return NAN
 
 
-class Both(Struct, frozen=True):
-    """All `parts` hold."""
-
+class _Parts(Struct, frozen=True):
     parts: tuple[Expression, ...]
 
     @property
     def channels(self) -> tuple[str, ...]:
         """The channels that it looks at, each once."""
-        return _channels(self.parts)
+        return tuple(dict.fromkeys(channel for part in self.parts for channel in part.channels))
 
     @property
     def needs_series(self) -> bool:
         """Whether aggregates are not enough."""
         return any(part.needs_series for part in self.parts)
+
+
+class Both(_Parts, frozen=True):
+    """All `parts` hold."""
 
     def holds(self, result: AreaResult) -> bool:
         """Whether it holds."""
         return all(part.holds(result) for part in self.parts)
 
 
-class Either(Struct, frozen=True):
+class Either(_Parts, frozen=True):
     """At least one of `parts` holds."""
-
-    parts: tuple[Expression, ...]
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """The channels that it looks at, each once."""
-        return _channels(self.parts)
-
-    @property
-    def needs_series(self) -> bool:
-        """Whether aggregates are not enough."""
-        return any(part.needs_series for part in self.parts)
 
     def holds(self, result: AreaResult) -> bool:
         """Whether it holds."""
@@ -110,14 +99,10 @@ class Either(Struct, frozen=True):
 Expression = Comparison | Both | Either
 
 
-def _channels(parts: Iterable[Expression]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(channel for part in parts for channel in part.channels))
-
-
 def _of_series(function: Function, channel: str, series: Series) -> float:
     if channel not in series.values:
         return NAN
-    count, first, last, low, high = series.summary(channel)
+    count, first, last, low, high, total, _ = series.summary(channel)
     if not count:
         return NAN
     if function == "rate":
@@ -127,7 +112,7 @@ def _of_series(function: Function, channel: str, series: Series) -> float:
     if function == "last":
         return float(series.values[channel].numbers()[last])
     if function == "mean":
-        return math.fsum(series.there(channel)) / count
+        return total / count
     return low if function == "min" else high
 
 

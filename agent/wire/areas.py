@@ -97,6 +97,12 @@ class AreaSet:
             return list(found[0]) if found else []
         return sorted(set().union(*found))
 
+    def near(self, areas: Iterable[str]) -> list[str]:
+        """Those of the areas that share the first segment with an area of the set: no other
+        overlaps one. O(areas)."""
+        index = self._index()
+        return [area for area in areas if area.partition("/")[0] in index]
+
     def places_overlapping(self, area: str) -> list[int]:
         """The places of the areas that cover `area` or are covered by it, unordered. O(d + found);
         O(1) if no area shares its first segment."""

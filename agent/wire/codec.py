@@ -40,6 +40,11 @@ ID_WITHIN: Final = 512
 _JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
 _PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
 
+_QUERY: Final = re.compile(rb'"type"\s*:\s*"query"|\xa4type\xa5query')
+_PACKED_AREAS: Final = re.compile(rb"\xa5areas\xdc(..)", re.DOTALL)
+# Commas of a query in JSON, without those between its areas: 16 fields, and 64 channels.
+OTHER_COMMAS: Final = 80
+
 T = TypeVar("T")
 # A frame received from a socket; a large one is a view of libzmq's memory.
 Frame: TypeAlias = bytes | memoryview
@@ -94,8 +99,9 @@ def encode(message: Message, codec: bytes = MESSAGEPACK) -> bytes:
 
 
 def encode_into(message: Message, codec: bytes, frame: bytearray) -> None:
-    """Encode into an empty `frame`, which saves a copy of a large message."""
-    frame += _HEADERS[codec]
+    """Encode into `frame`, which saves a copy of a large message. Whatever it held is gone; if it
+    has the size of the message, or more, it is not moved."""
+    frame[:HEADER_BYTES] = _HEADERS[codec]
     _ENCODERS[codec].encode_into(message, frame, HEADER_BYTES)
 
 
@@ -195,6 +201,17 @@ def glimpse(frame: Frame) -> tuple[bytes, str]:
         length = frame[found.start(1) - 1]
         text = text[: length - 0xA0 if length >= 0xA1 else length]
     return codec, text
+
+
+def glimpse_areas(frame: Frame) -> int:
+    """About how many areas an undecoded query asks for, at most as many as it does; 0 for what does
+    not say near its start that it is a query. O(1)."""
+    if _QUERY.search(frame, HEADER_BYTES, ID_WITHIN) is None:
+        return 0
+    if _codec_of(frame) == JSON:
+        return max(1, bytes(frame[:GLIMPSE_BYTES]).count(b",") - OTHER_COMMAS)
+    found = _PACKED_AREAS.search(frame, HEADER_BYTES, ID_WITHIN)
+    return 1 if found is None else int.from_bytes(found[1])
 
 
 def _codec_of(frame: Frame) -> bytes:

@@ -72,7 +72,7 @@ class Account(Part, frozen=True):
 
 class Register(Message, frozen=True, tag="register"):
     """An IAD's record, new or changed; it lasts `lease_s` unless renewed. No offerings: a
-    scheduling-only IAD. At most 4,096 areas in all."""
+    scheduling-only IAD. At most 4,096 areas in all, and 16,384 with the different ones above."""
 
     id: Identifier
     iad: Name
@@ -193,8 +193,8 @@ class Changes(Message, frozen=True, tag="changes"):
 class Denied(Message, frozen=True, tag="denied"):
     """The DRS refused the request. `unknown`: no such record (register again); `read_only`: a
     mirror; `not_authorised`: the key or the name belongs to another party; `malformed`;
-    `overloaded`: the directory is full; `not_ready`: try later, for instance a mirror before its
-    first copy."""
+    `overloaded`: the directory is full, or too many requests or replies of this sender wait;
+    `not_ready`: try later, for instance a mirror before its first copy."""
 
     id: Annotated[str, Meta(max_length=64)]
     reason: DeniedReason

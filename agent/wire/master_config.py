@@ -213,7 +213,11 @@ class MasterClients(Section, frozen=True):
 
     rate_per_s: Annotated[
         Positive,
-        Meta(le=1e6, description="Queries per second of one client; the allow-list may differ."),
+        Meta(
+            le=1e6,
+            description="Queries per second of one client, changes of watches and subscriptions "
+            "included; the allow-list may differ.",
+        ),
     ] = 1_000.0
     burst_s: Annotated[
         Positive, Meta(le=3_600.0, description="Seconds of that rate that may come at once.")

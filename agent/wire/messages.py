@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, field
 
-from _core.columns.series import summary, those_there
+from _core.columns.series import summary
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
@@ -115,6 +115,19 @@ class Slo(Part, frozen=True):
     latency_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
 
 
+class Summary(NamedTuple):
+    """The values of a channel that are neither missing nor bad: their number, the indices of the
+    first and the last, minimum, maximum and sum (0 if there are none), and how many are suspect."""
+
+    n: int
+    first: int
+    last: int
+    low: float
+    high: float
+    total: float
+    suspect: int
+
+
 class Series(Part, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
@@ -141,20 +154,11 @@ class Series(Part, frozen=True, omit_defaults=True):
         if len(set(map(len, columns))) > 1:
             raise ValueError("the columns of a series differ in length")
 
-    def summary(self, channel: str) -> tuple[int, int, int, float, float]:
-        """Summary of a channel's measured values: count, indices of the first and last, minimum,
-        maximum. O(readings), in compiled code."""
-        return summary(self.values[channel].native, self._flags(channel), BAD)
-
-    def there(self, channel: str) -> array[float]:
-        """The measured values of a channel, without missing or bad ones. O(readings)."""
-        found = array("f")
-        found.frombytes(those_there(self.values[channel].native, self._flags(channel), BAD))
-        return found
-
-    def _flags(self, channel: str) -> bytes | None:
+    def summary(self, channel: str) -> Summary:
+        """Summary of a channel's measured values. O(readings), in compiled code."""
         quality = self.quality.get(channel)
-        return None if quality is None else quality.data
+        flags = None if quality is None else quality.data
+        return Summary(*summary(self.values[channel].native, flags, BAD))
 
     def measured(self, channel: str) -> array[float]:
         """The values of a channel; NaN where one is missing or bad, and at readings of sensors
@@ -351,10 +355,12 @@ class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
     running: Running | None = None
 
 
-class Goodbye(Message, frozen=True, tag="goodbye"):
-    """The node is stopping on purpose."""
+class Goodbye(Message, frozen=True, tag="goodbye", omit_defaults=True):
+    """The node is stopping on purpose. `node` is its name, for a master that has just started and
+    had no hello of it; empty from an agent of an earlier version."""
 
     incarnation: Identifier
+    node: Annotated[str, Meta(max_length=64)] = ""
 
 
 class PodsSet(Message, frozen=True, tag="pods_set"):

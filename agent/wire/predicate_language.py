@@ -21,7 +21,15 @@ import json
 from typing import Final, NoReturn
 
 from agent.wire.base import LONGEST_TEXT
-from agent.wire.predicate_logic import ORDER, Alternatives, Terms, contradiction, is_area, terms
+from agent.wire.predicate_logic import (
+    ORDER,
+    Alternatives,
+    Terms,
+    contradiction,
+    is_area,
+    shared,
+    terms,
+)
 from agent.wire.predicates import (
     MAX_CONJUNCTIONS,
     MAX_OPERANDS,
@@ -35,6 +43,11 @@ from agent.wire.predicates import (
 from agent.wire.tokens import Token, TokenReader, token_pattern
 
 LARGEST_NUMBER: Final = 1e300
+# Predicates that are handled while parentheses are multiplied out: more than any filter has that is
+# small enough, so that a short text cannot take a tenth of a second.
+WORK: Final = 4_096
+# Of those on the same attribute it is found out whether they can hold together.
+SHARED_WORK: Final = 4
 OPERATORS: Final = ("=", "!=", *ORDER, "prefix", "under", "in", "between", "present")
 
 _TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\(?s:.))*"', sign=r">=|<=|!=|[=<>(),*]")
@@ -52,6 +65,8 @@ def read_filter(text: str) -> Filter:
 
 
 class _Reader(TokenReader):
+    _multiplied = 0
+
     def whole(self) -> Filter:
         alternatives = self._filter()
         if self.token.kind != "end":
@@ -85,11 +100,14 @@ class _Reader(TokenReader):
         self._limit("alternatives, parentheses multiplied out", multiplied, MAX_CONJUNCTIONS, word)
         found, reason = Alternatives(), ""
         for one in some:
+            self._limit("predicates, parentheses multiplied out", self._multiplied, WORK, word)
             for other in more:
                 both = one | other
+                found_shared = shared(one, other)
+                self._multiplied += len(both) + SHARED_WORK * len(found_shared)
                 self._limit("predicates joined by and", len(both), MAX_PREDICATES, word)
                 new = len(both) > max(len(one), len(other))
-                if new and (why := contradiction(both.values())):
+                if new and (why := contradiction(found_shared)):
                     reason = reason or why
                 else:
                     found.add(both)

@@ -99,6 +99,15 @@ class Alternatives:
         return tuple(tuple(each.values()) for each in self._all)
 
 
+def shared(one: Terms, other: Terms) -> list[Predicate]:
+    """The predicates of both on attributes that both have: if each alone can match, only these may
+    contradict each other. O(predicates)."""
+    names = {each.attribute for each in one.values()} & {each.attribute for each in other.values()}
+    if not names:
+        return []
+    return [each for each in (one | other).values() if each.attribute in names]
+
+
 def contradiction(conjunction: Iterable[Predicate]) -> str:
     """Why no notification can match the conjunction, in a sentence; "" if one can.
 

@@ -13,10 +13,12 @@ Role = Literal["anyone", "client", "node", "operator", "iad", "csp", "mirror"]
 class Sender(Struct, frozen=True):
     """The party behind a connection. `name` is the key's name in the allow-list, or distinguishes
     connections without keys. `services` None: every service. `rate_per_s` None: the socket's
-    default. `host` is set for senders without a key; empty on an ipc:// socket."""
+    default. `host` is set for senders without a key; empty on an ipc:// socket. `areas` are those
+    for which a node may speak, with the areas below them; None: every area."""
 
     role: Role
     name: str
     services: tuple[str, ...] | None = None
     rate_per_s: float | None = None
     host: str = ""
+    areas: tuple[str, ...] | None = None

@@ -25,10 +25,11 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     parser.add_argument("--directory", type=Path, default=BUILD, help="for folders that go again")
     parser.add_argument("--data", type=Path, help="building_climate.csv.gz; else shipped rooms")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder for pipeline.md")
+    parser.add_argument("--results", type=Path, help="folder for pipeline.md and its tables")
     chosen = parser.parse_args(arguments)
     # Arrow is imported only when this benchmark runs.
     from bench.pipeline import page, scale
+    from lab import pages
     from lab.provenance import now
 
     provenance = now(shlex.join(["python", "-m", "bench", "pipeline", *arguments]))
@@ -37,9 +38,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
         sizes.append(size)
         yield from _results(sizes)
     if chosen.results:
-        chosen.results.mkdir(parents=True, exist_ok=True)
-        text = page.page(sizes, provenance)
-        (chosen.results / "pipeline.md").write_text(text, encoding="utf-8")
+        pages.write(chosen.results, page.NAME, page.tables(sizes), provenance)
 
 
 def _results(sizes: list[Size]) -> Iterator[Result]:

@@ -1,69 +1,25 @@
-"""Renders docs/results/pipeline.md: the sizes side by side."""
+"""Tables of docs/results/pipeline.md: the sizes side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.pipeline.measure import HEAP, Measured
+from bench.pipeline.measure import Measured
 from bench.pipeline.scale import Size
-from lab.provenance import Provenance
+from fleet.terminal.tables import Table
 
+NAME: Final = "pipeline"
 MIB: Final = 2**20
-PAGE: Final = """\
-# What the pipeline takes
-
-Written by `python -m bench pipeline`.
-
-{provenance}
-
-Landings are made with a seed from real rooms (D. Hong, Q. Gu, K. Whitehouse, "High-dimensional Time
-Series Clustering via Cross-Predictability", AISTATS 2017): one-minute means played at 1 Hz with
-noise, in steps of 0.1 as a DHT22 has them, and with spikes, stuck, missing and drifting values, a
-broken sensor, gaps, groups that come twice, late, or again with their clock put right. A *reading*
-is one time at which a sensor was read; it has a temperature and a humidity, and so two rows in the
-table `readings`.
-
-{sizes}
-
-## Time
-
-Each step runs in a fresh process on `local[*]`: the landing into the tables (`ingest`), then from
-these the climate by the hour and the health of all sensors, each written to Parquet. The start of
-the session, {session} s whatever the size, is not in the seconds; whatever is loaded and compiled
-at first use is. The smallest size is mostly that, so the cost of a reading falls at first.
-
-{time}
-
-**Growth** is the cost of a reading at the largest size over that at the smallest: {growth}.
-At most 1.3 was aimed at. Over the size before the largest, where what is done once weighs less:
-{last}; in CPU time, which other work on the machine stretches less: {last_cpu}.
-
-## Memory and shuffles
-
-Driver and executors are one JVM with a heap of {heap} at every size. *Alive* is its heap at the
-end, after a collection; *JVM* and *Python* are the most that was resident.
-
-{memory}
-
-## Beside DuckDB
-
-The climate of rooms by the hour, from the same Parquet files to the same rows (compared one by
-one), with all processors, in the same run. A ratio is DuckDB's time over Spark's: below 1, DuckDB
-was faster.
-
-{duckdb}
-"""
 
 
-def page(sizes: Sequence[Size], provenance: Provenance) -> str:
-    """The page, in Markdown."""
-    sessions = [m.session_s for size in sizes for step, m in size.steps.items() if step != "duckdb"]
-    return PAGE.format(
-        provenance=provenance.table(),
-        sizes=_sizes(sizes),
-        session=f"{min(sessions):.0f} to {max(sessions):.0f}",
-        time=_by_step(
+def tables(sizes: Sequence[Size]) -> dict[str, Table]:
+    """The tables of the page."""
+    return {
+        "sizes": _sizes(sizes),
+        "session": _session(sizes),
+        "time": _by_step(
+            "Time",
             sizes,
             {
                 "s": lambda m, _: f"{m.wall_s:.1f}",
@@ -74,11 +30,9 @@ def page(sizes: Sequence[Size], provenance: Provenance) -> str:
                 "output, MiB": lambda m, _: f"{m.output / MIB:,.1f}",
             },
         ),
-        growth=_growth(sizes),
-        last=_growth(sizes[-2:]),
-        last_cpu=_growth(sizes[-2:], lambda m: m.cpu_s),
-        heap=f"{HEAP[:-1]} GiB",
-        memory=_by_step(
+        "growth": _growth(sizes),
+        "memory": _by_step(
+            "Memory and shuffles",
             sizes,
             {
                 "shuffled, MiB": lambda m, _: f"{m.shuffled / MIB:,.1f}",
@@ -88,8 +42,8 @@ def page(sizes: Sequence[Size], provenance: Provenance) -> str:
                 "Python, MiB": lambda m, _: f"{m.python / MIB:,.0f}",
             },
         ),
-        duckdb=_duckdb(sizes),
-    )
+        "duckdb": _duckdb(sizes),
+    }
 
 
 def _wall_s(measured: Measured) -> float:
@@ -104,8 +58,24 @@ def growth(
     return last / first
 
 
-def _growth(sizes: Sequence[Size], seconds: Callable[[Measured], float] = _wall_s) -> str:
-    return ", ".join(f"{step} {growth(sizes, step, seconds):.2f}" for step in spark_steps(sizes))
+def _growth(sizes: Sequence[Size]) -> Table:
+    rows = [
+        (
+            step,
+            f"{growth(sizes, step):.2f}",
+            f"{growth(sizes[-2:], step):.2f}",
+            f"{growth(sizes[-2:], step, lambda m: m.cpu_s):.2f}",
+        )
+        for step in spark_steps(sizes)
+    ]
+    headings = ("step", "over the smallest", "over the size before", "the same in CPU time")
+    return Table("Growth of the cost of a reading", headings, rows)
+
+
+def _session(sizes: Sequence[Size]) -> Table:
+    took = [m.session_s for size in sizes for step, m in size.steps.items() if step != "duckdb"]
+    headings = ("least, s", "most, s")
+    return Table("Start of a session", headings, [(f"{min(took):.0f}", f"{max(took):.0f}")], left=0)
 
 
 def spark_steps(sizes: Sequence[Size]) -> list[str]:
@@ -113,7 +83,7 @@ def spark_steps(sizes: Sequence[Size]) -> list[str]:
     return [step for step in sizes[0].steps if step != "duckdb"]
 
 
-def _sizes(sizes: Sequence[Size]) -> str:
+def _sizes(sizes: Sequence[Size]) -> Table:
     rows = [
         [
             f"{size.made.readings:,}",
@@ -125,21 +95,23 @@ def _sizes(sizes: Sequence[Size]) -> str:
         ]
         for size in sizes
     ]
-    head = ["readings", "node-days", "in the landing", "files", "MiB", "made in, s"]
-    return _table(head, rows)
+    headings = ("readings", "node-days", "in the landing", "files", "MiB", "made in, s")
+    return Table("Sizes", headings, rows, left=0)
 
 
-def _by_step(sizes: Sequence[Size], columns: dict[str, Callable[[Measured, int], str]]) -> str:
+def _by_step(
+    title: str, sizes: Sequence[Size], columns: dict[str, Callable[[Measured, int], str]]
+) -> Table:
     rows = [
         [step, f"{size.made.readings:,}"]
         + [told(size.steps[step], size.made.readings) for told in columns.values()]
         for step in spark_steps(sizes)
         for size in sizes
     ]
-    return _table(["step", "readings", *columns], rows)
+    return Table(title, ("step", "readings", *columns), rows)
 
 
-def _duckdb(sizes: Sequence[Size]) -> str:
+def _duckdb(sizes: Sequence[Size]) -> Table:
     rows = []
     for size in sizes:
         spark, duck = size.steps["climate"], size.steps["duckdb"]
@@ -152,10 +124,5 @@ def _duckdb(sizes: Sequence[Size]) -> str:
                 f"{duck.python / MIB:,.0f}",
             ]
         )
-    head = ["readings", "Spark, s", "DuckDB, s", "ratio", "DuckDB's memory, MiB"]
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---" if name == "step" else "---:" for name in head]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+    headings = ("readings", "Spark, s", "DuckDB, s", "ratio", "DuckDB's memory, MiB")
+    return Table("Beside DuckDB", headings, rows, left=0)

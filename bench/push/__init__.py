@@ -28,10 +28,11 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     parser.add_argument("--seconds", type=float, default=5.0, help="of a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder for push.md")
+    parser.add_argument("--results", type=Path, help="folder for push.md and its tables")
     chosen = parser.parse_args(arguments)
     # Imported on demand: the overlay and NumPy.
     from bench.push import measure, page, rig
+    from lab import pages
     from lab.provenance import load_average, now
 
     rig.program()
@@ -44,9 +45,8 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
         taken[name] = case, measure.run(case)
         yield from _results(name, taken[name][1])
     if chosen.results:
-        chosen.results.mkdir(parents=True, exist_ok=True)
-        text = page.page(taken, provenance, load_average())
-        (chosen.results / "push.md").write_text(text, encoding="utf-8")
+        more = {"load average just after": f"{load_average():.2f}", "seed": str(chosen.seed)}
+        pages.write(chosen.results, page.NAME, page.tables(taken), provenance, more)
 
 
 def _results(name: str, found: dict[str, Contender]) -> Iterator[Result]:

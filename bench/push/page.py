@@ -1,4 +1,4 @@
-"""Renders docs/results/push.md: alerts and MQTT side by side."""
+"""Tables of docs/results/push.md: alerts and MQTT side by side."""
 
 from __future__ import annotations
 
@@ -6,82 +6,47 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench.push.measure import Case, Contender
-from lab.provenance import Provenance
+from fleet.terminal.tables import Table
 
+NAME: Final = "push"
 NAMES: Final = {
     "alerts": "alerts",
     "durable": "alerts, durable",
     "tree": "mosquitto, all",
     "topics": "mosquitto, by topic",
 }
-PAGE: Final = """\
-# Alerts end to end, beside MQTT
-
-Written by `python -m bench push`.
-
-{provenance}
-
-Four masters, a path of two vertices times two clusters, one node that tells of triggers, and
-5,000 subscriptions at the four, such as `metric = "co2" and area under "b1/f2" and value between
-31.4 and 71.4`: one metric of four, one floor of five, two fifths of the values, so 2 % of the
-alerts. Beside it one mosquitto with a topic for each area and metric, QoS 0, without log-in, and
-as many connections in as many processes ({processes} a contender). Everything runs on this one
-machine, subscribers too. The contenders take turns
-within a run, with the same alerts, {rounds} times {seconds:g} s each; the others stay connected.
-
-- **alerts** are kept in the spool of the publisher's master, **durable** ones on the disk of the
-  subscriber's master before they are sent. Subscribers acknowledge as the Python client does:
-  durable ones at once, the others 16 together.
-- **mosquitto, all**: a connection subscribes to all topics and filters by itself.
-- **mosquitto, by topic**: a connection subscribes to its floor's topics of the metrics that it
-  wants, and filters by value. That is possible because these are two segments of the topic; what
-  else somebody wants to choose by is not there. Nothing is kept on a disk with either.
-
-A **latency** is from before the alert is sent until the subscriber's process has it decoded and
-knows that it is wanted, so with MQTT what the process does for others before is in it. **Bytes**
-and **messages** are what reaches subscribers' processes for an alert, without TCP's own headers.
-CPU is the four masters' or the broker's.
-
-{cases}
-
-## The goals
-
-{goals}
-"""
-CASE: Final = """\
-## {subscriptions:,} subscriptions over {connections:,} connections, {rate:g} alerts a second
-
-{table}
-
-Links between the masters that went down since they were started, while all of this was subscribed
-and sent: {links_lost}.
-"""
+Taken = Mapping[str, tuple[Case, dict[str, Contender]]]
 
 
-def page(
-    taken: Mapping[str, tuple[Case, dict[str, Contender]]],
-    provenance: Provenance,
-    load_after: float,
-) -> str:
-    """The page, in Markdown."""
-    case = next(iter(taken.values()))[0]
-    return PAGE.format(
-        provenance=provenance.table(
-            **{"load average just after": f"{load_after:.2f}", "seed": str(case.seed)}
-        ),
-        processes=case.processes,
-        rounds=case.rounds,
-        seconds=case.round_s,
-        cases="\n".join(_case(*each) for each in taken.values()).rstrip(),
-        goals=_goals(taken),
-    )
+def tables(taken: Taken) -> dict[str, Table]:
+    """The tables of the page: a key of `taken` is also a table's name."""
+    of_cases = {name: case_table(*each) for name, each in taken.items()}
+    return {"cases": cases(taken), **of_cases, "goals": goals(taken)}
 
 
-def _case(case: Case, found: dict[str, Contender]) -> str:
-    head = ["", "p50, ms", "p99, ms", "p99 by round", "not delivered", "messages an alert"]
-    head += ["bytes an alert", "CPU ms an alert"]
+def cases(taken: Taken) -> Table:
+    """What was sent to whom, and the links between masters that went down since they were started,
+    while all of this was subscribed and sent."""
     rows = [
-        [
+        (
+            f"{case.connections:,}",
+            f"{case.subscriptions:,}",
+            f"{case.rate:g}",
+            f"{_wanted(case, found):.2%}",
+            f"{case.rounds} × {case.round_s:g} s",
+            f"{case.processes}",
+            f"{max(each.links_lost for each in found.values())}",
+        )
+        for case, found in taken.values()
+    ]
+    headings = ("connections", "subscriptions", "alerts a second", "wanted", "rounds")
+    return Table("Cases", (*headings, "processes a contender", "links lost"), rows, left=0)
+
+
+def case_table(case: Case, found: Mapping[str, Contender]) -> Table:
+    """The contenders of one case."""
+    rows = [
+        (
             NAMES[kind],
             f"{each.percentile(50):.1f}",
             f"{each.percentile(99):.1f}",
@@ -90,42 +55,33 @@ def _case(case: Case, found: dict[str, Contender]) -> str:
             f"{each.messages / each.alerts:,.1f}",
             f"{each.payload / each.alerts:,.0f}",
             f"{each.cpu_s / each.alerts * 1e3:.1f}",
-        ]
+        )
         for kind, each in found.items()
     ]
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
-    return CASE.format(
-        subscriptions=case.subscriptions,
-        connections=case.connections,
-        rate=case.rate,
-        table=table,
-        links_lost=max(each.links_lost for each in found.values()),
-    )
+    headings = ("", "p50, ms", "p99, ms", "p99 by round", "not delivered", "messages an alert")
+    title = f"{case.subscriptions:,} subscriptions over {case.connections:,} connections"
+    return Table(title, (*headings, "bytes an alert", "CPU ms an alert"), rows)
 
 
-def _goals(taken: Mapping[str, tuple[Case, dict[str, Contender]]]) -> str:
-    lines = []
+def goals(taken: Taken) -> Table:
+    """Alerts against either way to use MQTT: a ratio above 1 is in favour of alerts."""
+    rows = []
     for case, found in taken.values():
         ours = found["alerts"]
-        wanted = ours.expected / (ours.alerts * case.subscriptions)
         for kind in ("tree", "topics"):
             peer = found[kind]
-            ratio = peer.percentile(99) / ours.percentile(99)
-            fewer = peer.payload / ours.payload
-            lines.append(
-                f"- {case.connections:,} connections, beside **{NAMES[kind]}**: p99 "
-                f"{_met(ratio > 1)}, ratio {ratio:.2f}; its bytes over ours: {fewer:.2f}, "
-                f"messages: {peer.messages / ours.messages:.2f}."
+            ratios = (
+                peer.percentile(99) / ours.percentile(99),
+                peer.payload / ours.payload,
+                peer.messages / ours.messages,
             )
-    lines.append(
-        f"\nAimed at: a lower p99, and bytes fewer by what is not wanted. Here {wanted:.2%} is\n"
-        f"wanted, so {1 / wanted:.0f} times. A notification is longer than the MQTT message: it\n"
-        "names its attributes and its origin, and the subscriptions of the connection that want\n"
-        "it. It passes up to three masters in Python on its way, MQTT's one broker in C."
-    )
-    return "\n".join(lines)
+            cells = (f"{ratio:.2f}" for ratio in ratios)
+            lower = "yes" if ratios[0] > 1 else "**no**"
+            rows.append((f"{case.connections:,}", NAMES[kind], lower, *cells))
+    headings = ("connections", "beside", "p99 lower", "p99, theirs over ours", "bytes", "messages")
+    return Table("Goals", headings, rows, left=3)
 
 
-def _met(met: bool) -> str:
-    return "lower" if met else "**not lower**"
+def _wanted(case: Case, found: Mapping[str, Contender]) -> float:
+    ours = found["alerts"]
+    return ours.expected / (ours.alerts * case.subscriptions)

@@ -127,11 +127,11 @@ def plan(
     """Plan capacity: the highest rate that a fleet sustains, and the pods for a target.
 
     CONFIG is the configuration file of a master with a fixed pool; without it the shipped
-    building is planned. Needs numpy, matplotlib for a picture, and pyarrow for --models.
+    building is planned. Needs numpy and SciPy, matplotlib for a picture, and pyarrow for --models.
 
     Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 130 interrupted.
     """
-    libraries = ["numpy"]
+    libraries = ["numpy", "scipy"]
     if picture is not None:
         libraries.append("matplotlib")
     if models is not None:

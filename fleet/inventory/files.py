@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from agent.net.allow_list import AllowedClient, AllowedParty, AllowFile
+from agent.net.allow_list import AllowedClient, AllowedNode, AllowedParty, AllowFile
 from agent.wire.config import Metrics, Section, Trust
 from agent.wire.edge_config import EdgeConfig, EdgeHistory, EdgeIdentity, EdgeMaster
 from agent.wire.master_config import (
@@ -118,9 +118,9 @@ def areas_of(iad: Iad) -> tuple[str, ...]:
 def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
     """Who may connect to the IAD's master. Who has no valid key is not in it."""
 
-    def allowed(party: Party, name: str = "") -> tuple[AllowedParty, ...]:
+    def allowed(party: Party) -> tuple[AllowedParty, ...]:
         found = keys.publics(party)
-        return (AllowedParty(name=name or party.name, keys=found),) if found else ()
+        return (AllowedParty(name=party.name, keys=found),) if found else ()
 
     people = [person for person in fleet.person if "client" in person.roles]
     clients = [
@@ -140,7 +140,13 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
     ]
     return AllowFile(
         client=tuple(clients),
-        node=tuple([row for n in iad.node for row in allowed(HostOf(iad, n).party, n.name)]),
+        node=tuple(
+            [
+                AllowedNode(name=node.name, keys=found, areas=node.areas)
+                for node in iad.node
+                if (found := keys.publics(HostOf(iad, node).party))
+            ]
+        ),
         operator=tuple([row for party in operators for row in allowed(party)]),
         iad=tuple(
             [row for i in fleet.iad if i is not iad for row in allowed(Party("master", i.name))]

@@ -21,13 +21,13 @@ from typing import Final
 import msgspec
 
 from fleet.common import exits
+from fleet.common.durable import sync
 from fleet.inventory.folder import Folder
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
     keep_from_git,
     read_private,
     require_private,
-    sync_folder,
     write_file,
 )
 from fleet.keys.store import Store
@@ -182,7 +182,7 @@ def _put(keys: Path, files: dict[str, bytes]) -> None:
             raise
         raise KeyStoreError(f"cannot write {beside}: {error.strerror}") from None
     try:
-        sync_folder(keys.parent)
+        sync(keys.parent)
     except OSError as error:
         raise KeyStoreError(f"cannot write {keys}: {error.strerror}") from None
 

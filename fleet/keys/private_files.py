@@ -11,6 +11,7 @@ from threading import get_ident
 from typing import Final
 
 from fleet.common import locks
+from fleet.common.durable import sync
 from fleet.keys.errors import KeyStoreError
 
 # What a write that was cut short leaves behind begins like this.
@@ -76,7 +77,7 @@ def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         finally:
             os.close(file)
         part.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         with suppress(OSError):
             part.unlink()
@@ -87,18 +88,9 @@ def remove_file(path: Path) -> None:
     """Remove a file, if it is there, for good."""
     try:
         path.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise KeyStoreError(f"cannot remove {path}: {error.strerror}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on stable storage."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 @contextmanager

@@ -22,8 +22,6 @@ def draw_capacity(report: CapacityReport, path: Path) -> None:
     _draw_rates(axes[0], report)
     if report.plans:
         _draw_pods(axes[1], report)
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
     save(figure, path)
 
 
@@ -48,8 +46,8 @@ def _draw_rates(axis: Any, report: CapacityReport) -> None:
     axis.set_xlim(left=0)
     axis.set_xlabel("queries per second")
     axis.set_ylabel("latency / SLO of the class that is worst off")
-    axis.set_title("With the pods that the fleet has", loc="left")
-    axis.legend(loc="upper left", frameon=False)
+    axis.set_title("With the pods that the fleet has")
+    axis.legend(loc="upper left")
 
 
 def _draw_pods(axis: Any, report: CapacityReport) -> None:
@@ -73,8 +71,8 @@ def _draw_pods(axis: Any, report: CapacityReport) -> None:
     axis.yaxis.get_major_locator().set_params(integer=True)
     axis.set_xticks(range(len(iads)), iads, rotation=90 if len(iads) > 8 else 0)
     axis.set_ylabel("pods")
-    axis.set_title(f"Pods of each IAD for {report.target_per_s:g} queries/s", loc="left")
-    axis.legend(loc="upper left", frameon=False)
+    axis.set_title(f"Pods of each IAD for {report.target_per_s:g} queries/s")
+    axis.legend(loc="upper left")
     axis.set_ylim(
         top=1.35 * max(now + [sum(p.pods[i].values()) for p in report.plans for i in iads])
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from agent.client import Client, NoReplyError
+from agent.wire.areas import AreaSet
 from agent.wire.base import MAX_AREAS
 from agent.wire.config import ConfigError
 from agent.wire.messages import Answer
@@ -92,6 +93,17 @@ def answered(
     )
 
 
+def staying(iad: Iad, live: Iterable[NodeStatus]) -> frozenset[str]:
+    """The nodes that come back to a master with the inventory's allow-list: not those that are no
+    longer in it, or whose areas it changes. These are let in again once they are deployed to."""
+    listed = {node.name: AreaSet(node.areas) for node in iad.node}
+    return frozenset(
+        node.node
+        for node in live
+        if node.node in listed and all(map(listed[node.node].covers, node.areas))
+    )
+
+
 def master_back(look: Look, release: str, live_before: frozenset[str]) -> Verdict:
     """Whether a master answers with `release` and has its nodes back."""
     if look.status is None:
@@ -124,7 +136,7 @@ class Gate:
         if look.status is None:
             return
         live = [node for node in look.status.nodes if node.state == "live"]
-        self._live_before = frozenset(node.node for node in live)
+        self._live_before = staying(self._iad, live)
         areas = sorted({area for node in live for area in node.areas})
         empty: set[str] = set()
         for start in range(0, len(areas), MAX_AREAS):

@@ -7,6 +7,14 @@ from typing import Any, Final
 
 # Of Okabe and Ito: told apart with any colour vision.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+STYLE: Final[Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
 
 
 def pyplot(salt: str) -> Any:
@@ -14,7 +22,7 @@ def pyplot(salt: str) -> Any:
     import matplotlib as mpl  # only a picture needs it
 
     mpl.use("Agg")
-    mpl.rcParams.update({"svg.hashsalt": salt, "font.size": 9, "axes.titlesize": 10})
+    mpl.rcParams.update({"svg.hashsalt": salt, **STYLE})
     from matplotlib import pyplot as plt
 
     return plt

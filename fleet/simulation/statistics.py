@@ -47,23 +47,6 @@ def gain_percent(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
 
 def student_t(confidence: float, degrees: int) -> float:
     """t such that |T| <= t with probability `confidence`, T of Student's t distribution."""
-    low, high = 0.0, 1.0
-    while _within(high, degrees) < confidence:
-        high *= 2.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
-    return high
+    from scipy.special import stdtrit  # slow to import; virtual time alone does without
 
-
-def _within(t: float, degrees: int) -> float:
-    """P(|T| <= t) of `degrees` degrees of freedom (Abramowitz & Stegun 26.7.3-4)."""
-    theta = math.atan(t / math.sqrt(degrees))
-    cosine = math.cos(theta)
-    odd = degrees % 2
-    term = math.sin(theta) * (cosine if odd else 1.0)
-    total = 0.0 if degrees == 1 else term
-    for i in range(2 + odd, degrees - 1, 2):
-        term *= cosine * cosine * (i - 1) / i
-        total += term
-    return 2.0 / math.pi * (theta + total) if odd else total
+    return float(stdtrit(degrees, (1.0 + confidence) / 2.0))

@@ -110,12 +110,11 @@ def _of_column(name: str, series: Series) -> ChannelSummary:
     values = series.measured(name)
     flags = series.quality[name].data if name in series.quality else b""
     bad, suspect = counts(flags)
-    # NaN is a value that is missing or bad; it is the only number unlike itself.
-    there = [value for value in values if value == value]
+    found = series.summary(name)
     latest = len(flags.rstrip(b"\0")) - 1
-    is_last = latest >= 0 and all(value != value for value in values[latest + 1 :])
+    is_last = latest >= 0 and (not found.n or found.last <= latest)
     summary = ChannelSummary(
-        len(there) + bad,
+        found.n + bad,
         bad=bad,
         suspect=suspect,
         flags=Counter(word for byte in flags if byte for word in names(byte)),
@@ -123,10 +122,10 @@ def _of_column(name: str, series: Series) -> ChannelSummary:
         age_ms=_oldest_ms(series, values, flags),
         source_ms=_source_ms(series, values, flags),
     )
-    if not there:
+    if not found.n:
         return summary
-    mean = math.fsum(there) / len(there)
-    return replace(summary, min=min(there), mean=mean, max=max(there), last=there[-1])
+    mean, last = found.total / found.n, values[found.last]
+    return replace(summary, min=found.low, mean=mean, max=found.high, last=last)
 
 
 def _oldest_ms(series: Series, values: array[float], flags: bytes) -> int:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self
 
 import zmq
@@ -45,12 +44,7 @@ class LoadGenerator:
             self._poller.register(socket, zmq.POLLIN)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def replay(self, trace: Sequence[Arrival], run: str, tick: Tick) -> list[Outcome]:

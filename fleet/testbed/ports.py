@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from pathlib import Path
 from typing import Final
 
@@ -12,17 +13,21 @@ from typing import Final
 LOWEST_PORT: Final = 20_000
 EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_EPHEMERAL: Final = 32_768
+# Descriptors of ports that were given away last.
+MAX_BOUND: Final = 200
 
 
 class Ports:
     """Hands out ports of 127.0.0.1 in turn, so that none comes twice before all have come: whoever
-    got one may not listen on it yet."""
+    got one may not listen on it yet. Until then no other process is given it, either: it stays
+    bound here, which keeps nobody from listening that sets SO_REUSEADDR, as servers do."""
 
     def __init__(self, first: int, end: int, start: int) -> None:
         """Ports are from `first` to `end` - 1; the search begins `start` after the first."""
         self._first = first
         self._span = end - first
         self._next = start % self._span
+        self._bound: deque[int] = deque()
 
     def take(self, count: int) -> list[int]:
         """Ports that are free now; OSError if there are too few."""
@@ -30,15 +35,26 @@ class Ports:
         for _ in range(self._span):
             port = self._first + self._next
             self._next = (self._next + 1) % self._span
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-            found.append(port)
+            if self._bind(port):
+                found.append(port)
             if len(found) == count:
                 return found
         raise OSError("too few free TCP ports on 127.0.0.1")
+
+    def _bind(self, port: int) -> bool:
+        """Whether it is free; then it is bound here, and the one is given up that was long ago."""
+        probe = socket.socket()
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.close()
+            return False
+        # Not before: with this it could be bound beside another process.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._bound.append(probe.detach())
+        if len(self._bound) > MAX_BOUND:
+            os.close(self._bound.popleft())
+        return True
 
 
 def _end() -> int:

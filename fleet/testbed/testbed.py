@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, Self
 
 from msgspec import Struct
@@ -118,12 +118,7 @@ class Testbed:
                 self._write(self._folder(node.name) / "config.toml", self._edge_config(iad, node))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with processes.interrupts_deferred():
             for operator in self._operators.values():
                 operator.close()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Table as ScreenTable
 from rich.text import Text
 
 from fleet.common import exits
 from fleet.terminal import screen
+from fleet.terminal.tables import Table
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.testbed import TestbedError
+from lab import pages, provenance
 from lab.faults import run as fault_run
-from lab.faults.plan import UNITS, Line
+from lab.faults.plan import Line
 
-PAGE = "failures.md"
+NAME = "failures"
 # Width of the two text columns, so that the table fits 80 columns.
 TEXT_WIDTH = 31
 
@@ -28,13 +27,11 @@ def run(options: fault_run.Options, results: Path) -> int:
     """Run the experiment, show and write the findings; the exit status says whether all were as
     expected."""
     terminal = screen.console()
-    load_average = os.getloadavg()[0]
+    origin = provenance.now(command_line(options))
     try:
         with run_folder(options.directory):
             lines = fault_run.run(options, lambda text: screen.line(terminal, text, "dim"))
-            results.mkdir(parents=True, exist_ok=True)
-            page = results / PAGE
-            page.write_text(_page(options, lines, load_average), encoding="utf-8")
+            page = pages.write(results, NAME, {"findings": written_table(lines)}, origin)
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
@@ -46,7 +43,7 @@ def run(options: fault_run.Options, results: Path) -> int:
     return exits.FAILED if wrong else exits.DONE
 
 
-def table_of(lines: Sequence[Line]) -> Table:
+def table_of(lines: Sequence[Line]) -> ScreenTable:
     """A row per finding, in 80 columns."""
     table = screen.plain_table("killed", "expected", "seen", "", left=4, folds=("expected", "seen"))
     for column in table.columns[1:3]:
@@ -59,39 +56,17 @@ def table_of(lines: Sequence[Line]) -> Table:
     return table
 
 
-def _page(options: fault_run.Options, lines: Sequence[Line], load_average: float) -> str:
-    command = (
+def written_table(lines: Sequence[Line]) -> Table:
+    """The same for the page."""
+    rows = [
+        (line.fault, line.expected, line.seen, "yes" if line.ok else "**no**") for line in lines
+    ]
+    return Table("Findings", ("killed", "expected", "seen", "as expected"), rows, left=4)
+
+
+def command_line(options: fault_run.Options) -> str:
+    """The command that repeats the run."""
+    return (
         f"fleet lab faults --unit {options.unit_s:g} --rate {options.rate_per_s:g} "
         f"--seed {options.seed}"
     )
-    rows = [
-        f"| {line.fault} | {line.expected} | {line.seen} | {'yes' if line.ok else '**no**'} |"
-        for line in lines
-    ]
-    machine = (
-        f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}, "
-        f"Python {platform.python_version()}"
-    )
-    head = f"""# Failures, line by line
-
-Written by `fleet lab faults`; what is expected and why is in
-[failures.md](../understand/failures.md).
-
-A registration service, {fault_run.IADS} masters and {fault_run.IADS * fault_run.NODES} edge nodes
-that emulate their hardware, real processes on loopback TCP; {options.rate_per_s:g} queries/s for
-{UNITS * options.unit_s:g} s, seven in ten to one room (SLO p99 ≤ 500 ms), the others to one room
-in each IAD (p99 ≤ 800 ms). Each process is ended with SIGKILL and started again
-{2 * options.unit_s:g} s later. Queries count where they arrived between the two. Latency is
-measured at the client. Rounds of the stream are partial while the edge node is down.
-
-| | |
-|---|---|
-| command | `{command}` |
-| machine | {machine} |
-| load average just before | {load_average:.2f} |
-| date | {time.strftime("%Y-%m-%d")} |
-
-| killed | expected | seen | as expected |
-|---|---|---|---|
-"""
-    return head + "\n".join(rows) + "\n"

@@ -39,7 +39,15 @@ MAX_POINTS: Final = 400
 SOON_S: Final = 1.0
 
 
-class Burst(Struct, frozen=True):
+class Crowd(Struct, frozen=True):
+    """Subscribers, publishers, and the share of subscribers that want the burst."""
+
+    subscribers: int = SUBSCRIBERS
+    publishers: int = PUBLISHERS
+    want_burst: float = WANT_BURST
+
+
+class Burst(Struct, frozen=True, repr_omit_defaults=True):
     """One run: a burst of `rate_per_min`, with a share `size` of the paper's notifications."""
 
     contender: str
@@ -47,6 +55,7 @@ class Burst(Struct, frozen=True):
     size: float
     bottleneck: Bottleneck
     seed: int
+    crowd: Crowd = Crowd()
 
 
 class Delays(Struct, frozen=True):
@@ -110,7 +119,7 @@ def measure(case: Burst) -> BurstResult:
     """Run it. Deterministic."""
     contender, scot = CONTENDERS[case.contender], paper()
     draw = random.Random(f"burst {case.seed}")
-    clients = _clients(scot, draw)
+    clients = _clients(scot, case.crowd, draw)
     deliveries = _Deliveries()
     world = World(
         scot,
@@ -129,7 +138,7 @@ def measure(case: Burst) -> BurstResult:
     return _result(case, world, deliveries, expected, start_s + BEFORE_S * case.size)
 
 
-def _clients(scot: Scot, draw: random.Random) -> _Clients:
+def _clients(scot: Scot, crowd: Crowd, draw: random.Random) -> _Clients:
     brokers, symbols = list(scot.brokers()), sorted(quotes.shipped())
     home = draw.choice(brokers)
     others = [broker for broker in brokers if broker != home]
@@ -137,20 +146,20 @@ def _clients(scot: Scot, draw: random.Random) -> _Clients:
         (f"p{number}", symbol, place)
         for number, (symbol, place) in enumerate(
             zip(
-                quotes.offered(symbols, PUBLISHERS),
-                quotes.placed(brokers, PUBLISHERS, draw),
+                quotes.offered(symbols, crowd.publishers),
+                quotes.placed(brokers, crowd.publishers, draw),
                 strict=True,
             )
         )
     ]
-    want = round(WANT_BURST * SUBSCRIBERS)
+    want = round(crowd.want_burst * crowd.subscribers)
     places = quotes.placed(others, want, draw)
     while len({place.cluster for place in places}) < scot.clusters:
         places = quotes.placed(others, want, draw)  # all clusters are targets
     subscribers: list[tuple[str, tuple[str, ...], Broker]] = [
         (f"b{number}", (SYMBOL,), place) for number, place in enumerate(places)
     ]
-    for number, place in enumerate(quotes.placed(brokers, SUBSCRIBERS - want, draw)):
+    for number, place in enumerate(quotes.placed(brokers, crowd.subscribers - want, draw)):
         wanted = tuple(draw.sample(symbols, quotes.SYMBOLS_WANTED))
         subscribers.append((f"s{number}", wanted, place))
     return _Clients([*publishers, (BURSTING, SYMBOL, home)], subscribers)

@@ -1,19 +1,18 @@
-"""The page on the burst experiment, with the paper's results."""
+"""Tables on the burst experiment, with the paper's results."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Final, Literal
+from typing import Final
 
-from agent.overlay.links import THRESHOLD, WINDOW_S
 from fleet.terminal.tables import Table
-from lab.overlay import burst, pictures
+from lab import pages
+from lab.overlay import pictures
 from lab.overlay.burst import BurstResult
 from lab.overlay.contenders import CONTENDERS
-from lab.overlay.model import BROKER_PACE, BYTES_PER_S, DELAY_S, SITE_BANDWIDTH, Bottleneck
+from lab.overlay.model import Bottleneck
 from lab.overlay.sizes_page import change, percent
 from lab.provenance import Provenance
 
@@ -145,29 +144,32 @@ def _row(found: Sequence[BurstResult]) -> list[str]:
     ]
 
 
-def missing(results: Sequence[BurstResult]) -> int:
-    """Deliveries that were missing or duplicated, over all runs."""
-    return sum(abs(each.expected - each.everything.deliveries) for each in results)
+def deliveries(results: Sequence[BurstResult]) -> Table:
+    """Deliveries that were due in all runs, and those that were missing or duplicated."""
+    due = sum(each.expected for each in results)
+    off = sum(abs(each.expected - each.everything.deliveries) for each in results)
+    headings = ("runs", "deliveries due", "did not come, or came twice")
+    return Table("Deliveries", headings, [(f"{len(results)}", f"{due:,}", f"{off:,}")], left=0)
 
 
 def write(results: Sequence[BurstResult], origin: Provenance, folder: Path) -> list[Path]:
-    """Data, picture and page into `folder`; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data, picture, page = (folder / f"{NAME}.{end}" for end in ("csv", "svg", "md"))
-    with data.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(
-            [
-                *("bottleneck", "rate_per_min", "contender", "size", "seed", "expected"),
-                *("deliveries", "mean_s", "p99_s", "most_s", "within_1s", "burst_mean_s"),
-                *("burst_p99_s", "burst_within_1s", "stable_s", "notifications", "have"),
-                *("messages", "a_link_wait_s", "i_link_wait_s"),
-            ]
-        )
-        lines.writerows(_line(each) for each in results)
+    """Data, picture, tables and page into `folder`; the paths of data, picture and page."""
+    data = pages.write_csv(
+        folder / f"{NAME}.csv",
+        [
+            *("bottleneck", "rate_per_min", "contender", "size", "seed", "expected"),
+            *("deliveries", "mean_s", "p99_s", "most_s", "within_1s", "burst_mean_s"),
+            *("burst_p99_s", "burst_within_1s", "stable_s", "notifications", "have"),
+            *("messages", "a_link_wait_s", "i_link_wait_s"),
+        ],
+        map(_line, results),
+    )
+    picture = folder / f"{NAME}.svg"
     pictures.draw_bursts(results, picture)
-    page.write_text(_page(results, origin), encoding="utf-8")
-    return [data, picture, page]
+    tables = {"summary": summary(results), "deliveries": deliveries(results)}
+    tables |= {name.lower(): table(results, name) for name in bottlenecks(results)}
+    more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each run"}
+    return [data, picture, pages.write(folder, NAME, tables, origin, more)]
 
 
 def _line(result: BurstResult) -> list[str]:
@@ -181,84 +183,3 @@ def _line(result: BurstResult) -> list[str]:
         *(str(custody(result)), str(sum(result.messages.values()))),
         *(f"{result.a_link_wait_s:.5f}", f"{result.i_link_wait_s:.5f}"),
     ]
-
-
-def _draws(seeds: int) -> str:
-    return (
-        "One draw of who is where." if seeds == 1 else f"Means over {seeds} draws of who is where."
-    )
-
-
-def _moved(results: Sequence[BurstResult]) -> str:
-    """Waiting time of a notification for links of either kind where all are alike, at the highest
-    rate."""
-    static, dynamic = (
-        runs(results, "links", rates(results)[-1], contender) for contender in ("snr", "idr")
-    )
-
-    def of(found: Sequence[BurstResult], kind: Literal["a", "i"]) -> str:
-        waits = [each.a_link_wait_s if kind == "a" else each.i_link_wait_s for each in found]
-        return f"{mean(waits):.2f}"
-
-    return (
-        f"a notification waits {of(static, 'i')} s for an iLink with SNR and {of(dynamic, 'i')} s"
-        f" with IDR,\nbut {of(static, 'a')} s and {of(dynamic, 'a')} s for each aLink:"
-    )
-
-
-def _page(results: Sequence[BurstResult], origin: Provenance) -> str:
-    size = results[0].case.size
-    seeds = len({each.case.seed for each in results})
-    shown = "\n\n".join(
-        f"## {SHORT[bottleneck]}\n\n{table(results, bottleneck).markdown()}"
-        for bottleneck in bottlenecks(results)
-    )
-    lost = missing(results)
-    return f"""\
-# Overlay: a publisher that bursts
-
-Written by `fleet lab overlay --experiment burst`; what is simulated, and how, is in
-[overlay-lab.md](../papers/overlay-lab.md).
-
-![The longest delay of each thousand deliveries over time](overlay-burst.svg)
-
-{origin.table(data=f"[{NAME}.csv]({NAME}.csv): a row for each run")}
-
-A simulation in virtual time, around the brokers of production and a baseline, in the paper's
-overlay of 70 brokers: {burst.SUBSCRIBERS:,} subscribers; {burst.PUBLISHERS} publishers of 60
-notifications a minute, each wanted by 2 % of the subscribers; one more that bursts, wanted by 2 %
-in all five clusters. The rates are the paper's, the numbers of notifications {100 * size:g} % of
-its: {burst.IN_BURST * size:,.0f} in the burst, {burst.EACH * size:,.0f} of each other publisher. So
-the burst is that much shorter, and queues and delays are that much smaller than at full size.
-{_draws(seeds)}
-
-The link monitor's window is {1e3 * WINDOW_S:.0f} ms, its threshold {THRESHOLD:g}, as in the paper.
-A link passes about two hundred notifications a second ({BYTES_PER_S:,.0f} bytes/s, and
-{1e3 * DELAY_S:.0f} ms on the way). Where only iLinks are short, aLinks have {SITE_BANDWIDTH:g}
-times that. Where brokers are, a broker sends one message at a time, whichever link it takes, at
-{BROKER_PACE:g} times that pace.
-
-{summary(results).markdown()}
-
-The paper reports {percent(PAPER_MESSAGES)} messages against SNR and −58.6 % against TID, stability
-239 s before SNR, and within 1 s 53.8 % of deliveries with IDR, 44.1 % with SNR, 31 % with TID.
-
-What IDR brings depends on what is short. It bypasses iLinks, and spares the publisher's broker
-copies. Where all links are alike {_moved(results)}
-a queue moves, and does not get shorter: the aLinks behind an iLink let through no more than it did,
-and nearly every copy has to go over them, whichever way it came into the cluster. The paper's
-testbed had six computers with 10 Gbit/s between them and some twelve brokers on each: no link was
-short there, but the brokers' time, the first of its two causes of congestion (section VII-B), so
-its figures are to be held against the rows where brokers are short. TID's trees lie in the whole
-overlay, and share its links more evenly.
-
-Time to stability is from the beginning of the burst to the last thousand deliveries in sequence of
-which one took more than {burst.SOON_S:g} s. Messages are those that carry a notification. Those by
-which brokers tell each other that notifications have arrived (`Have`, gathered for
-{1e3 * WINDOW_S:.0f} ms) take their time on the links and stand apart: they make delivery certain
-through failures, which neither the paper's system nor TID does.
-
-Deliveries that were due and did not come, or came twice, in all {len(results)} runs: {lost}.
-
-{shown}
-"""

@@ -40,8 +40,8 @@ def draw_sizes(costs: Sequence[Cost], path: Path) -> None:
                 panel.bar([at + offset for at in places], values, 0.4, color=colour, label=name)
             panel.set_xticks(places, [f"{pair.count:,}" for pair in found], fontsize=7)
             panel.set_xlabel(experiment)
-            panel.set_title(measure.title, loc="left")
-    axes[0][0].legend(frameon=False)
+            panel.set_title(measure.title)
+    axes[0][0].legend()
     save(figure, path)
 
 
@@ -68,7 +68,7 @@ def draw_bursts(results: Sequence[BurstResult], path: Path) -> None:
                 panel.set_ylabel("longest delay of 1,000, s")
             if row == len(down) - 1:
                 panel.set_xlabel("s since the burst began")
-    axes[0][0].legend(frameon=False)
+    axes[0][0].legend()
     save(figure, path)
 
 
@@ -93,8 +93,8 @@ def draw_scale(
     right.set_xscale("log")
     right.set_yscale("log")
     right.set_xlabel("clusters, of 10,000 brokers; a million subscriptions")
-    right.set_title("By arithmetic", loc="left")
-    right.legend(frameon=False, fontsize=7)
+    right.set_title("By arithmetic")
+    right.legend(fontsize=7)
     save(figure, path)
 
 
@@ -110,8 +110,8 @@ def _agreement(axes: Any, results: Sequence[Measured]) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("expected")
     axes.set_ylabel("measured")
-    axes.set_title("Measured and expected, each overlay", loc="left")
-    axes.legend(frameon=False, fontsize=7)
+    axes.set_title("Measured and expected, each overlay")
+    axes.legend(fontsize=7)
 
 
 def draw_real(found: Found, path: Path) -> None:
@@ -134,8 +134,8 @@ def draw_real(found: Found, path: Path) -> None:
             panel.bar(places, values, 0.4, color=colour, label=name)
         panel.set_xticks(range(len(rows)), [f"{row.count:,}" for row in rows], fontsize=7)
         panel.set_xlabel(experiment)
-        panel.set_title("Entries a broker", loc="left")
-    axes[0].legend(frameon=False)
+        panel.set_title("Entries a broker")
+    axes[0].legend()
     for panel, rate in zip(axes[2:], rates, strict=True):
         for routing in ROUTINGS:
             for one in of(found.bursts, rate, routing)[:1]:
@@ -144,5 +144,5 @@ def draw_real(found: Found, path: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.set_xlabel("s since the burst began")
         panel.set_title(f"Longest delay, s: burst of {rate:g}/s", loc="left", fontsize=8)
-    axes[2].legend(frameon=False)
+    axes[2].legend()
     save(figure, path)

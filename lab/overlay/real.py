@@ -34,6 +34,7 @@ class Setup(Struct, frozen=True):
     rates_per_s: tuple[float, ...]
     rounds: int
     i_link_bytes_s: float | None = I_LINK_BYTES_S
+    idle_s: float = real_burst.IDLE_S
 
 
 class Found(Struct, frozen=True):
@@ -92,7 +93,7 @@ def measure(setup: Setup, seed: int, say: Callable[[str], None]) -> Found:
         for row in real_tables.subscriptions(rig, setup.publishers, setup.subscriptions, seed):
             tables.append(row)
             say(f"{row.count} subscriptions")
-        idle = real_burst.Idle()
+        idle = real_burst.Idle(setup.idle_s)
         for result in real_burst.measure(
             rig, setup.load, setup.want_burst, setup.rates_per_s, setup.rounds, seed, idle
         ):

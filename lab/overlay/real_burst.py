@@ -84,14 +84,15 @@ class Idle(Struct):
     """The masters' resources before anything is published: memory of each, processor share of
     all."""
 
+    seconds: float = IDLE_S
     memory_bytes: float = 0.0
     cores: float = 0.0
 
     def look(self, masters: Masters) -> None:
         """Measure for a few seconds."""
         cpu_s = masters.cpu_s()
-        time.sleep(IDLE_S)
-        self.cores = (masters.cpu_s() - cpu_s) / IDLE_S
+        time.sleep(self.seconds)
+        self.cores = (masters.cpu_s() - cpu_s) / self.seconds
         self.memory_bytes = masters.memory_bytes() / len(masters.plan.places)
 
 
@@ -269,10 +270,13 @@ def _key(delivery: Delivery) -> tuple[str, int]:
 
 
 def delays(
-    came: Sequence[Delivery], told: Mapping[tuple[str, int], Told], burst_ns: int
+    came: Sequence[Delivery],
+    told: Mapping[tuple[str, int], Told],
+    burst_ns: int,
+    sequence: int = SEQUENCE,
 ) -> tuple[list[float], list[float], list[tuple[float, float]]]:
     """Delays of all deliveries and of the burst's alone, in seconds and in order of arrival; and
-    the longest of each hundred over the seconds since `burst_ns`."""
+    the longest of each `sequence` over the seconds since `burst_ns`."""
     found, bursting, curve = [], [], []
     for each in sorted(came, key=lambda each: each.time_ns):
         one = told.get(_key(each))
@@ -281,6 +285,6 @@ def delays(
         found.append((each.time_ns - one.time_ns) / 1e9)
         if one.trigger == BURSTING:
             bursting.append(found[-1])
-        if len(found) % SEQUENCE == 0:
-            curve.append(((each.time_ns - burst_ns) / 1e9, max(found[-SEQUENCE:])))
+        if len(found) % sequence == 0:
+            curve.append(((each.time_ns - burst_ns) / 1e9, max(found[-sequence:])))
     return found, bursting, curve

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -103,12 +102,7 @@ class Masters:
                 )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with processes.interrupts_deferred():
             self._context.destroy(linger=0)
             processes.stop(self._children.values(), STOP_PATIENCE_S)
@@ -273,12 +267,7 @@ class Subscribers:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with processes.interrupts_deferred(), self._process as process:
             process.terminate()
 

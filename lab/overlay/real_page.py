@@ -1,8 +1,7 @@
-"""The page on the experiments with real masters, beside virtual time and the paper."""
+"""Tables on the experiments with real masters, beside virtual time and the paper."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import mean
@@ -10,10 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from agent.overlay.session import WINDOW
 from fleet.terminal.tables import Table
+from lab import pages
 from lab.overlay import burst_page, pictures, real
-from lab.overlay.contenders import TID
 from lab.overlay.real import Found
 from lab.overlay.real_burst import ROUTINGS, Result
 from lab.overlay.real_tables import Row
@@ -140,33 +138,91 @@ def bursts(found: Found) -> Table:
     return Table("Bursts", (*headings, *more, *last), rows, left=2)
 
 
-def delivered(found: Found) -> str:
+def delivered(found: Found) -> Table:
     """The number of deliveries due, and their outcomes."""
-    due, missing, repeated, unwanted = (
-        sum(getattr(each, name) for each in found.bursts)
-        for name in ("due", "missing", "repeated", "unwanted")
+    names = ("due", "missing", "repeated", "unwanted", "links_lost")
+    row = (f"{sum(getattr(each, name) for each in found.bursts):,}" for name in names)
+    headings = ("bursts", "deliveries due", "did not come", "came again", "were not wanted")
+    return Table(
+        "Deliveries", (*headings, "links that went down"), [(f"{len(found.bursts)}", *row)], left=0
     )
-    return (
-        f"Of {due:,} deliveries that were due in {len(found.bursts)} bursts {missing:,} did not "
-        f"come, {repeated:,} came again, {unwanted:,} were not wanted."
-    )
+
+
+def set_up(found: Found) -> Table:
+    """The overlay and its load."""
+    setup, load = found.setup, found.setup.load
+    i_link = f"{setup.i_link_bytes_s:,.0f}" if setup.i_link_bytes_s else "not limited"
+    if found.why_not_short:
+        i_link = f"not limited: {found.why_not_short}"
+    rows = [
+        ("masters", f"{setup.scot.order}"),
+        ("vertices × clusters", f"{len(setup.scot.vertices)} × {setup.scot.clusters}"),
+        ("memory of a master's own, MB", f"{found.memory_bytes / 1e6:.0f}"),
+        ("processors that all take while nothing is published", f"{found.idle:.2f}"),
+        ("bytes/s from a master to a secondary neighbour", i_link),
+        ("publishers", f"{load.publishers:,}"),
+        ("their alerts, 1/s together", f"{load.base_per_s:g}"),
+        ("subscribers", f"{load.subscribers:,}"),
+        ("alerts in a burst", f"{load.in_burst:,}"),
+        ("subscribers that want it", f"{100 * setup.want_burst:g} %"),
+        (
+            "times the other load",
+            ", ".join(f"{rate / load.base_per_s:.1f}" for rate in setup.rates_per_s),
+        ),
+        ("rounds", f"{setup.rounds}"),
+    ]
+    return Table("Set-up", ("", "value"), rows)
+
+
+def whole_sets(found: Found) -> Table:
+    """Messages sent while links came up, in the largest case."""
+    advertised = [each for each in found.tables if each.experiment == "advertisements"]
+    rows = []
+    for row in sorted(advertised, key=lambda each: each.count)[-1:]:
+        virtual = sum(row.virtual_messages.values())
+        rows.append(
+            (
+                f"{row.count:,}",
+                _kinds({k: n for k, n in row.messages.items() if k.startswith(("advert", "cib"))}),
+                f"{virtual:,}",
+                f"{row.tid_messages:,}",
+                percent(change(virtual, row.tid_messages)),
+                percent(PAPER_MESSAGES["advertisements"]),
+            )
+        )
+    headings = ("advertisements", "masters", "in virtual time", "TID", "virtual time against TID")
+    return Table("Messages of advertisements", (*headings, "in the paper"), rows, left=2)
 
 
 def write(found: Found, origin: Provenance, folder: Path) -> list[Path]:
-    """Data, picture and page into `folder`; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data, picture, page = (folder / f"{NAME}.{end}" for end in ("csv", "svg", "md"))
-    with data.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("experiment", "case", "round", "measure", "value"))
-        for row in found.tables:
-            lines.writerows((row.experiment, row.count, 0, *each) for each in _numbers(row))
-        for each in found.bursts:
-            case = f"{each.case.routing} {each.case.burst_per_s:g}/s"
-            lines.writerows(("burst", case, each.case.round, *one) for one in _measures(each))
+    """Data, picture, tables and page into `folder`; the paths of data, picture and page."""
+    data = pages.write_csv(
+        folder / f"{NAME}.csv", ("experiment", "case", "round", "measure", "value"), _lines(found)
+    )
+    picture = folder / f"{NAME}.svg"
     pictures.draw_real(found, picture)
-    page.write_text(_page(found, origin), encoding="utf-8")
-    return [data, picture, page]
+    tables = {
+        "setup": set_up(found),
+        "entries": entries(found),
+        "whole-sets": whole_sets(found),
+        "messages": messages(found),
+        "deliveries": delivered(found),
+        "summary": summary(found),
+        "bursts": bursts(found),
+    }
+    more = {
+        "load average just after": f"{load_average():.2f}",
+        "data": f"[{NAME}.csv]({NAME}.csv): a row for each number",
+    }
+    return [data, picture, pages.write(folder, NAME, tables, origin, more)]
+
+
+def _lines(found: Found) -> Iterator[tuple[object, ...]]:
+    for row in found.tables:
+        yield from ((row.experiment, row.count, 0, *each) for each in _numbers(row))
+    for result in found.bursts:
+        case = f"{result.case.routing} {result.case.burst_per_s:g}/s"
+        yield from (("burst", case, result.case.round, *one) for one in _measures(result))
 
 
 def _numbers(row: Row) -> Iterator[tuple[str, int]]:
@@ -203,98 +259,3 @@ def _virtual(results: list[Result]) -> float:
 
 def _kinds(counted: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {kind}" for kind, n in sorted(counted.items()) if n) or "none"
-
-
-def _whole_sets(found: Found) -> str:
-    """Messages sent while links came up, in the largest case."""
-    row = max(
-        (each for each in found.tables if each.experiment == "advertisements"),
-        key=lambda each: each.count,
-    )
-    said = _kinds({k: n for k, n in row.messages.items() if k.startswith(("advert", "cib"))})
-    virtual = sum(row.virtual_messages.values())
-    return (
-        f"With {row.count:,} advertisements masters said\n{said}. Brokers\n"
-        f"in virtual time, which get them one by one, said {virtual:,} changes, and with TID "
-        f"{row.tid_messages:,}\n({percent(change(virtual, row.tid_messages))}; in the paper "
-        f"{percent(PAPER_MESSAGES['advertisements'])})."
-    )
-
-
-def _links(found: Found) -> str:
-    bytes_s = found.setup.i_link_bytes_s
-    if found.why_not_short or bytes_s is None:
-        why = found.why_not_short or "not asked for"
-        return f"**No link was short in this run** ({why}), so there is nothing to go round."
-    return (
-        "Every master is in a network namespace of its own, with a bridge between them, and sends\n"
-        f"to each of its secondary neighbours {bytes_s:,.0f} bytes/s at most, headers included\n"
-        "(`tc`, a class of `htb` for each), and to everybody else as fast as it goes: clusters\n"
-        "are sites, and iLinks are short, as in [overlay-burst.md](overlay-burst.md)."
-    )
-
-
-def _page(found: Found, origin: Provenance) -> str:
-    setup, load = found.setup, found.setup.load
-    more = {
-        "load average just after": f"{load_average():.2f}",
-        "data": f"[{NAME}.csv]({NAME}.csv): a row for each number",
-    }
-    lost = sum(each.links_lost for each in found.bursts)
-    return f"""\
-# Overlay: real masters
-
-Written by `fleet lab overlay --experiment real`; how it is done is in
-[overlay-lab.md](../papers/overlay-lab.md#real-masters).
-
-![Entries of tables, and the longest delay of each hundred deliveries over time](overlay-real.svg)
-
-{origin.table(**more)}
-
-{setup.scot.order} processes `sanderling-master` on this machine, with keys, as brokers of
-{len(setup.scot.vertices)} vertices times {setup.scot.clusters} clusters. Each has
-{found.memory_bytes / 1e6:.0f} MB of memory of its own; all together take {found.idle:.2f} of a
-processor while nothing is published. Publishers are pretended nodes, of which a trigger with the
-name of a stock symbol is raised; subscribers are connections of one process, and want two of a
-hundred symbols. Everything shares the processors, subscribers too.
-
-## Tables and messages (Fig. 9)
-
-By the masters' own counters (`overlay_subscriptions`, `overlay_advertisements`, `overlay_sent_…`
-of `fleet status --json`), and the same population at the same places through brokers in virtual
-time. {TID.title} is no routing of masters: it is in virtual time alone.
-
-{entries(found).markdown()}
-
-Advertisements are counted with those by which each master announces that it may tell of losses.
-They stand in the masters' files, so sets go whole, each to all secondary neighbours when their
-links come up. {_whole_sets(found)}
-
-{messages(found).markdown()}
-
-## A publisher that bursts (Fig. 11)
-
-{load.publishers} publishers bring {load.base_per_s:g} alerts a second together, each wanted by 2 %
-of {load.subscribers:,} subscribers; one more brings {load.in_burst:,}, wanted by
-{100 * setup.want_burst:g} %, in all clusters and not at its own master. The burst is
-{", ".join(f"{rate / load.base_per_s:.1f}" for rate in setup.rates_per_s)} times the other load, as
-in the paper, at a pace that two processors carry.
-
-{_links(found)}
-
-Two overlays stand side by side, one with each way of routing, and take turns, {setup.rounds} times
-each, with the same alerts. A delay is from before a node tells its master until the subscriber's
-process has the notification decoded. In virtual time the same alerts go over links of that
-bandwidth, and brokers take as long as in
-[overlay-lab.md](../papers/overlay-lab.md#what-is-simulated).
-
-{delivered(found)}
-Links that went down meanwhile: {lost}.
-
-{summary(found).markdown()}
-
-{bursts(found).markdown()}
-
-A link has up to {WINDOW} messages under way before any wait where the link monitor sees them, which
-is some seconds of such an iLink: until then dynamic routing sends as static routing does.
-"""

@@ -23,10 +23,16 @@ from lab.overlay.world import AnyBroker, World
 # In the measurements a subscription wants two of the hundred symbols.
 ADVERTISEMENTS: Final = 200
 NOTIFICATIONS: Final = 500
-# (|V_a|, |V_c|)
-FEW: Final = ((14, 5), (32, 8), (8, 32), (64, 16), (16, 64), (200, 10))
-TEN_THOUSAND: Final = ((100, 100), (500, 20), (1_000, 10), (2_000, 5), (5_000, 2))
-ON_PAPER: Final = (
+Factors = tuple[int, int]  # |V_a| and |V_c|
+FEW: Final[tuple[Factors, ...]] = ((14, 5), (32, 8), (8, 32), (64, 16), (16, 64), (200, 10))
+TEN_THOUSAND: Final[tuple[Factors, ...]] = (
+    (100, 100),
+    (500, 20),
+    (1_000, 10),
+    (2_000, 5),
+    (5_000, 2),
+)
+ON_PAPER: Final[tuple[Factors, ...]] = (
     *((10, 1_000), (32, 313), (100, 100), (313, 32)),
     *((1_000, 10), (2_500, 4), (10_000, 1)),
 )
@@ -36,7 +42,17 @@ ENTRIES: Final = (50, 100)
 MILLION: Final = Load(10_000, 1_000_000, 100.0, 100.0)
 
 
-class Shape(Struct, frozen=True):
+class Sample(Struct, frozen=True):
+    """The advertisements and notifications of a measurement."""
+
+    advertisements: int = ADVERTISEMENTS
+    notifications: int = NOTIFICATIONS
+
+
+WHOLE: Final = Sample()
+
+
+class Shape(Struct, frozen=True, repr_omit_defaults=True):
     """One run: an overlay of |V_a| × |V_c| brokers, with this many subscriptions, and then as many
     as the next number says. `told`: the brokers skip announcing to their clusters that they have no
     subscriptions."""
@@ -46,6 +62,7 @@ class Shape(Struct, frozen=True):
     populations: tuple[int, ...]
     told: bool
     seed: int
+    sample: Sample = WHOLE
 
 
 class Measured(Struct, frozen=True):
@@ -67,16 +84,23 @@ class Measured(Struct, frozen=True):
     due: float
 
 
-def few(seed: int) -> list[Shape]:
+def few(
+    seed: int,
+    shapes: Sequence[Factors] = FEW,
+    subscriptions: int = SUBSCRIPTIONS,
+    sample: Sample = WHOLE,
+) -> list[Shape]:
     """Overlays of up to 2,000 brokers, from their start on."""
-    return [Shape(*factors, (SUBSCRIPTIONS,), False, seed) for factors in FEW]
+    return [Shape(*factors, (subscriptions,), False, seed, sample) for factors in shapes]
 
 
-def ten_thousand(seed: int) -> list[Shape]:
+def ten_thousand(
+    seed: int, shapes: Sequence[Factors] = TEN_THOUSAND, sample: Sample = WHOLE
+) -> list[Shape]:
     """Overlays of ten thousand, the one with most links first."""
     return [
-        Shape(vertices, clusters, tuple(clusters * each for each in ENTRIES), True, seed)
-        for vertices, clusters in TEN_THOUSAND
+        Shape(vertices, clusters, tuple(clusters * each for each in ENTRIES), True, seed, sample)
+        for vertices, clusters in shapes
     ]
 
 
@@ -103,8 +127,8 @@ class _Run:
         self.brokers = list(self.scot.brokers())
         self.quotes = quotes.shipped()
         self.symbols = sorted(self.quotes)
-        self.offers = quotes.offered(self.symbols, ADVERTISEMENTS)
-        self.homes = quotes.placed(self.brokers, ADVERTISEMENTS, self.draw)
+        self.offers = quotes.offered(self.symbols, shape.sample.advertisements)
+        self.homes = quotes.placed(self.brokers, len(self.offers), self.draw)
         self.wants: list[list[str]] = []
 
     def _deliver(self, to: Sequence[str], *_: object) -> None:
@@ -118,7 +142,7 @@ class _Run:
         for step, population in enumerate(self.shape.populations):
             self._subscribe(population)
             subscribing += self._sent()
-            due, before = self._publish(step * NOTIFICATIONS), self.delivered
+            due, before = self._publish(step * self.shape.sample.notifications), self.delivered
             self.world.run()
             notifying = sum(self.world.messages[kind] for kind in SNR.notifications)
             yield self._measured(advertising, subscribing, notifying, self.delivered - before, due)
@@ -142,7 +166,7 @@ class _Run:
         """One notification a second, of publishers in turn; returns the number of deliveries
         due."""
         due = 0
-        for number in range(NOTIFICATIONS):
+        for number in range(self.shape.sample.notifications):
             publisher = self.draw.randrange(len(self.offers))
             symbol = self.offers[publisher]
             origin = Origin(f"p{publisher}", quotes.HISTORY, first + number)
@@ -157,7 +181,8 @@ class _Run:
         subscriptions, brokers = len(self.wants), self.world.brokers
         prt = [each.prt_entries for each in brokers]
         interested = subscriptions * quotes.SYMBOLS_WANTED / len(self.symbols)
-        load = Load(ADVERTISEMENTS, subscriptions, interested, interested)
+        sample = self.shape.sample
+        load = Load(sample.advertisements, subscriptions, interested, interested)
         return Measured(
             shape=self.shape,
             subscriptions=subscriptions,
@@ -166,11 +191,11 @@ class _Run:
             prt=sum(prt) / len(brokers),
             prt_most=max(prt),
             start_messages=self.start,
-            advertisement_messages=advertising / ADVERTISEMENTS,
+            advertisement_messages=advertising / sample.advertisements,
             subscription_messages=subscribing / subscriptions,
-            notification_messages=notifying / NOTIFICATIONS,
-            delivered=delivered / NOTIFICATIONS,
-            due=due / NOTIFICATIONS,
+            notification_messages=notifying / sample.notifications,
+            delivered=delivered / sample.notifications,
+            due=due / sample.notifications,
         )
 
 

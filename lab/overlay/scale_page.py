@@ -1,8 +1,7 @@
-"""The page on overlays of many shapes: formulas against measurements."""
+"""Tables on overlays of many shapes: formulas against measurements."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,7 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from fleet.terminal.tables import Table
-from lab.overlay import formulas, pictures, scale
+from lab import pages
+from lab.overlay import formulas, pictures
 from lab.overlay.alone import Done
 from lab.overlay.formulas import Expected
 from lab.overlay.memory import Resident
@@ -132,122 +132,89 @@ def paper_table(found: Findings) -> Table:
     return Table("Ten thousand brokers, a million subscriptions", headings, rows)
 
 
+def checks(found: Findings) -> Table:
+    """How far the measured overlays are from arithmetic and from delivering everything, and what
+    those of ten thousand brokers took."""
+    columns = [each for each in (found.few, found.ten_thousand) if each]
+    took = [done for done in found.worlds if done.result[0].shape.told]
+    rows = [
+        (
+            "differ from the expectation, in the mean",
+            *(f"{_off(each)[0]:.1f} %" for each in columns),
+        ),
+        ("at most", *(f"{_off(each)[1]:.1f} %" for each in columns)),
+        ("deliveries that did not come, or came twice", *map(_undelivered, columns)),
+    ]
+    if took:
+        seconds = [done.cpu_s for done in took]
+        rows += [
+            ("processor of a process, s", "", f"{min(seconds):,.0f} to {max(seconds):,.0f}"),
+            ("its memory at most, MiB", "", f"{max(done.most_mib for done in took):,.0f}"),
+        ]
+    headings = ("", "few brokers", "ten thousand")[: len(columns) + 1]
+    return Table("Checks", headings, rows)
+
+
+def entry(found: Findings) -> Table:
+    """Bytes of an entry, by the broker that has most of them."""
+    return Table("An entry", ("bytes an entry",), [(f"{found.entry_bytes:,.0f}",)], left=0)
+
+
+def best_shapes() -> Table:
+    """The number of clusters with fewest messages for ten thousand brokers, by formula."""
+    rows = [
+        (what, f"{formulas.best_clusters(10_000, advertisements, subscriptions):,.0f}")
+        for what, advertisements, subscriptions in (
+            ("both change as often", 1.0, 1.0),
+            ("advertisements a hundred times as often", 100.0, 1.0),
+            ("subscriptions a hundred times as often", 1.0, 100.0),
+        )
+    ]
+    return Table("Which shape", ("", "clusters"), rows)
+
+
 def write(found: Findings, origin: Provenance, folder: Path) -> list[Path]:
-    """Data, picture and page into `folder`; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data, picture, page = (folder / f"{NAME}.{end}" for end in ("csv", "svg", "md"))
+    """Data, picture, tables and page into `folder`; the paths of data, picture and page."""
     names = [name for _, name, _ in (*COLUMNS, START)]
-    with data.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        columns = [column for name in names for column in (name, f"{name}_expected")]
-        lines.writerow(["vertices", "clusters", "subscriptions", "seed", *columns])
-        for each in found.all:
-            shape = each.shape
-            pairs = [(getattr(each, name), getattr(each.expected, name)) for name in names]
-            values = ["" if value is None else f"{value:.4f}" for pair in pairs for value in pair]
-            lines.writerow(
-                [shape.vertices, shape.clusters, each.subscriptions, shape.seed, *values]
-            )
+    columns = [column for name in names for column in (name, f"{name}_expected")]
+    data = pages.write_csv(
+        folder / f"{NAME}.csv",
+        ["vertices", "clusters", "subscriptions", "seed", *columns],
+        (_line(each, names) for each in found.all),
+    )
+    picture = folder / f"{NAME}.svg"
     pictures.draw_scale(found.all, on_paper(), picture)
-    page.write_text(_page(found, origin), encoding="utf-8")
-    return [data, picture, page]
+    tables = {
+        "few": table(found),
+        "many": large_table(found),
+        "checks": checks(found),
+        "shapes": paper_table(found),
+        "entry": entry(found),
+        "best": best_shapes(),
+    }
+    more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each measured overlay"}
+    shown = {key: each for key, each in tables.items() if each.rows}
+    return [data, picture, pages.write(folder, NAME, shown, origin, more)]
 
 
-def _differ(results: Sequence[Measured]) -> str:
+def _line(each: Measured, names: Sequence[str]) -> list[object]:
+    shape = each.shape
+    pairs = [(getattr(each, name), getattr(each.expected, name)) for name in names]
+    values = ["" if value is None else f"{value:.4f}" for pair in pairs for value in pair]
+    return [shape.vertices, shape.clusters, each.subscriptions, shape.seed, *values]
+
+
+def _off(results: Sequence[Measured]) -> tuple[float, float]:
+    """Distances of measurements from their expectations in percent: the mean, and the most."""
     off = [
-        abs(getattr(each, name) / getattr(each.expected, name) - 1.0)
+        100 * abs(getattr(each, name) / getattr(each.expected, name) - 1.0)
         for each in results
         for _, name, _ in COLUMNS
         if getattr(each.expected, name)
     ]
-    return f"by {100 * sum(off) / len(off):.1f} % in the mean, {100 * max(off):.1f} % at most"
+    return sum(off) / len(off), max(off)
 
 
 def _undelivered(results: Sequence[Measured]) -> str:
-    return f"{sum(abs(each.due - each.delivered) for each in results) * scale.NOTIFICATIONS:.0f}"
-
-
-def _large(found: Findings) -> str:
-    """The section on large overlays; empty without any."""
-    results = found.ten_thousand
-    if not results:
-        return ""
-    took = [done for done in found.worlds if done.result[0].shape.told]
-    seconds = [done.cpu_s for done in took]
-    return f"""\
-## Ten thousand brokers, measured
-
-The same with ten thousand brokers, in one process for each shape, with {scale.ENTRIES[0]} and then
-{scale.ENTRIES[1]} subscriptions for each cluster: twice as many make twice the entries, and what
-each costs stays. Here the brokers do not begin with telling their clusters that they have no
-subscriptions, which n brokers of a cluster do in n (n − 1) messages: they are told by nobody, and
-give up waiting. Measurement and expectation differ {_differ(results)}, where
-two want a notification. Deliveries that were due and did not come, or came twice:
-{_undelivered(results)}. A process took
-{min(seconds):,.0f} to {max(seconds):,.0f} s of a processor and at most
-{max(done.most_mib for done in took):,.0f} MiB.
-
-{large_table(found).markdown()}
-
-"""
-
-
-def _page(found: Findings, origin: Provenance) -> str:
-    best = formulas.best_clusters(10_000, 1.0, 1.0)
-    often = formulas.best_clusters(10_000, 100.0, 1.0)
-    seldom = formulas.best_clusters(10_000, 1.0, 100.0)
-    return f"""\
-# Overlay: shapes, and how they scale
-
-Written by `fleet lab overlay --experiment scale`; what is simulated, and how, is in
-[overlay-lab.md](../papers/overlay-lab.md).
-
-![Tables and messages against the number of clusters](overlay-scale.svg)
-
-{origin.table(data=f"[{NAME}.csv]({NAME}.csv): a row for each measured overlay")}
-
-The tree has |V_a| vertices, up to four below each; |V_c| clusters are copies of it. With A
-advertisements and S subscriptions at brokers drawn from all:
-
-| | |
-|---|---|
-| SRT entries a broker | A / \\|V_a\\| |
-| PRT entries a broker | S / \\|V_c\\| |
-| messages an advertisement | \\|V_c\\| − 1 |
-| messages a subscription | \\|V_a\\| − 1, and CIB_SETs where it is the cluster's first |
-| messages a notification | one a link on the ways to those who want it, and target cluster |
-| hops of a subscription | at most the diameter of the tree |
-| hops of a notification, static routing | at most one more |
-| messages of a broker's start | \\|V_a\\| − 1 empty sets, 3 (\\|V_c\\| − 1), two for an aLink |
-
-## Measured
-
-Brokers of production in virtual time, {scale.ADVERTISEMENTS} advertisements, subscriptions at 2 %
-selectivity, {scale.NOTIFICATIONS} notifications, static routing. The expectation is a mean over all
-draws of who is where, the measurement is one draw; they differ
-{_differ(found.few)}. Deliveries that were due and did not come, or
-came twice: {_undelivered(found.few)}. A broker's start is that of all together, none of which has
-anything to tell.
-
-{table(found).markdown()}
-
-{_large(found)}## Ten thousand brokers, a million subscriptions
-
-By arithmetic, for {MILLION.advertisements:,} advertisements that {MILLION.matching:,.0f}
-subscriptions match, and notifications that {MILLION.interested:,.0f} want. An entry takes
-{found.entry_bytes:,.0f} bytes. Beside the arithmetic stands what one broker of production takes,
-in a process of its own, that was told of as many advertisements and subscriptions as a broker of
-that shape has, as from sockets: resident memory.
-
-{paper_table(found).markdown()}
-
-## Which shape
-
-Clusters divide the table of subscriptions, vertices that of advertisements; a change of the one
-costs messages by the vertices, of the other by the clusters. Where a advertisements and s
-subscriptions change each second, (|V_c| − 1) · a + (|V_a| − 1) · s messages are fewest at
-|V_c| = √(|V| · s / a): for ten thousand brokers {best:,.0f} clusters where both change as often,
-{often:,.0f} where advertisements change a hundred times as often, {seldom:,.0f} where subscriptions
-do. A broker has |V_c| − 1 neighbours in its region, each a connection, which limits |V_c| first;
-few vertices keep the ways short. Notifications hardly mind: their messages go by who wants them.
-"""
+    off = sum(abs(each.due - each.delivered) * each.shape.sample.notifications for each in results)
+    return f"{off:.0f}"

@@ -24,13 +24,14 @@ Experiment = Literal["advertisements", "subscriptions"]
 EXPERIMENTS: Final[tuple[Experiment, ...]] = get_args(Experiment)
 
 
-class Sizes(Struct, frozen=True):
-    """One run: `count` advertisements, or `count` subscriptions with 100 advertisements."""
+class Sizes(Struct, frozen=True, repr_omit_defaults=True):
+    """One run: `count` advertisements, or `count` subscriptions with those of `publishers`."""
 
     experiment: Experiment
     contender: str
     count: int
     seed: int
+    publishers: int = PUBLISHERS
 
 
 class Cost(Struct, frozen=True):
@@ -57,7 +58,7 @@ def measure(case: Sizes) -> Cost:
     world.connect()
     symbols = sorted(quotes.shipped())
     subscribing = case.experiment == "subscriptions"
-    publishers = PUBLISHERS if subscribing else case.count
+    publishers = case.publishers if subscribing else case.count
     reached = advertise(world, contender, scot, quotes.offered(symbols, publishers), draw)
     if subscribing:
         world.messages.clear()

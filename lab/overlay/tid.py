@@ -103,10 +103,17 @@ class TidBroker:
     """One broker of the baseline: events in, instructions out.
 
     Memory: an entry for each advertisement of the overlay, one for each subscription and each last
-    hop that it came from, and `MAX_WITHDRAWN` trees.
+    hop that it came from, and `max_withdrawn` trees.
     """
 
-    def __init__(self, at: Broker, scot: Scot, *, matching: Matching = "ends") -> None:
+    def __init__(
+        self,
+        at: Broker,
+        scot: Scot,
+        *,
+        matching: Matching = "ends",
+        max_withdrawn: int = MAX_WITHDRAWN,
+    ) -> None:
         """A broker of that overlay, which treats links of both kinds alike. ScotError."""
         scot.check(at)
         self.broker: Final = at
@@ -114,6 +121,7 @@ class TidBroker:
         # Discarded copies of floods, and notifications whose content was matched here.
         self.counters: Final = {"duplicates": 0, "matchings": 0}
         self._matching: Final = matching
+        self._max_withdrawn: Final = max_withdrawn
         self._neighbours: Final = (*scot.cluster_neighbours(at), *scot.region_neighbours(at))
         self._srt = AdvertisementTable()
         self._prt = SubscriptionTable()
@@ -240,7 +248,7 @@ class TidBroker:
             return []
         # A copy of the advertisement may still be in flight, over a slower link.
         self._withdrawn[tid] = None
-        if len(self._withdrawn) > MAX_WITHDRAWN:
+        if len(self._withdrawn) > self._max_withdrawn:
             del self._withdrawn[next(iter(self._withdrawn))]
         self._srt.remove(tid)
         self._prt.remove_tree(tid, self.broker)

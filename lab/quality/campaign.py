@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final, Literal
 
@@ -234,13 +234,22 @@ class Second(Struct, frozen=True):
     series: Series
 
 
-def seconds(recording: Recording, sound: Sequence[str], rooms: int, seed: int) -> Iterator[Second]:
-    """Both channels and both noises of `rooms` randomly chosen healthy rooms."""
+def seconds(
+    recording: Recording,
+    sound: Sequence[str],
+    rooms: int,
+    seed: int,
+    *,
+    noises: Collection[str] = tuple(NOISE),
+    minutes: int | None = None,
+) -> Iterator[Second]:
+    """Both channels of `rooms` randomly chosen healthy rooms with each of the noises: the whole
+    recording, or its first `minutes`."""
     chosen = sorted(random.Random(seed).sample(list(sound), min(rooms, len(sound))))
     for room in chosen:
-        for noise in NOISE:
+        for noise in noises:
             for channel in ("temperature", "humidity"):
-                series = recording.series[channel][room]
+                series = recording.series[channel][room][:minutes]
                 yield Second(channel, room, noise, f"{seed}/{channel}/{room}/{noise}", series)
 
 

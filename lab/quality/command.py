@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,7 +27,22 @@ class Options(Struct, frozen=True):
     jobs: int
 
 
-def run(options: Options) -> int:
+class Extent(Struct, frozen=True):
+    """How much is measured at 1 Hz, and of the cost of a value; all of it by default."""
+
+    noises: tuple[str, ...] = tuple(campaign.NOISE)
+    minutes: int | None = None
+    readings: int = cost.READINGS
+
+
+WHOLE: Final = Extent()
+
+
+def run(
+    options: Options,
+    extent: Extent = WHOLE,
+    run_all: Callable[..., campaign.Result] = campaign.run_all,
+) -> int:
     """Measure and write; the exit status says whether the checks meet their goals."""
     terminal = screen.console()
     origin = provenance.now(" ".join(_words(options)))
@@ -42,10 +58,19 @@ def run(options: Options) -> int:
     found = campaign.real(recording, known)
     pieces = list(campaign.pieces(recording, sound, options.rounds, options.seed))
     screen.line(terminal, f"faults injected into healthy rooms, {len(pieces)} runs …", "dim")
-    injected = campaign.run_all(campaign.inject, pieces, options.jobs)
-    seconds = list(campaign.seconds(recording, sound, options.rooms, options.seed))
+    injected = run_all(campaign.inject, pieces, options.jobs)
+    seconds = list(
+        campaign.seconds(
+            recording,
+            sound,
+            options.rooms,
+            options.seed,
+            noises=extent.noises,
+            minutes=extent.minutes,
+        )
+    )
     screen.line(terminal, f"synthetic readings at 1 Hz, {len(seconds)} runs …", "dim")
-    every_second = campaign.run_all(campaign.every_second, seconds, options.jobs)
+    every_second = run_all(campaign.every_second, seconds, options.jobs)
     report = results.Report(
         origin=origin,
         seed=options.seed,
@@ -55,7 +80,7 @@ def run(options: Options) -> int:
         real=found,
         injected=injected,
         every_second=every_second,
-        cost=cost.measure(),
+        cost=cost.measure(extent.readings),
     )
     for path in results.write(report, options.results):
         screen.line(terminal, f"wrote {path}")

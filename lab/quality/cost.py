@@ -41,11 +41,12 @@ class Cost(Struct, frozen=True):
     channel_bytes: float
 
 
-def measure() -> Cost:
-    """Take the best of five rounds each; memory as counted by Python's allocator."""
+def measure(count: int = READINGS) -> Cost:
+    """Take the best of five rounds of so many readings each; memory is counted by Python's
+    allocator."""
     draw = random.Random(1)
-    readings = [(20.0 + draw.gauss(0.0, 0.1), 50.0 + draw.gauss(0.0, 0.5)) for _ in range(READINGS)]
-    values = READINGS * len(CHANNELS)
+    readings = [(20.0 + draw.gauss(0.0, 0.1), 50.0 + draw.gauss(0.0, 0.5)) for _ in range(count)]
+    values = count * len(CHANNELS)
     alone_s = min(_alone(readings) for _ in range(5))
     all_s = min(_everything(readings) for _ in range(5))
     tracemalloc.start()

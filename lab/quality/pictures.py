@@ -74,8 +74,8 @@ def _rooms(
     axes.set_ylim(len(rooms) - 0.4, -0.6)
     axes.set_xlim(0, recording.minutes * 60 / DAY_S)
     axes.set_xlabel("days")
-    axes.set_title("What was told of which room, any channel", loc="left")
-    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06), frameon=False)
+    axes.set_title("What was told of which room, any channel")
+    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06))
 
 
 def _shown(seen: int) -> int:
@@ -98,8 +98,8 @@ def _spikes(axes: Any, rows: Sequence[Row]) -> None:
     axes.set_ylim(-3, 103)
     axes.set_ylabel("found, %")
     axes.set_xlabel("size of a spike in one one-minute mean")
-    axes.set_title("Injected spikes", loc="left")
-    axes.legend(frameon=False, fontsize=7)
+    axes.set_title("Injected spikes")
+    axes.legend(fontsize=7)
 
 
 def _log_sizes(axes: Any) -> None:
@@ -146,5 +146,5 @@ def _drifts(axes: Any, rows: Sequence[Row]) -> None:
     axes.set_ylim(bottom=0)
     axes.set_ylabel("days until told, median of those found")
     axes.set_xlabel("drift a day; hollow: not all were found in time")
-    axes.set_title("Injected drift", loc="left")
-    axes.legend(frameon=False, fontsize=7)
+    axes.set_title("Injected drift")
+    axes.legend(fontsize=7)

@@ -1,10 +1,9 @@
-"""Output of the campaign: every measured kind of fault as CSV, and a page around a picture."""
+"""Output of the campaign: every measured kind of fault as CSV, a picture, and the page's tables."""
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -12,12 +11,13 @@ from typing import Final
 from msgspec import Struct
 
 from fleet.terminal.tables import Table
+from lab import pages
 from lab.provenance import Provenance
 from lab.quality.campaign import Alarms, Real, Result, Trial
 from lab.quality.cost import Cost
 from lab.quality.injection import sizes
 from lab.quality.recordings import Label, Recording
-from lab.quality.statistics import Interval, rate, share
+from lab.statistics import Interval, rate, share
 
 NAME: Final = "quality"
 MAX_ALARMS: Final = 1.0  # a room and week
@@ -88,21 +88,26 @@ def _order(row: Row) -> tuple[str, int, int]:
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write data, picture and page into `folder`; their paths."""
+    """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
     from lab.quality.pictures import draw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    data, picture, page = (folder / f"{NAME}.{end}" for end in ("csv", "svg", "md"))
     rows = all_rows(report)
-    with data.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([*Row.__struct_fields__, "share_low", "share_high"])
-        for row in rows:
-            delay = "" if row.delay_s is None else f"{row.delay_s:g}"
-            some = [row.part, row.channel, row.kind, row.size, row.n, row.found, delay]
-            lines.writerow([*some, f"{row.share.low:.4f}", f"{row.share.high:.4f}"])
+    data = pages.write_csv(
+        folder / f"{NAME}.csv",
+        [*Row.__struct_fields__, "share_low", "share_high"],
+        (
+            [
+                *(row.part, row.channel, row.kind, row.size, row.n, row.found),
+                *("" if row.delay_s is None else f"{row.delay_s:g}",),
+                *(f"{row.share.low:.4f}", f"{row.share.high:.4f}"),
+            ]
+            for row in rows
+        ),
+    )
+    picture = folder / f"{NAME}.svg"
     draw(report.recording, report.labels, report.real.found, rows, picture)
-    page.write_text(page_of(report, rows), encoding="utf-8")
+    more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each kind and size of fault"}
+    page = pages.write(folder, NAME, tables(report, rows), report.origin, more)
     return [data, picture, page]
 
 
@@ -149,28 +154,17 @@ def _delay(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _table(rows: Iterable[Row]) -> str:
-    headings = ("channel", "fault", "size", "n", "found", "delay, median")
-    return Table(
-        "",
-        headings,
-        [(r.channel, r.kind, r.size, str(r.n), _percent(r.share), _delay(r.delay_s)) for r in rows],
-        left=3,
-    ).markdown()
-
-
 def _list(told: Sequence[str]) -> str:
     if not told:
         return "none"
     return ", ".join(f"{text} ({n})" for text, n in Counter(told).most_common())
 
 
-def page_of(report: Report, rows: Sequence[Row]) -> str:
-    """The page, in Markdown."""
-    real, injected, second = report.real, report.injected, at_rooms(report.every_second.alarms)
-    found = sum(trial.delay_s is not None for trial in real.trials)
-    by_label = Table(
-        "",
+def tables(report: Report, rows: Sequence[Row]) -> dict[str, Table]:
+    """The tables of the page."""
+    found: dict[str, Table] = {"summary": summary(report), "untrue": untrue(report)}
+    found["labelled"] = Table(
+        "Labelled faults",
         ("channel", "fault", "labelled", "found", "delay, median"),
         [
             (r.channel, r.kind, str(r.n), str(r.found), _delay(r.delay_s))
@@ -178,71 +172,59 @@ def page_of(report: Report, rows: Sequence[Row]) -> str:
             if r.part == "recording"
         ],
         left=2,
-    ).markdown()
-    missed = [f"{label.kind} in {label.channel} of room {label.room}" for label in real.missed]
-    told = len(injected.trials) and sum(t.delay_s is not None for t in injected.trials)
+    )
+    headings = ("channel", "fault", "size", "n", "found", "delay, median")
+    for key, part, title in (
+        ("injected", "injected", "Injected faults"),
+        ("every-second", "1 Hz", "1 Hz (synthetic)"),
+    ):
+        of_part = [row for row in rows if row.part == part]
+        cells = [
+            (r.channel, r.kind, r.size, str(r.n), _percent(r.share), _delay(r.delay_s))
+            for r in of_part
+        ]
+        found[key] = Table(title, headings, cells, left=3)
+    return found
+
+
+def summary(report: Report) -> Table:
+    """How much is found, how much is told for nothing, and what a value costs."""
+    real, injected, second = report.real, report.injected, at_rooms(report.every_second.alarms)
+    found = sum(trial.delay_s is not None for trial in real.trials)
+    told = sum(t.delay_s is not None for t in injected.trials)
     precision = share(told, told + len(injected.alarms.told)) if told else Interval(0, 0, 1)
-    return f"""\
-# How well the quality checks find faults
+    rows = [
+        ("labelled faults found", f"{found} of {len(real.trials)}"),
+        (
+            f"false alarms a room and week, {len(report.healthy)} healthy rooms",
+            _rate(real.healthy),
+        ),
+        (
+            f"the same, all {len(report.recording.rooms)} rooms outside their labels",
+            _rate(real.alarms),
+        ),
+        ("the same, healthy rooms at 1 Hz (synthetic)", _rate(second)),
+        ("injected: share of what was told that is a fault", _percent(precision, 2)),
+        ("time a value, checks of one sensor", f"{report.cost.alone_us:.1f} µs"),
+        (
+            "time a value, with drift among four sensors and episodes",
+            f"{report.cost.all_us:.1f} µs",
+        ),
+        ("memory a channel", f"{report.cost.channel_bytes:.0f} bytes"),
+    ]
+    return Table("Summary", ("measure", "value"), rows)
 
-Written by `fleet lab quality`; what the checks do and why is in
-[quality.md](../understand/quality.md).
 
-![What was told of which room, and how large a fault must be to be found](quality.svg)
-
-{report.origin.table(data=f"[{NAME}.csv]({NAME}.csv): a row for each kind and size of fault")}
-
-All checks run with their default limits, in the order in which the readings came; rooms of one
-floor are each other's co-located channels. An interval in brackets is one of 95 % (Wilson's of a
-share, the exact Poisson one of a rate).
-
-| | |
-|---|---|
-| labelled faults found | {found} of {len(real.trials)} |
-| false alarms a room and week, {len(report.healthy)} healthy rooms | {_rate(real.healthy)} |
-| the same, all {len(report.recording.rooms)} rooms outside their labels | {_rate(real.alarms)} |
-| the same, healthy rooms at 1 Hz (synthetic) | {_rate(second)} |
-| injected: share of what was told that is a fault | {_percent(precision, 2)} |
-| time a value, checks of one sensor | {report.cost.alone_us:.1f} µs |
-| time a value, with drift among four sensors and episodes | {report.cost.all_us:.1f} µs |
-| memory a channel | {report.cost.channel_bytes:.0f} bytes |
-
-## The recording: {len(report.recording.rooms)} rooms, faults left in
-
-One-minute means of {", ".join(report.recording.series)} in an office building, 2013-08-23 to
-2013-08-31 (D. Hong, Q. Gu, K. Whitehouse, "High-dimensional Time Series Clustering via
-Cross-Predictability", AISTATS 2017). [The labels](../../tests/sensors/fixtures/building_faults.csv)
-were made by [rules](../../tests/sensors/fixtures/README.md) that see the whole recording, past and
-future and all rooms, and nothing of the checks. A label counts as found where a fault with a flag
-of its kind is told of its channel in its time; a gap where that happens in every channel. A healthy
-room has no label but the hole that all rooms share. A room counts with all its channels.
-
-{by_label}
-
-Missed: {_list(missed)}. Told without a label: {_list(real.alarms.told)}.
-
-## Injected faults
-
-With seed {report.seed}, into one channel of one healthy room at a time, the rest of its floor as it
-was. Short faults come every three to six hours, their kind and size drawn; one stuck or drifting
-channel a run. *Found* is whatever the checks told in the fault's time; the delay counts from the
-fault's start. A gap of 2 min is two lost messages, and is not meant to be told. Light that drifts
-down in the dark is soon out of range, below 0 lx.
-
-{_table(r for r in rows if r.part == "injected")}
-
-Told where nothing was injected, in {injected.alarms.weeks:.0f} weeks of single channels:
-{_list(injected.alarms.told)}.
-
-## 1 Hz (synthetic)
-
-The recording has a value a minute; sensors of a node are read each second. So a healthy room's
-means are made into three co-located sensors at 1 Hz: a straight line from minute to minute, an
-offset a sensor (σ 0.3 °C, 2 %), steps of 0.1 as a DHT22 has them, and noise: none at all, which is
-the worst for the flatline check, or σ 0.1 °C and 0.5 %. One of the three gets short faults; all are
-judged. A room counts with its six series.
-
-{_table(r for r in rows if r.part == "1 Hz")}
-
-Told where nothing was injected: {_list(second.told)}.
-"""
+def untrue(report: Report) -> Table:
+    """What was missed, and what was told without a cause."""
+    missed = [
+        f"{label.kind} in {label.channel} of room {label.room}" for label in report.real.missed
+    ]
+    weeks = f"{report.injected.alarms.weeks:.0f} weeks of single channels"
+    rows = [
+        ("labels that were missed", _list(missed)),
+        ("told without a label", _list(report.real.alarms.told)),
+        (f"told where nothing was injected, {weeks}", _list(report.injected.alarms.told)),
+        ("the same at 1 Hz", _list(report.every_second.alarms.told)),
+    ]
+    return Table("Missed, and told without a cause", ("", "faults"), rows)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fleet.terminal.tables import Table
+from lab.simulation.comparisons import gain_text, load_text
 from lab.simulation.contenders import CONTENDERS, OWN, title
 from lab.simulation.report import Report
 from lab.simulation.table_v import Size
-from lab.simulation.text import gain_text, load_text
 
 # The rows, from the key alone to all parts.
 BASE: Final = "tedfq"

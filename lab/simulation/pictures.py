@@ -34,8 +34,7 @@ def draw_latencies(report: Report, path: Path) -> None:
                 _draw_curve(axis, report, variant, name, k)
             axis.axhline(kind.slo_s, color="black", linewidth=0.9, linestyle=":")
             axis.set_ylim(0, TOP * kind.slo_s)
-            axis.set_title(f"class {k + 1}, SLO {kind.slo_s:g} s", loc="left")
-            axis.spines[["top", "right"]].set_visible(False)
+            axis.set_title(f"class {k + 1}, SLO {kind.slo_s:g} s")
         axes[0].set_ylabel(f"p99 latency, s\n({variant.name})")
     for axis in grid[-1]:
         axis.set_xlabel("queries per second")
@@ -53,7 +52,7 @@ def draw_latencies(report: Report, path: Path) -> None:
 
 def _legend_below(figure: Any, axis: Any) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels))
 
 
 def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) -> None:
@@ -80,8 +79,7 @@ def draw_gains(report: Report, path: Path) -> None:
             continue
         _draw_gain(axis, report, *pair)
         ours, theirs = map(title, pair)
-        axis.set_title(f"{ours}{',' if ',' in ours else ''} over {theirs}", loc="left")
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_title(f"{ours}{',' if ',' in ours else ''} over {theirs}")
         axis.axhline(0, color="#999999", linewidth=0.6)
     for axes in grid:
         axes[0].set_ylabel("more sustained load, %")

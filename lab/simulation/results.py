@@ -1,8 +1,7 @@
-"""Output of the simulation: every point as CSV, two pictures, and a page."""
+"""Output of the simulation: every point as CSV, two pictures, and the page's tables."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,25 +10,15 @@ from typing import Final
 import numpy as np
 
 from fleet.simulation.run_policy import WARM_UP_SHARE
-from fleet.simulation.search import TOLERANCE
 from fleet.terminal.tables import Table
+from lab import pages
 from lab.provenance import Provenance
+from lab.simulation.comparisons import differences, fleet_name, gain_text, goals, load_text, margin
 from lab.simulation.contenders import title
 from lab.simulation.parts import advances, parts
 from lab.simulation.pictures import draw_gains, draw_latencies
 from lab.simulation.report import PAPER_GAINS, Report
-from lab.simulation.run import WARM_SAMPLES
-from lab.simulation.table_v import CLASSES, Size, draw
-from lab.simulation.text import (
-    METHOD,
-    PAGE,
-    PARTS_PAGE,
-    differences,
-    filled,
-    gain_text,
-    goals,
-    load_text,
-)
+from lab.simulation.table_v import CLASSES, draw
 from lab.simulation.training import is_training
 
 NAME: Final = "simulation"
@@ -57,19 +46,39 @@ COLUMNS: Final = (
 
 
 def write(report: Report, provenance: Provenance, processes: int, folder: Path) -> list[Path]:
-    """Write data, pictures and page into `folder`; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data, latencies, gains, page = (
-        folder / name for name in (f"{NAME}.csv", f"{NAME}.svg", f"{NAME}_gains.svg", f"{NAME}.md")
-    )
-    with data.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_rows(report))
+    """Write data, pictures, tables and page into `folder`; the paths of data, pictures and page."""
+    data = pages.write_csv(folder / f"{NAME}.csv", COLUMNS, _rows(report))
+    latencies, gains = folder / f"{NAME}.svg", folder / f"{NAME}_gains.svg"
     draw_latencies(report, latencies)
     draw_gains(report, gains)
-    page.write_text(page_of(report, provenance, processes), encoding="utf-8")
-    return [data, latencies, gains, page]
+    seeds = report.seeds
+    named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    more = {
+        "seeds": f"{len(seeds)}: {named}",
+        "duration": f"{report.seconds / 60:.0f} min of one processor for {len(report.results)} "
+        f"results, {report.subtasks:.3g} subtasks; "
+        f"{processes} process{'' if processes == 1 else 'es'}",
+        "data": f"[{NAME}.csv]({NAME}.csv): a row per run",
+    }
+    tables = {key: table for key, table in tables_of(report).items() if table.rows}
+    return [data, latencies, gains, pages.write(folder, NAME, tables, provenance, more)]
+
+
+def tables_of(report: Report) -> dict[str, Table]:
+    """The tables of the page."""
+    return {
+        "loads": sustained_loads(report),
+        "paper-gains": paper_gains(report),
+        "differences": differences(report),
+        "margin": margin(report),
+        "gains": own_gains(report),
+        "goals": goals(report),
+        "advances": advances(report),
+        **{f"parts-{size.nodes}": parts(report, size) for size in report.part_sizes},
+        "binding": binding_classes(report),
+        "fanouts": fanouts(report),
+        "effort": effort(report),
+    }
 
 
 def _rows(report: Report) -> Iterable[list[str]]:
@@ -96,64 +105,16 @@ def _rows(report: Report) -> Iterable[list[str]]:
             ]
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- the tables -----------------------------------------------------------------------------------
 
 
-def page_of(report: Report, provenance: Provenance, processes: int) -> str:
-    """The page as Markdown."""
-    seeds = report.seeds
-    named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    lasted = (
-        f"{report.seconds / 60:.0f} min of one processor for {len(report.results)} results, "
-        f"{report.subtasks:.3g} subtasks; {processes} process{'' if processes == 1 else 'es'}"
-    )
-    of_parts = ""
-    if report.part_sizes:
-        tables = [parts(report, size) for size in report.part_sizes]
-        each = [f"**{table.title}**\n\n{table.markdown()}" for table in tables]
-        of_parts = PARTS_PAGE.format(parts="\n\n".join(each))
-    return PAGE.format(
-        name=NAME,
-        provenance=provenance.table(
-            seeds=f"{len(seeds)}: {named}",
-            duration=lasted,
-            data=f"[{NAME}.csv]({NAME}.csv): a row per run",
-        ),
-        table_v=fanouts(report).markdown(),
-        table_vi=paper_gains(report).markdown(),
-        loads=sustained_loads(report).markdown(),
-        gains=own_gains(report).markdown(),
-        goals=goals(report),
-        advances=advances(report).markdown(),
-        parts=of_parts,
-        binding=binding_classes(report).markdown(),
-        differences=differences(report),
-        method=filled(
-            METHOD.format(
-                queries=_queries(report),
-                warm_up=f"{100 * WARM_UP_SHARE:g}",
-                samples=f"{WARM_SAMPLES:,}",
-                tolerance=f"{100 * TOLERANCE:g}",
-            )
-        ),
-    )
-
-
-def _queries(report: Report) -> str:
-    """``100,000 queries a run at 100 and 1,000 nodes, 50,000 at 4,000``."""
-    fleets: dict[int, list[str]] = {}
-    for size in report.sizes:
-        fleets.setdefault(report.queries(size), []).append(f"{size.nodes:,}")
-    first, *others = (
-        (f"{count:,}", " and ".join(filter(None, [", ".join(nodes[:-1]), nodes[-1]])))
-        for count, nodes in fleets.items()
-    )
-    said = [f"{first[0]} queries a run at {first[1]} nodes"]
-    return ", ".join(said + [f"{count} at {nodes}" for count, nodes in others])
-
-
-def _fleet(size: Size) -> str:
-    return f"{size.nodes:,} ({size.iads} × {size.nodes_per_iad})"
+def effort(report: Report) -> Table:
+    """Queries of a run, and the share of them that is not counted."""
+    rows = [
+        (fleet_name(size), f"{report.queries(size):,}", f"{100 * WARM_UP_SHARE:g} %")
+        for size in report.sizes
+    ]
+    return Table("Queries of a run", ("nodes (IADs × nodes)", "queries", "not counted"), rows)
 
 
 def fanouts(report: Report) -> Table:
@@ -176,7 +137,7 @@ def fanouts(report: Report) -> Table:
                 f"{np.mean(drawn.node_fanout[of_task == k]):.1f}"
                 for k in range(len(CLASSES))
             ]
-            yield _fleet(size), rule, *means, f"{drawn.subtasks / drawn.queries:,.0f}"
+            yield fleet_name(size), rule, *means, f"{drawn.subtasks / drawn.queries:,.0f}"
 
     titles = [f"class {k + 1}, {100 * kind.share:g} %" for k, kind in enumerate(CLASSES)]
     headings = ("nodes (IADs × nodes)", "outside", *titles, "subtasks a query")
@@ -189,7 +150,7 @@ def paper_gains(report: Report) -> Table:
     def rows() -> Iterable[Sequence[str]]:
         for variant in report.variants:
             for size in report.sizes:
-                cells = [variant.name, _fleet(size)]
+                cells = [variant.name, fleet_name(size)]
                 for theirs, paper in PAPER_GAINS.items():
                     gain = report.gain(size, variant, "edfq", theirs)
                     cells += [gain_text(gain), f"+{paper[size.nodes]:.1f} %"]
@@ -209,7 +170,7 @@ def sustained_loads(report: Report) -> Table:
             for size in report.sizes:
                 loads = [report.load(size, variant, name) for name in report.names]
                 seeds = str(report.seeds_of(size, variant))
-                yield variant.name, _fleet(size), seeds, *(load_text(load) for load in loads)
+                yield variant.name, fleet_name(size), seeds, *(load_text(load) for load in loads)
 
     headings = ("fanouts", "nodes (IADs × nodes)", "seeds", *map(title, report.names))
     return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
@@ -225,7 +186,7 @@ def own_gains(report: Report) -> Table:
                 better = report.better(size, variant)
                 for ours in report.own:
                     cells += [gain_text(report.gain(size, variant, ours, base)) for base in BASES]
-                yield variant.name, _fleet(size), *cells, title(better) if better else "–"
+                yield variant.name, fleet_name(size), *cells, title(better) if better else "–"
 
     headings = ["T-EDFQ over EDFQ"]
     for ours in report.own:
@@ -249,7 +210,7 @@ def binding_classes(report: Report) -> Table:
                     )
                 busiest = report.utilisation(size, variant, report.names[-1])
                 use = "–" if busiest is None else f"{100 * busiest:.0f} %"
-                yield variant.name, _fleet(size), *cells, use
+                yield variant.name, fleet_name(size), *cells, use
 
     names = [title(name) for name in report.names]
     last = f"busiest node, {names[-1]}"

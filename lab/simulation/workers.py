@@ -6,7 +6,6 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 W = TypeVar("W")
@@ -42,12 +41,7 @@ class Workers(Generic[W]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.terminate()
         for process in self._processes:

@@ -398,6 +398,31 @@ def test_a_connection_without_a_name_uses_up_nobody_elses_subscriptions():
     rig.inboxes.check_invariants()
 
 
+def large(number, bytes_):
+    """A filter of so many bytes, or a few more."""
+    return ((Predicate("metric", "=", (f"{number}" + "x" * bytes_,)),),)
+
+
+def test_the_filters_of_one_client_and_of_all_are_bounded_in_bytes():
+    rig = Rig(most_filter_bytes=1_000, most_filter_bytes_in_all=1_800)
+    rig.subscribe("s", wanted=large(1, 450), durable=True)
+    rig.subscribe("t", wanted=large(2, 450))
+    assert "your filters would have more than 1000 bytes" in refusal(
+        rig, name="u", wanted=large(3, 100)
+    )
+    assert "your filters would" in refusal(rig, name="t", wanted=large(2, 550))
+    # What gets no larger goes on: after a reconnection, or with a smaller filter.
+    assert sent(rig.subscribe("s", wanted=large(1, 450), durable=True))[0].state == "open"
+    assert sent(rig.subscribe("t", wanted=large(2, 300)))[0].state == "open"
+    rig.subscribe("t", wanted=large(2, 450))
+    rig.subscribe("s", client="d", wanted=large(1, 700))
+    assert "all filters here would have more than 1800 bytes" in refusal(
+        rig, client="e", wanted=large(1, 200)
+    )
+    rig.unsubscribe("s")
+    assert sent(rig.subscribe("s", client="e", wanted=large(1, 200)))[0].state == "open"
+
+
 @pytest.mark.parametrize("durable", [False, True])
 def test_ending_what_is_not_there_is_no_error(durable):
     rig = Rig()

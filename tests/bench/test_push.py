@@ -8,10 +8,9 @@ import pytest
 
 from bench.push import mqtt
 from bench.push.measure import Case, Contender, run
-from bench.push.page import page
+from bench.push.page import tables
 from bench.push.rig import program
 from bench.push.workload import Event, Wanted, connections, deliveries, events
-from lab.provenance import Provenance
 
 
 def test_two_percent_are_wanted_and_a_connection_is_about_one_floor():
@@ -79,7 +78,7 @@ def test_every_subscriber_is_told_what_it_wants():
         assert found["topics"].messages <= found["tree"].messages
 
 
-def test_page():
+def test_tables():
     def contender(kind, latencies, payload):
         return Contender(kind, [np.array(latencies)], 3, 10, 30, payload, 0.5)
 
@@ -88,7 +87,11 @@ def test_page():
         "tree": contender("tree", [10.0, 20.0, 40.0], 4_000),
         "topics": contender("topics", [1.0, 1.0, 1.0], 500),
     }
-    text = page({"own": (Case(5, 1.0, 15), found)}, Provenance("x", 1.0, "2026-01-01"), 2.0)
-    assert "| alerts | 2.0 | 4.0 | 4.0 | 0 of 3 | 3.0 | 100 | 50.0 |" in text
-    assert "beside **mosquitto, all**: p99 lower, ratio 10.00; its bytes over ours: 4.00" in text
-    assert "beside **mosquitto, by topic**: p99 **not lower**" in text
+    made = tables({"own": (Case(5, 1.0, 15), found)})
+    assert list(made) == ["cases", "own", "goals"]
+    assert made["own"].rows[0] == ("alerts", "2.0", "4.0", "4.0", "0 of 3", "3.0", "100", "50.0")
+    assert made["goals"].rows == [
+        ("5", "mosquitto, all", "yes", "10.00", "4.00", "1.00"),
+        ("5", "mosquitto, by topic", "**no**", "0.25", "0.50", "1.00"),
+    ]
+    assert made["cases"].rows[0][:4] == ("5", "15", "1", "2.00%")

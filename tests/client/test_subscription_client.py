@@ -25,8 +25,8 @@ from agent.wire.push import (
 )
 from agent.wire.unions import PublicRequest
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_MS
 
-PATIENCE_MS = 20_000
 HOT = 'metric = "temperature" and value > 30'
 WANTED = read_filter(HOT)
 CUT = "cut"

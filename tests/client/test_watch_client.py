@@ -9,8 +9,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.unions import PublicRequest
 from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
-
-PATIENCE_MS = 20_000
+from testkit.waiting import PATIENCE_MS
 
 
 def answer(query_id="w"):
@@ -90,6 +89,7 @@ def test_a_silent_master_is_asked_again_from_the_last_round_on(script, open_watc
     monkeypatch.setattr(rounds_module, "QUIET_GRACE_S", 0.01)
     rounds = open_watch(patience_s=0.2)
     script.round(1, 0)
+    assert rounds._client.socket.poll(PATIENCE_MS)
     assert next(rounds).number == 1
     with pytest.raises(NoReplyError):
         next(rounds)

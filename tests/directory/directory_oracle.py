@@ -8,7 +8,8 @@ from agent.wire.areas import overlaps
 
 NAMES = ("ann", "bob", "cat", "dan")
 KEYS = ("k1", "k2", "k3")
-AREAS = ("a", "a/b", "a/b/c", "a/b/c/d", "a/bb", "a/x", "e", "e/f", "ee")
+# Some differ from "a/b" in a character that sorts just before or after "/".
+AREAS = ("a", "a/b", "a/b/c", "a/b/c/d", "a/bb", "a/b.c", "a/b0", "a/x", "e", "e/f", "ee")
 CAPABILITIES = ("temperature", "humidity")
 
 
@@ -56,6 +57,25 @@ class Oracle:
             if not any(overlaps(one, area) for c in found for area in c.areas)
         ]
         return tuple(found), tuple(uncovered)
+
+    def places(self):
+        """Areas, and different areas above them, of each IAD and capability."""
+        count = 0
+        for record in self.records.values():
+            for capability in CAPABILITIES:
+                areas = {
+                    area
+                    for offering in record.offerings
+                    if offering.capability == capability
+                    for area in offering.areas
+                }
+                segments = [area.split("/") for area in areas]
+                above = {"/".join(one[:depth]) for one in segments for depth in range(1, len(one))}
+                count += len(areas) + len(above)
+        return count
+
+    def owner(self, key):
+        return next((name for name, keys in self.keys.items() if key in keys), None)
 
     def look_up(self, names):
         return tuple(

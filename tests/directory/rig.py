@@ -10,10 +10,9 @@ from agent.wire import directory as d
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess, installed
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_MS, wait_until
 
 COMMAND = installed("sanderling-drs")
-PATIENCE_MS = 20_000
 
 
 class DrsProcess(AgentProcess):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.directory import directory as content
 from agent.directory import leader as rules_of_writing
 from agent.directory.directory import Directory, Edit
-from agent.directory.index import AreaIndex
+from agent.directory.index import AreaIndex, places_of
 from agent.directory.leader import MAX_PARTIES, Primary
 from agent.directory.leases import Leases
 from agent.directory.replica import PATIENCE_S, Mirror
@@ -97,6 +97,23 @@ def test_a_lease_that_ends_leaves_the_account():
     assert do(rules, d.LookUp("l", ("iad1",))).candidates == ()
     assert do(rules, d.ListAccounts("a")).accounts == (d.Account("iad1", "iad", ("k",)),)
     assert do(rules, d.Renew("n", "iad1"), now=61.0).reason == "unknown"
+
+
+def test_leases_that_end_at_once_end_in_portions(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MOST_EXPIRED", 3)
+    monkeypatch.setattr(rules_of_writing, "MAX_AREAS", 4)
+    rules = primary()
+    for name in "abcdefg":
+        areas = ("b1", "b2", "b3", "b4") if name == "b" else ("b1",)
+        do(rules, register(name, *areas))
+    ended = []
+    while (rules.next_due or 99.0) <= 60.0:
+        edit = rules.expire(60.0)
+        rules.applied(edit, 60.0)
+        ended.append("".join(entry.account.name for entry in edit.entries))
+    assert ended == ["ab", "cde", "fg"]
+    assert rules.next_due is None
+    assert found(rules, "b1") == ([], ("b1",))
 
 
 def test_registering_the_same_again_writes_nothing_but_renews():
@@ -255,33 +272,104 @@ def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():
 # --- parts ---------------------------------------------------------------------------------------
 
 
-PLACES = ("a", "a/b", "a/b/c", "a/bb", "d")
+# "-" and "." sort before "/", "0" after it.
+PLACES = ("a", "a/b", "a/b/c", "a/b/c/d", "a/bb", "a/b-c", "a/b.c", "a/b0", "a-b", "a0", "d")
+offerings = st.lists(
+    st.builds(
+        d.Offering,
+        st.sampled_from(["temperature", "humidity"]),
+        st.lists(st.sampled_from(PLACES), min_size=1, max_size=5).map(tuple),
+    ),
+    max_size=3,
+).map(tuple)
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from("xyz"), st.sets(st.sampled_from(PLACES), max_size=3)),
-        max_size=12,
-    )
+    st.lists(st.tuples(st.sampled_from("xyz"), offerings), max_size=12),
+    st.lists(st.sampled_from((*PLACES, "a/b/c/e", "d/e", "e")), min_size=1, max_size=4),
 )
-def test_an_index_is_what_its_entries_say_and_empty_without_them(changes):
+def test_an_index_is_what_its_entries_say_and_empty_without_them(changes, asked):
     index, held = AreaIndex(), {}
-    for name, areas in [*changes, *((name, set()) for name in "xyz")]:
-        if name in held:
-            index.remove(held.pop(name))
-        if areas:
-            offered = (d.Offering("temperature", tuple(areas)),)
-            held[name] = d.DirectoryEntry(1, d.Account(name, "iad", ()), ADDRESS, offered)
-            index.add(held[name])
-        for asked in (*PLACES, "a/b/c/e", "d/e"):
-            found, uncovered = index.find("temperature", [asked])
-            assert {c.iad: set(c.areas) for c in found} == {
+    for name, after in [*changes, *((name, ()) for name in "xyz")]:
+        index.replace(name, held.pop(name, ()), after)
+        if after:
+            held[name] = after
+        areas = {iad: areas_of(offered, "temperature") for iad, offered in held.items()}
+        for wanted in (asked, *((area,) for area in asked)):
+            found, uncovered = index.find("temperature", wanted)
+            assert found == {
                 iad: matched
-                for iad, entry in held.items()
-                if (matched := {a for a in entry.offerings[0].areas if overlaps(a, asked)})
+                for iad, offered in areas.items()
+                if (matched := tuple(a for a in offered if any(overlaps(a, w) for w in wanted)))
             }
-            assert bool(found) != bool(uncovered)
+            assert list(uncovered) == [
+                area
+                for area in dict.fromkeys(wanted)
+                if not any(overlaps(area, one) for found in areas.values() for one in found)
+            ]
+        assert index.places == sum(places_of(offered, 1_000) for offered in held.values())
+        for iad, offered in held.items():
+            assert index.areas(iad, offered) == areas_of(offered, "temperature", "humidity")
     assert index._capabilities == {}
+
+
+def areas_of(offerings, *capabilities):
+    return tuple(sorted({a for o in offerings if o.capability in capabilities for a in o.areas}))
+
+
+def test_places_are_the_areas_and_those_above_them_for_each_capability():
+    offered = (d.Offering("t", ("a/b/c", "a/b/d", "a/b", "a/b/c")), d.Offering("h", ("a/b/c",)))
+    # Of t: itself three times, above them a and a/b. Of h: a/b/c, a/b and a.
+    assert places_of(offered, 100) == 8
+    assert places_of(offered, 8) == 8
+    assert places_of(offered, 7) == 8
+    deep = d.Offering("t", tuple("/".join([f"x{n}"] * 16) for n in range(1_000)))
+    assert places_of((deep,), 100) == 101
+
+
+class Counting(dict):
+    """A dict that counts how often it is looked at."""
+
+    looks = 0
+
+    def get(self, *args):
+        self.looks += 1
+        return super().get(*args)
+
+
+def test_a_change_of_one_area_looks_at_the_areas_above_it_alone():
+    areas = tuple(f"c/b{n // 64}/f{n // 8}/r{n}" for n in range(1_024))
+    index = AreaIndex()
+    before = (d.Offering("temperature", areas),)
+    index.replace("iad1", (), before)
+    offered = index._capabilities["temperature"]
+    offered.below = Counting(offered.below)
+    after = (d.Offering("temperature", (*areas[:-1], "c/b99/f9/r9")),)
+    index.replace("iad1", before, after)
+    assert 0 < offered.below.looks <= 8
+    assert index.find("temperature", ["c/b99", areas[-1]]) == (
+        {"iad1": ("c/b99/f9/r9",)},
+        (areas[-1],),
+    )
+
+
+def test_a_record_with_the_same_offerings_leaves_the_index_alone(monkeypatch):
+    rules = primary()
+    do(rules, register("iad1", "b1", keys=("k1",)))
+    monkeypatch.setattr(AreaIndex, "replace", None)
+    do(rules, register("iad1", "b1", keys=("k2",), address="tcp://127.0.0.1:9"))
+    reply = do(rules, d.Discover("d", "temperature", ("b1",)))
+    assert reply.candidates == (d.Candidate("iad1", "tcp://127.0.0.1:9", ("k2",), ("b1",)),)
+
+
+def test_a_copy_that_hears_of_a_keys_next_owner_first_knows_it():
+    entries = [d.DirectoryEntry(1, d.Account("a", "csp", ("k",)))]
+    copy = Directory("e", 1, entries)
+    # a gave k up, b took it, a was changed again: what is left of that, by version.
+    b = d.DirectoryEntry(3, d.Account("b", "csp", ("k",)))
+    a = d.DirectoryEntry(4, d.Account("a", "csp", ("k2",)))
+    copy.apply(Edit("e", 4, (b, a)))
+    assert (copy.owner("k"), copy.owner("k2")) == ("b", "a")
 
 
 def test_leases_end_in_order():
@@ -310,3 +398,26 @@ def test_all_records_together_have_a_limit(monkeypatch):
     assert do(rules, register("iad2", "b2", "b3")).reason == "overloaded"
     do(rules, d.Withdraw("w", "iad1"))
     assert isinstance(do(rules, register("iad2", "b2", "b3")), d.Registered)
+
+
+def test_areas_of_great_depth_that_share_nothing_have_a_limit(monkeypatch):
+    monkeypatch.setattr(rules_of_writing, "MAX_PLACES", 6)
+    monkeypatch.setattr(rules_of_writing, "MAX_PLACES_IN_ALL", 10)
+    rules = primary()
+    refused = do(rules, register("iad1", "a/b/c", "d/e/f", "g"))
+    assert (refused.reason, refused.message) == (
+        "malformed",
+        "the areas offered and those above them are over 6: offer a parent of some",
+    )
+    assert isinstance(do(rules, register("iad1", "a/b/c", "a/b/d", "a/b/e")), d.Registered)
+    assert isinstance(do(rules, register("iad2", "a/b/c")), d.Registered)
+    refused = do(rules, register("iad3", "a/b/c"))
+    assert (refused.reason, refused.message) == (
+        "overloaded",
+        "the directory is full: it holds 10 areas with those above them; offer parents",
+    )
+    assert isinstance(do(rules, register("iad1", "a/b/c", "a/b/d", "a/b/f")), d.Registered)
+    assert do(rules, register("iad2", "a/b/c", "d/b/c")).reason == "overloaded"
+    assert isinstance(do(rules, register("iad2", "a/b")), d.Registered)
+    assert rules.directory.places == 7
+    assert isinstance(do(rules, register("iad3", "a/b/c")), d.Registered)

@@ -144,6 +144,12 @@ class DirectoryMachine(RuleBasedStateMachine):
             found = self.primary.directory.discover("temperature", (area,))
             assert found == self.oracle.discover("temperature", (area,))
 
+    @invariant()
+    def places_and_owners(self):
+        known = self.primary.directory
+        assert known.places == self.oracle.places()
+        assert [known.owner(key) for key in KEYS] == [self.oracle.owner(key) for key in KEYS]
+
     @rule(asked=st.lists(names, min_size=1))
     def look_up(self, asked):
         found = self.ask(d.LookUp("l", tuple(asked)))
@@ -186,6 +192,9 @@ class DirectoryMachine(RuleBasedStateMachine):
         assert same == sorted(self.copy.entries.values(), key=lambda e: e.version)
         assert self.mirror.directory.version == self.primary.directory.version
         assert self.mirror.age_s(self.now) == 0
+        assert self.mirror.directory.places == self.oracle.places()
+        for key in KEYS:
+            assert self.mirror.directory.owner(key) == self.oracle.owner(key)
         read = d.Discover("d", "temperature", ("a", "e"))
         assert self.mirror.handle(read, ANYONE, self.now).reply == self.ask(read)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import zmq
 
 from agent.wire import directory as d
+from testkit.waiting import PATIENCE_S
 from tests.directory.rig import COMMAND, PATIENCE_MS
 
 BY_HAND = b'10J{"type":"discover","id":"mine","capability":"temperature","areas":["b1"]}'
@@ -53,13 +54,13 @@ def test_what_was_answered_is_there_after_kill_9(drs, asker):
 
 
 def test_a_lease_ends_unless_renewed(start_drs, asker):
-    drs = start_drs(longest_lease_s=1.0)
+    drs = start_drs(longest_lease_s=4.0)
     asks = asker(drs)
-    assert asks.ask(register("iad1", "b1")) == d.Registered("r-iad1", 1.0)
+    assert asks.ask(register("iad1", "b1")) == d.Registered("r-iad1", 4.0)
     assert names(asks.ask(DISCOVER)) == ["iad1"]
     asks.ask_until(DISCOVER, lambda found: not found.candidates)
     assert asks.ask(d.Renew("n", "iad1")).reason == "unknown"
-    assert asks.ask(register("iad1", "b1")) == d.Registered("r-iad1", 1.0)
+    assert asks.ask(register("iad1", "b1")) == d.Registered("r-iad1", 4.0)
     assert names(asks.ask(DISCOVER)) == ["iad1"]
 
 
@@ -168,7 +169,7 @@ def test_it_stops_when_told(drs, asker):
     drs.start()
     asker(drs).ask(ACCOUNTS)
     drs.process.stdin.close()
-    assert drs.process.wait(20) == 0
+    assert drs.process.wait(PATIENCE_S) == 0
 
 
 def test_the_sample_configuration_is_good():

@@ -219,7 +219,8 @@ def test_what_is_asked_of_a_demo_is_answered_by_it(demo, tmp_path):
             script = re.sub(rf"(?m)^(\S*fleet {command} .*)", rf"\1 {end}", script)
         return pages.pasted(script, tmp_path, environment=demo)
 
-    with ThreadPoolExecutor() as terminals:
+    # Each command is half a second of work: more at a time would keep the fleet from answering.
+    with ThreadPoolExecutor(2) as terminals:
         for lines in terminals.map(answered, OF_A_DEMO):
             pages.require_sound(lines, tmp_path)
             assert "asking the demo that runs here" in "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from agent.edge.history.history import History
 from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
+from agent.edge.history.stream import Stream
 from agent.edge.timebase import STEP_MS, Correction
 from agent.wire.messages import Series
 from agent.wire.packed import Float32Column
@@ -29,6 +31,15 @@ def sample(n: int, step_ms: int = 0, **changes: Any) -> Sample:
     """Reading n of a second each, with a wall clock that is `step_ms` off."""
     plain = Sample(START_MS + n * 1000 + step_ms, n * 1000, False, (n / 2, -float(n)), n)
     return plain._replace(**changes)
+
+
+def filled(path: Path, readings: Iterable[int], **settings: Any) -> tuple[History, Stream]:
+    """A history with these readings, and the stream that they came by."""
+    history = open_history(path, **settings)
+    stream = history.stream("dht", CHANNELS)
+    for number in readings:
+        stream.append(sample(number))
+    return history, stream
 
 
 def float32(x: float) -> float:

@@ -29,11 +29,11 @@ from agent.wire.messages import (
     SubtaskResult,
     Window,
 )
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.edge.test_process import AGENT, CONFIG, START_ROW, Master
 
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 99_000
-PATIENCE_S = 30.0
 POD = [sys.executable, "-c", "from agent.edge.pods.pod_container import main; main()"]
 DECODER: codec.Decoder[NodeMessage] = codec.Decoder(NodeMessage, 1 << 24)
 
@@ -175,8 +175,12 @@ def test_an_agent_takes_containers(tmp_path: Path) -> None:
         master.send(SetPods(4))
         assert master.expect(PodsSet).count == 4
         # The kernel's table: the socket that listens, and one for each that was accepted.
-        while Path("/proc/net/unix").read_text().count(str(tmp_path / SOCKET)) < 2:
-            assert container.poll() is None
+        table = Path("/proc/net/unix")
+        wait_until(
+            lambda: table.read_text().count(str(tmp_path / SOCKET)),
+            lambda sockets: sockets >= 2,
+            processes=[container],
+        )
         assert [master.ask(number).outcome for number in range(1, 9)] == ["ok"] * 8
         agent.send_signal(signal.SIGTERM)
         _, errors = agent.communicate(timeout=PATIENCE_S)

@@ -21,7 +21,7 @@ from agent.edge.history.row_groups import OPENING
 from agent.edge.history.snapshot import Recent
 from agent.edge.timebase import Correction
 from agent.wire.messages import ChannelAggregate
-from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
+from tests.edge.history_oracle import CHANNELS, START_MS, filled, open_history, rows, sample
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 4 * HOUR_MS
@@ -332,10 +332,7 @@ def test_events_move_with_the_readings(tmp_path: Path) -> None:
 
 def test_a_correction_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
-    history = open_history(path)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(5):
-        stream.append(sample(i))
+    history, stream = filled(path, range(5))
     correction = Correction(0, 5_000, 0, 0, every=False, synchronised=True)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -441,10 +438,7 @@ def test_readers_beside_writers_see_every_reading_once(tmp_path: Path) -> None:
 
 def test_what_is_filed_between_the_looks_at_memory_and_file_is_seen_once(tmp_path: Path) -> None:
     """Groups that were growing, or not begun, are complete when the file is read."""
-    history = open_history(tmp_path / "h.sqlite", group_readings=5)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(13):
-        stream.append(sample(i))
+    history, stream = filled(tmp_path / "h.sqlite", range(13), group_readings=5)
     take = history.recent
 
     def recent(start_ms: int, end_ms: int) -> Recent:

@@ -24,15 +24,12 @@ from agent.edge.timebase import Correction
 from agent.runtime import sqlite
 from agent.scheduling.watches.rounds import aggregate_of
 from sensors.quality.flags import NO_RESPONSE
-from tests.edge.history_oracle import CHANNELS, START_MS, open_history, rows, sample
+from tests.edge.history_oracle import CHANNELS, START_MS, filled, open_history, rows, sample
 
 
 def fill(path: Path, readings: int = 500, **settings: Any) -> str:
     """A closed history; its id."""
-    history = open_history(path, **settings)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(readings):
-        stream.append(sample(i))
+    history, _ = filled(path, range(readings), **settings)
     history.close()
     return history.id
 
@@ -119,10 +116,7 @@ def test_what_a_broken_file_still_has_is_taken_over(tmp_path: Path) -> None:
 def test_random_damage_never_blocks_the_start_nor_a_window(tmp_path: Path) -> None:
     """And no number that was not taken in ever comes out."""
     source = tmp_path / "source.sqlite"
-    history = open_history(source)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(500):
-        stream.append(sample(i))
+    history, _ = filled(source, range(500))
     history.commit()
     crash(source, tmp_path / "whole.sqlite")
     history.close()
@@ -159,10 +153,7 @@ def test_random_damage_never_blocks_the_start_nor_a_window(tmp_path: Path) -> No
 def test_a_damaged_group_goes_alone(tmp_path: Path) -> None:
     """At the start, and when a reader finds it; the line says which, and the rest is in use."""
     path = tmp_path / "h.sqlite"
-    history = open_history(path)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(220):
-        stream.append(sample(i))
+    history, _ = filled(path, range(220))
 
     def damage(at: int) -> int:
         with sqlite3.connect(path) as db:
@@ -274,18 +265,12 @@ def test_what_was_dropped_does_not_come_back_from_the_tail(corrected: bool, tmp_
 def test_a_log_that_lost_an_opening_gives_no_sequence_twice(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
     fill(path, 5)
-    history = open_history(path)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(5, 30):
-        stream.append(sample(i))
+    history, _ = filled(path, range(5, 30))
     history.commit()
     shutil.copy(path, tmp_path / "copy.sqlite")  # without the log, which has the opening
     shutil.copy(f"{path}.tail", tmp_path / "copy.sqlite.tail")
     history.close()
-    history = open_history(tmp_path / "copy.sqlite")
-    stream = history.stream("dht", CHANNELS)
-    for i in range(30, 99):
-        stream.append(sample(i))
+    history, _ = filled(tmp_path / "copy.sqlite", range(30, 99))
     assert found_in(history) == list(range(99))
     history.close()
 
@@ -490,10 +475,7 @@ def test_a_failing_commit_keeps_the_readings_and_is_made_up_for(
 ) -> None:
     """Nothing is acknowledged that is not stored; what has no room goes, counted."""
     path = tmp_path / "h.sqlite"
-    history = open_history(path, group_readings=5, commit_s=3.0)
-    stream = history.stream("dht", CHANNELS)
-    for i in range(3):
-        stream.append(sample(i))
+    history, stream = filled(path, range(3), group_readings=5, commit_s=3.0)
     history.commit()
     assert history.acknowledged == 3
 

@@ -233,7 +233,7 @@ def test_two_subtasks_of_one_number_never_run_together() -> None:
 
 def test_stop_says_goodbye_once_a_socket_is_there() -> None:
     link = joined()
-    assert link.handle(Stop(), 0.5) == [Cut(), Send(Goodbye("here")), Close(0.5)]
+    assert link.handle(Stop(), 0.5) == [Cut(), Send(Goodbye("here", "n1")), Close(0.5)]
     assert link.handle(Tick(), 100.0) == []
     waiting = joined()
     waiting.handle(Tick(), 10.0)
@@ -462,7 +462,7 @@ class LinkModel(RuleBasedStateMachine):
     def stop(self) -> None:
         was_open = self.socket_open
         instructions = self.handle(Stop())
-        assert (Send(Goodbye("here")) in instructions) == was_open
+        assert (Send(Goodbye("here", "n1")) in instructions) == was_open
         self.stopped = True
 
     @invariant()

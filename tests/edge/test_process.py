@@ -37,6 +37,7 @@ from agent.wire.messages import (
 )
 from agent.wire.packed import Float32Column
 from sensors import replay
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 
 DATA = Path(replay.DATA)
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,6 @@ emulation.service_time_s = service_time_s
 from agent.edge.main import main
 main()
 """
-PATIENCE_MS = 30_000
 START_ROW = 500
 CONFIG = """
 [node]
@@ -204,7 +204,7 @@ def start(master: Master, tmp_path: Path) -> Iterator[Starter]:
 
 def finish(process: subprocess.Popen[str]) -> str:
     """Wait for the end, which must be a good one; returns what the process wrote."""
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert "Traceback" not in errors
     return errors
@@ -276,10 +276,13 @@ def test_json_is_understood_too(master: Master, start: Starter) -> None:
 def test_heartbeats_go_on_and_silence_ends_in_a_new_hello(master: Master, start: Starter) -> None:
     start()
     # The test has three of these to answer; it never needs that long.
-    first = master.welcome(heartbeat_s=1.0)
+    first = master.welcome(heartbeat_s=2.0)
     for _ in range(4):  # longer than three heartbeats: what the master sends keeps it alive
         assert master.expect(Heartbeat).incarnation == first.incarnation
         master.send(Heartbeat(first.incarnation))
+    # From now on nobody answers any.
+    master.send(HelloWanted())
+    master.welcome(heartbeat_s=0.3)
     old = master.peer
     again = master.welcome()
     assert again == first
@@ -303,8 +306,10 @@ def test_what_a_pod_is_at_is_named_and_answered_after_a_new_hello(
 
 def test_a_node_finds_its_restarted_master(master: Master, start: Starter) -> None:
     start()
-    first = master.welcome(heartbeat_s=0.3)
+    master.welcome()
     assert master.ask(1).outcome == "ok"
+    master.send(HelloWanted())
+    first = master.welcome(heartbeat_s=0.3)
     master.restart()
     again = master.find_again()
     assert again == first
@@ -403,8 +408,7 @@ def test_the_agent_starts_before_its_master(tmp_path: Path) -> None:
         [*AGENT, "--config", str(file)], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
         history = tmp_path / "history.sqlite"
-        while not history.exists() and process.poll() is None:
-            os.sched_yield()
+        wait_until(history.exists, processes=[process])
         router = context.socket(zmq.ROUTER)
         router.bind(address)
         assert router.poll(PATIENCE_MS)

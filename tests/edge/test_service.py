@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.metrics.rig import scrape, values
 
 ROOT = Path(__file__).parents[2]
 AGENT = [sys.executable, "-c", "import sys; from agent.edge.main import main; sys.exit(main())"]
-PATIENCE_S = 30.0
 CONFIG = """
 [node]
 name = "n1"
@@ -83,13 +83,17 @@ def test_it_is_ready_alive_and_stops_with_everything_stored(service):
     ready = service.await_word("READY=1")
     assert "STATUS=not joined: no master answers; sensors with faults: none" in ready
     service.await_word("WATCHDOG=1")
-    _, page = scrape(service.metrics)
-    [taken] = [
-        count
-        for labels, count in values(page["sanderling_edge_sensor_values_total"]).items()
-        if {"temperature", "good"} <= set(labels)
-    ]
-    assert taken > 0
+
+    def look():
+        _, page = scrape(service.metrics)
+        [taken] = [
+            count
+            for labels, count in values(page["sanderling_edge_sensor_values_total"]).items()
+            if {"temperature", "good"} <= set(labels)
+        ]
+        return page, taken
+
+    page, taken = wait_until(look, lambda found: found[1] > 0, processes=[service.process])
     assert values(page["sanderling_edge_link_joined"]) == {(): 0}
     code, said = service.stop()
     assert code == 0, said

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from agent.wire.messages import EventsTaken, Hello, NodeEvent, NodeEvents, Welcome
 from testkit.agent_process import AgentProcess, installed
+from testkit.waiting import PATIENCE_S
 from tests.edge.test_process import Master
 
 CONFIG = """
@@ -38,7 +39,6 @@ name = "hot"
 condition = "temperature > -40"
 clear = "temperature < -40"
 """
-PATIENCE_S = 30.0
 
 
 class Edge(AgentProcess):

@@ -1,10 +1,7 @@
 """What people see of values that are not good."""
 
-import io
 import math
 import re
-
-from rich.console import Console
 
 from agent.wire.messages import (
     Aggregate,
@@ -12,41 +9,17 @@ from agent.wire.messages import (
     AreaResult,
     ChannelAggregate,
     Coverage,
-    Series,
 )
-from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
-from agent.wire.watches import Round
-from fleet.query.watch import round_lines
-from fleet.terminal.screen import show_readings
 from fleet.terminal.summary import summarize
+from tests.fleet.readings import below, series, shown
 
 NAN = math.nan
 SPIKE, FLATLINE, DRIFT = 8, 16, 32
 
 
-def series(values, flags=(), ages=(), channel="temperature"):
-    return Series(
-        Int64Column.of(range(0, 1000 * len(values), 1000)),
-        {channel: Float32Column.of(values)},
-        quality={channel: UInt8Column.of(flags)} if flags else {},
-        age_ms=UInt32Column.of(ages) if ages else None,
-    )
-
-
 def answer(*results):
     areas = [AreaResult(f"b1/r{i}", **result) for i, result in enumerate(results)]
     return Answer("q", "complete", 1.0, True, Coverage(len(areas), len(areas)), tuple(areas))
-
-
-def shown(given):
-    out = io.StringIO()
-    show_readings(Console(file=out, width=80, markup=False, highlight=False), given)
-    return out.getvalue().splitlines()
-
-
-def rows(given):
-    """The lines of each area in a round of a watch."""
-    return [line.plain.strip() for line in round_lines(Round("w", 1, 0, 0, 1, given), 0.0)[1:]]
 
 
 def test_bad_values_are_in_no_number_and_are_told_by_their_flags():
@@ -56,7 +29,7 @@ def test_bad_values_are_in_no_number_and_are_told_by_their_flags():
     assert (summary.bad, summary.suspect) == (2, 1)
     words = "1 spike, 1 no_response, 1 drift (the latest: drift)"
     assert f"flagged b1/r0 temperature: {words}" in shown(given)
-    assert rows(given) == [f"b1/r0      4 readings    20.0   21.0   22.0 °C  temperature {words}"]
+    assert below(given) == [f"b1/r0      4 readings    20.0   21.0   22.0 °C  temperature {words}"]
 
 
 def test_the_latest_value_is_told_even_where_it_is_no_value():
@@ -93,7 +66,7 @@ def test_an_aggregate_has_columns_for_what_is_not_good_where_there_is_any():
     ):
         assert cells[1] == "9"
         assert cells[-8:] == temperature + numbers
-    assert [line.partition("%")[2].strip() for line in rows(given)] == [
+    assert [line.partition("%")[2].strip() for line in below(given)] == [
         "temperature 2 bad, 3 suspect",
         "",
     ]
@@ -102,13 +75,13 @@ def test_an_aggregate_has_columns_for_what_is_not_good_where_there_is_any():
 def test_age_is_shown_where_there_is_any():
     given = answer({"series": series([20, 21], ages=[0, 350])}, {"series": series([20, 21])})
     assert "°C temperature; age up to 350 ms (b1/r0)" in shown(given)
-    assert [line.partition("°C")[2] for line in rows(given)] == ["  age 350 ms", ""]
+    assert [line.partition("°C")[2] for line in below(given)] == ["  age 350 ms", ""]
 
 
 def test_good_readings_look_as_they_always_did():
     given = answer({"series": series([20, NAN, 22])})
     assert shown(given)[-1] == "°C temperature"
-    assert rows(given) == ["b1/r0      3 readings    20.0   21.0   22.0 °C"]
+    assert below(given) == ["b1/r0      3 readings    20.0   21.0   22.0 °C"]
     assert not re.search("flagged|bad|suspect|age ", "\n".join(shown(given)))
 
 

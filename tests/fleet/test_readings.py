@@ -1,13 +1,11 @@
 """Readings on a terminal: a table where it fits, else a line per channel, and nothing cut off."""
 
-import io
 import math
 from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from agent.scheduling.aggregation import merge_series
 from agent.wire.messages import (
@@ -16,44 +14,18 @@ from agent.wire.messages import (
     AreaResult,
     ChannelAggregate,
     Coverage,
-    Series,
 )
-from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
-from agent.wire.watches import Round
-from fleet.query.watch import round_lines
-from fleet.terminal.screen import show_readings, unit_of
+from fleet.terminal.screen import unit_of
+from tests.fleet.readings import NOW_MS, below, series, shown
 
 NAN = math.nan
 SPIKE, DRIFT = 8, 32
-NOW_MS = 1_377_298_800_000
 DAY_MS = 86_400_000
 
 
 def answer(*results):
     areas = tuple(AreaResult(area, **{form: result}) for area, form, result in results)
     return Answer("q", "complete", 1.0, True, Coverage(len(areas), len(areas)), areas)
-
-
-def series(values, *, flags=(), ages=(), sources=(), start_ms=NOW_MS, channel="temperature"):
-    n = len(values)
-    return Series(
-        Int64Column.of(range(start_ms, start_ms + 1000 * n, 1000)),
-        {channel: Float32Column.of(values)},
-        Int64Column.of(sources) if sources else None,
-        {channel: UInt8Column.of(flags)} if flags else {},
-        UInt32Column.of(ages) if ages else None,
-    )
-
-
-def shown(given, width=80):
-    out = io.StringIO()
-    show_readings(Console(file=out, width=width, markup=False, highlight=False), given)
-    return out.getvalue().splitlines()
-
-
-def below(given):
-    """What a watch shows below the line of a round."""
-    return [line.plain.strip() for line in round_lines(Round("w", 1, 0, 0, 1, given), 0.0)[1:]]
 
 
 def clock(ms):

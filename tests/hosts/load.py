@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from agent.client import Client, NoReplyError
@@ -46,12 +45,7 @@ class Load:
             client.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         for client in self._clients:
             client.join()

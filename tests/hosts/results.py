@@ -44,7 +44,7 @@ class Results:
             # What is said may have backticks itself.
             said = "<br>".join(f"`` {_cell(line)} ``" for line in row.said)
             lines.append(f"| {_cell(row.done)} | {said} | {_cell(row.then)} |")
-        return "\n".join([self.provenance.table(), "", *lines])
+        return "\n".join([self.provenance.table().markdown(), "", *lines])
 
 
 def put(begin: str, text: str) -> None:

@@ -27,7 +27,6 @@ from agent.overlay.matcher import Matcher
 from agent.overlay.scot import Broker, Scot, ScotError
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate
-from lab.overlay import tid as tid_module
 from lab.overlay.tid import Matching, TidBroker, TidNotification, TidSubscription
 
 # Two vertices times two clusters: a ring of four.
@@ -297,9 +296,8 @@ def test_a_late_copy_of_a_withdrawn_advertisement_is_thrown_away() -> None:
     assert (other.srt_entries, other.counters["duplicates"]) == (0, 2)
 
 
-def test_withdrawn_trees_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tid_module, "MAX_WITHDRAWN", 2)
-    root, other = TidBroker(A0, RING), TidBroker(B0, RING)
+def test_withdrawn_trees_are_remembered_up_to_a_number() -> None:
+    root, other = TidBroker(A0, RING), TidBroker(B0, RING, max_withdrawn=2)
     copies = []
     for _ in range(3):
         for what in (Advertise("ad", between(0, 9)), Unadvertise("ad")):

@@ -14,7 +14,7 @@ from fleet.cli.commands import run
 from lab.quality import campaign, command, injection
 from lab.quality.judging import Found, judge
 from lab.quality.recordings import Label, RecordingError, labels, read
-from lab.quality.statistics import rate, share
+from lab.statistics import rate, share
 from sensors.quality.flags import NO_RESPONSE, OUT_OF_RANGE
 from sensors.quality.limits import limits_for
 
@@ -170,26 +170,17 @@ def test_the_interval_of_a_share_holds_it():
     assert (share(81, 263).low, share(81, 263).high) == pytest.approx((0.2553, 0.3662), abs=1e-4)
 
 
-def test_the_command_writes_page_data_and_picture(folder, monkeypatch, tmp_path, capsys):
+def test_the_command_writes_page_data_and_picture(folder, tmp_path, capsys):
     """In this process, and with half a day at 1 Hz in place of all."""
-
-    def half_a_day(recording, sound, rooms, seed):
-        assert rooms == 2
-        for second in seconds(recording, sound, 1, seed):
-            if second.noise == "quiet":
-                yield campaign.Second(
-                    second.channel, second.room, "quiet", second.seed, second.series[:720]
-                )
-
-    seconds = campaign.seconds
-    monkeypatch.setattr(campaign, "seconds", half_a_day)
-    monkeypatch.setattr(
-        campaign, "run_all", lambda work, given, jobs: campaign.Result.of(map(work, given))
+    options = command.Options(
+        folder / "rooms.csv", folder / "faults.csv", tmp_path / "out", rounds=1, rooms=2, seed=1,
+        jobs=1,
+    )  # fmt: skip
+    extent = command.Extent(noises=("quiet",), minutes=720, readings=100)
+    status = command.run(
+        options, extent, lambda work, given, jobs: campaign.Result.of(map(work, given))
     )
-    monkeypatch.setattr(command.cost, "READINGS", 100)
-    asked = ["--data", folder / "rooms.csv", "--labels", folder / "faults.csv"]
-    asked += ["--rounds", 1, "--rooms", 2, "--results", tmp_path / "out"]
-    assert run(["lab", "quality", *map(str, asked)]) == 0
+    assert status == 0
     assert "labelled faults found: 5 of 5" in capsys.readouterr().out
     page = (tmp_path / "out" / "quality.md").read_text()
     assert "`fleet lab quality --data rooms.csv --labels faults.csv --rounds 1 --rooms 2" in page

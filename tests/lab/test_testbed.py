@@ -24,12 +24,12 @@ from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan, building_fleet, 
 from fleet.simulation.virtual import TESTBED_DELAYS, VirtualFleet, emulated
 from fleet.simulation.workload import TABLE_II, Arrival
 from lab.provenance import Provenance
-from lab.sweep import calibration as sweep_calibration
-from lab.sweep import run as sweep
-from lab.sweep import trace as sweep_trace
-from lab.sweep.calibration import CalibrationError, calibrated, root, trial
-from lab.sweep.loads import Again, Load, Turn, perform_again, turns_of
-from lab.sweep.measures import (
+from lab.testbed import calibration as testbed_calibration
+from lab.testbed import run as testbed_run
+from lab.testbed import trace as testbed_trace
+from lab.testbed.calibration import CalibrationError, calibrated, root, trial
+from lab.testbed.loads import Again, Load, Turn, perform_again, turns_of
+from lab.testbed.measures import (
     BLOCK_QUERIES,
     CLASSES,
     SLO_MS,
@@ -49,8 +49,8 @@ from lab.sweep.measures import (
     p99_ms,
     run_of,
 )
-from lab.sweep.options import Asked, options_of, sized
-from lab.sweep.results import (
+from lab.testbed.options import Asked, options_of, sized
+from lab.testbed.results import (
     Analysis,
     Experiment,
     PolicyRuns,
@@ -59,9 +59,9 @@ from lab.sweep.results import (
     table_iv,
     write,
 )
-from lab.sweep.steps import steps_of
-from lab.sweep.trace import Drawn, Shape, drawn, known
-from lab.sweep.virtual import Effort, Job, Sweep, perform
+from lab.testbed.steps import steps_of
+from lab.testbed.trace import Drawn, Shape, drawn, known
+from lab.testbed.virtual import Effort, Job, Sweep, perform
 
 PLAN = part_of(building_fleet(), 2, 2)
 
@@ -265,9 +265,9 @@ def test_real_rates_surround_the_virtual_ones() -> None:
         )
     )
     options = options_of(Asked())
-    assert sweep.rates_of(options, {"fifo": curve}) == {"fifo": (12.2, 14.3)}
+    assert testbed_run.rates_of(options, {"fifo": curve}) == {"fifo": (12.2, 14.3)}
     fixed = replace(options, rates_per_s=(8.0, 9.0))
-    rates = sweep.rates_of(fixed, {"fifo": curve, "spr": curve})
+    rates = testbed_run.rates_of(fixed, {"fifo": curve, "spr": curve})
     assert rates == {"fifo": (8.0, 9.0), "spr": (8.0, 9.0)}
 
 
@@ -346,11 +346,11 @@ def test_calibration_puts_fifo_to_the_papers_rate() -> None:
     result = trial(PLAN, shape, ("fifo", "edfq"), effort, all_of, told.append, fitted=True)
     assert result.highest["fifo"].value == pytest.approx(13.23, abs=0.05)
     assert result.over_fifo["edfq"].value == pytest.approx(100 * 5 / 13.23, abs=0.5)
-    [row] = sweep.table_of_trials(("fifo", "edfq"), [result]).rows
+    [row] = testbed_run.table_of_trials(("fifo", "edfq"), [result]).rows
     assert row[0].startswith("lognormal 0.67")
     assert row[1].startswith("13.2 ")
     assert row[-1].startswith("+38 %")
-    assert sweep_calibration.FIFO_RATE_PER_S == 13.23
+    assert testbed_calibration.FIFO_RATE_PER_S == 13.23
 
 
 # --- the simulator --------------------------------------------------------------------------------
@@ -475,9 +475,9 @@ def test_what_is_known_before_the_first_query() -> None:
     short, long = sizes[3].expected(0, 60.0), sizes[3].expected(0, 10_000.0)
     assert long > 3 * short
     ours = inspect.signature(DeadlineEstimator).parameters
-    assert ours["window_samples"].default == sweep_trace.WINDOW_SAMPLES
-    assert ours["window_s"].default == sweep_trace.WINDOW_S
-    assert ours["cold_start_s"].default == sweep_trace.COLD_START_S
+    assert ours["window_samples"].default == testbed_trace.WINDOW_SAMPLES
+    assert ours["window_s"].default == testbed_trace.WINDOW_S
+    assert ours["cold_start_s"].default == testbed_trace.COLD_START_S
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -604,7 +604,7 @@ def test_a_short_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         results=tmp_path / "results",
         effort=Effort(150, 1, 1, 1, warm_samples=50),
     )
-    assert sweep.run(options) == 0
+    assert testbed_run.run(options) == 0
     said = capsys.readouterr()
     assert said.err == ""
     for words in ("Table III", "Table IV", "EDFQ over FIFO", "virtual", "learning: FIFO at 15.6/s"):

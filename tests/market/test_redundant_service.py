@@ -7,10 +7,10 @@ from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import CreateService
 from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
 from fleet.testbed.testbed import Testbed
+from testkit.waiting import PATIENCE_MS
 
 ROOM = "b1/f4/r413"
 TIMEOUT_MS = 600_000.0
-PATIENCE_MS = 30_000
 
 
 def test_the_first_answer_is_enough(tmp_path):

@@ -16,10 +16,11 @@ from agent.wire.unions import PublicReply
 from fleet.simulation.plan import building_fleet, part_of
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
+from testkit.waiting import PATIENCE_MS, PATIENCE_S
+from tests.fleet.conftest import PATIENT
 
 PLAN = part_of(building_fleet(emulate=False), 3, 2)
 AREAS = {iad.name: set(iad.areas) for iad in PLAN.iads}
-PATIENCE_MS = 30_000.0
 
 
 def assume_fast_nodes(config):
@@ -32,7 +33,7 @@ def assume_fast_nodes(config):
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    with Testbed(PLAN, tmp_path_factory.mktemp("market"), market=True) as bed:
+    with Testbed(PLAN, tmp_path_factory.mktemp("market"), liveness=PATIENT, market=True) as bed:
         for iad in AREAS:
             assume_fast_nodes(bed.directory / iad / "config.toml")
         for _ in bed.start():
@@ -53,7 +54,7 @@ def services(bed, iad):
 
 
 def create(name, **given):
-    asked = {"slo": Slo(99.0, 2_000.0), "rate_per_s": 5.0, "timeout_ms": PATIENCE_MS}
+    asked = {"slo": Slo(99.0, 10_000.0), "rate_per_s": 5.0, "timeout_ms": PATIENCE_MS}
     return CreateService("c", name, "temperature", ("b1",), **(asked | given))
 
 
@@ -68,7 +69,7 @@ def a_query(name, number=0):
         id=f"q{number}",
         areas=("b1",),
         window=Window(last_s=60.0),
-        slo=Slo(99.0, 2_000.0),
+        slo=Slo(99.0, 10_000.0),
         form="aggregate",
         timeout_ms=PATIENCE_MS,
         service=name,
@@ -143,7 +144,7 @@ def csp(bed, tmp_path):
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield tmp_path
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_csp_without_nodes_sets_up_a_service_and_queries_it(bed, csp):

@@ -16,7 +16,7 @@ from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subsc
 from agent.wire.unions import PublicReply
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess, installed
-from tests.master.rig import PATIENCE_MS, FakeNode
+from tests.master.rig import LOST_AFTER, PATIENCE_MS, FakeNode
 
 # vertex, cluster
 PLACES = {"iad1": ("a", 0), "iad2": ("b", 0), "iad3": ("a", 1), "iad4": ("b", 1)}
@@ -47,6 +47,7 @@ class PushMaster(AgentProcess):
         self.config.write_text(
             f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
             f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{overlay}'
+            f"[liveness]\nlost_after = {LOST_AFTER}\n"
         )
         self.start()
 

@@ -13,10 +13,12 @@ from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskRe
 from agent.wire.packed import Float32Column, Int64Column
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess, installed
+from testkit.waiting import PATIENCE_MS
 from tests.scheduling.oracle import aggregate
 
 COMMAND = installed("sanderling-master")
-PATIENCE_MS = 20_000
+# Heartbeats, of a second each: the nodes of tests send none, and are not lost meanwhile.
+LOST_AFTER = 600
 
 
 class MasterProcess(AgentProcess):
@@ -41,6 +43,7 @@ class MasterProcess(AgentProcess):
             f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
             f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{pool}'
             "[records]\nflush_s = 0.01\n"
+            f"[liveness]\nlost_after = {LOST_AFTER}\n"
         )
         self.start()
 

@@ -10,15 +10,16 @@ import zmq
 from agent.client import Client
 from agent.wire import messages as m
 from agent.wire.codec import Decoder, encode
-from agent.wire.unions import PublicReply
+from agent.wire.operator import OperatorError
+from agent.wire.unions import OperatorReply, PublicReply
 from agent.wire.watches import Watch, Watching
 from tests.master.rig import COMMAND, PATIENCE_MS, MasterProcess
 
 
-def ask(dealer, frame):
+def ask(dealer, frame, union=PublicReply):
     dealer.send(frame)
     assert dealer.poll(PATIENCE_MS)
-    return Decoder(PublicReply).decode(dealer.recv())[0]
+    return Decoder(union).decode(dealer.recv())[0]
 
 
 def test_json_with_very_many_areas_is_refused_in_words(master, context):
@@ -28,6 +29,25 @@ def test_json_with_very_many_areas_is_refused_in_words(master, context):
         answer = ask(dealer, b'10J{"type":"query","id":"many","areas":[' + areas + b"]}")
         assert (answer.id, answer.status, answer.reason) == ("many", "refused", "malformed")
         assert "more than 4096 elements" in answer.message
+
+
+def test_operators_requests_are_bounded_like_those_of_clients(master, context):
+    with context.socket(zmq.DEALER) as dealer:
+        dealer.connect(master.operator)
+        areas = b",".join([b'"b1"'] * 150_000)
+        frame = b'10J{"type":"create_service","id":"many","areas":[' + areas + b"]}"
+        reply = ask(dealer, frame, OperatorReply)
+        assert isinstance(reply, OperatorError)
+        assert "more than 4096 elements" in reply.message
+    with context.socket(zmq.DEALER) as huge:
+        huge.linger = 0
+        monitor = huge.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        huge.connect(master.operator)
+        huge.send(b"10J" + b" " * (2 << 20))
+        assert monitor.poll(PATIENCE_MS), "the master did not close the link"
+        huge.disable_monitor()
+        monitor.close(0)
+    assert master.status().iad
 
 
 def test_watches_that_read_everything_all_the_time_are_refused_in_words(master, context):
@@ -61,7 +81,7 @@ def test_connections_beyond_the_limit_of_files_leave_some_for_records(tmp_path, 
             assert status.counters["records_lost"] == 0
             assert len(list(Path(f"/proc/{master.process.pid}/fd").iterdir())) < 250
         with Client(master.public) as client:
-            answer = client.query(["b9"], last_s=1.0)
+            answer = client.query(["b9"], last_s=1.0, latency_ms=10_000.0)
             assert answer.status == "partial"
     finally:
         code, said = master.stop()

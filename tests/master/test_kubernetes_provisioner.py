@@ -31,11 +31,12 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterPods
+from testkit.waiting import PATIENCE_MS
 from tests.master.test_kubernetes_deployments import apply
+from tests.master.test_provisioning import Tasks
 
 CONFIG = MasterPods(provisioner="kubernetes")
 BLUEPRINT = Blueprint("iad1", CONFIG)
-PATIENCE_MS = 20_000
 
 
 class FakeCluster:
@@ -144,17 +145,6 @@ def test_pauses_double_while_looks_fail_and_only_then() -> None:
     assert pace.after(Look({}, (), (), settled=True)) == RESYNC_S
     assert pace.after(Look({}, ("422: no",), (), settled=False)) == RESYNC_S
     assert pace.after(failed) == 0.5
-
-
-class Tasks:
-    """A task scheduler that only notes what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[PodsWanted] = []
-
-    def handle(self, event: PodsWanted, _now: float) -> list[Any]:
-        self.told.append(event)
-        return []
 
 
 class Rig:

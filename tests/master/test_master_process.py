@@ -18,6 +18,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.packed import Int64Column
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_S
 from tests.master.rig import COMMAND, PATIENCE_MS
 
 BY_HAND = (
@@ -153,9 +154,6 @@ def test_a_query_right_after_a_restart_waits_for_the_nodes_of_before(master, joi
 
 
 def test_a_second_node_of_a_name_is_refused_and_the_operator_told_once(master, join, context):
-    master.stop()
-    master.config.write_text(master.config.read_text() + "[liveness]\nheartbeat_s = 60.0\n")
-    master.start()
     node = join(master)
     copy = context.socket(zmq.DEALER)
     copy.connect(master.nodes)
@@ -214,7 +212,7 @@ def test_an_operator_changes_the_policy(master, context):
 
 def test_it_ends_when_its_starter_does(master):
     master.process.stdin.close()
-    assert master.process.wait(20) == 0
+    assert master.process.wait(PATIENCE_S) == 0
 
 
 def test_a_taken_address_and_a_bad_file_are_one_line(master, tmp_path):

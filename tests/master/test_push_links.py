@@ -33,9 +33,20 @@ SOCKETS = {"public": "ipc:///run/p", "operator": "ipc:///run/o"}
 class Socket:
     """To the public socket of the other master; frames wait until `Pair.carry`."""
 
+    closed = False
+
     def __init__(self, pair):
         self.pair = pair
         self.frames = deque()
+        self.replies = deque()
+
+    def recv(self, _flags):
+        if not self.replies:
+            raise zmq.Again
+        return self.replies.popleft()
+
+    def getsockopt(self, _option):
+        return 0
 
     def send(self, frame, _flags):
         if self.pair.cut:
@@ -293,9 +304,8 @@ def test_what_the_other_end_refuses_is_said_once():
     a = Pair().ends[0]
     link = a.links._by_iad["iad2"]
     for _ in range(2):
-        a.socket.recv = lambda _flags: encode(OverlayRefused("no"))
-        a.socket.getsockopt = lambda _option: 0
-        a.links._turn(link)
+        a.socket.replies.append(encode(OverlayRefused("no")))
+        link.socket._turn()
     assert a.said == ["overlay: no link to iad2: it refuses this one: no\n"]
 
 
@@ -303,11 +313,10 @@ def test_of_what_a_neighbour_writes_one_printable_line_a_minute_is_said():
     pair = Pair()
     a = pair.ends[0]
     link = a.links._by_iad["iad2"]
-    a.socket.getsockopt = lambda _option: 0
     for number in range(61):
         text = f"{number}\n\x1b[2Jall is well" + "x" * 400
-        a.socket.recv = lambda _flags, text=text: encode(OverlayRefused(text))
-        a.links._turn(link)
+        a.socket.replies.append(encode(OverlayRefused(text)))
+        link.socket._turn()
         pair.now += 1.0
     assert len(a.said) == 2
     assert a.said[0].startswith("overlay: no link to iad2: it refuses this one: 0??[2Jall is well")

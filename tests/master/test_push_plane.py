@@ -17,6 +17,7 @@ from agent.master.state import State
 from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import SendToNode
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
@@ -76,6 +77,7 @@ class Public:
     def __init__(self):
         self.handlers = {}
         self.replies = []
+        self.rates = ClientRates(1e6)
 
     def takes(self, kind, handler):
         self.handlers[kind] = handler
@@ -463,9 +465,7 @@ def test_a_client_changes_its_subscriptions_at_its_rate_and_acknowledges_at_any(
         rig.ask(kind, app)
         refused = rig.public.replies.pop()
         assert refused.state == "refused"
-        assert refused.message == (
-            "this client may ask 1 changes of subscriptions/s; try again in 1 s"
-        )
+        assert refused.message == ("this client may ask 1 queries/s; try again in 1 s")
     rig.ask(Subscribe("s", "value > 30"), other)
     rig.now += 1.0
     rig.ask(Unsubscribe("s"), app)

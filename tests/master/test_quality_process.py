@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 
+import pytest
+
 from agent.client import Client
 from agent.wire.messages import (
     Aggregate,
@@ -18,6 +20,7 @@ from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Col
 from testkit.agent_process import installed
 from tests.master.rig import PATIENCE_MS
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
 AREA = "b1/f4/r1"
 SPIKE, DRIFT = 8, 32
 

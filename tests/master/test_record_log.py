@@ -6,9 +6,11 @@ import resource
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.master import record_log
 from agent.master.record_log import RecordLog
@@ -77,6 +79,25 @@ def test_a_full_batch_does_not_wait(tmp_path):
     for number in range(record_log.BATCH_RECORDS):
         log.append(record(number), now=0.0)
     assert len(read_back(tmp_path)[0]) == record_log.BATCH_RECORDS
+
+
+def large(number):
+    return replace(record(number), areas=tuple(f"b1/f4/room{n}" for n in range(1_024)))
+
+
+def test_a_batch_and_what_waits_are_bounded_in_bytes(tmp_path, monkeypatch):
+    size = len(msgspec.json.encode(large(1))) + 1
+    monkeypatch.setattr(record_log, "BATCH_BYTES", 2 * size)
+    monkeypatch.setattr(record_log, "MAX_WAITING_BYTES", 3 * size)
+    writer, lines = HeldWriter(slow=True), []
+    log = RecordLog(MasterRecords(flush_s=1e9), tmp_path, lines.append, writer)
+    for number in range(1, 10):
+        log.append(large(number), now=0.0)
+    # Two are written, three wait.
+    assert (len(writer.jobs), log.lost, len(lines)) == (1, 4, 1)
+    writer.do()
+    writer.drain()
+    assert read_back(tmp_path) == ([large(number) for number in range(1, 6)], [])
 
 
 def test_records_wait_in_memory_while_the_disk_is_slow_and_only_so_many(tmp_path, monkeypatch):

@@ -1,15 +1,17 @@
 """Large replies in JSON: written by a thread, sent by the loop, in order."""
 
+import ctypes
 import threading
 
 import pytest
 
 from agent.master import reply_writer
-from agent.master.reply_writer import LARGE_NUMBERS, ReplyWriter, numbers_in
+from agent.master.reply_writer import LARGE_NUMBERS, REST_BYTES, ReplyWriter, most_bytes, numbers_in
 from agent.runtime.reactor import Reactor
+from agent.wire import codec as codec_module
 from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Answer, AreaResult, Coverage, Series
-from agent.wire.packed import Float32Column, Int64Column, UInt8Column
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from agent.wire.too_large import bytes_of
 from agent.wire.watches import Round
 
@@ -126,3 +128,36 @@ def test_what_waits_at_the_end_is_sent(rig):
     rig.writer.close()
     assert rig.sent == [(b"a", encode(LARGE, JSON))] * 3
     rig.writer = ReplyWriter(rig.reactor, rig.send)
+
+
+@pytest.mark.parametrize(
+    "value", [-1.234568e-38, 3.4028235e38, -1234567.0, -9.999999e15, float("nan"), 0.1]
+)
+def test_a_buffer_holds_all_that_is_written_and_is_not_moved(monkeypatch, value):
+    rows = 1_000
+    series = Series(
+        Int64Column.of(range(1_999_999_999_000, 1_999_999_999_000 + rows)),
+        {"temperature": Float32Column.of([value] * rows)},
+        quality={"temperature": UInt8Column(bytes([255]) * rows)},
+        source_time_ms=Int64Column.of([1_999_999_999_999] * rows),
+        age_ms=UInt32Column.of([4_294_967_295] * rows),
+    )
+    reply = Answer("a", "complete", 1.0, True, Coverage(1, 1), (AreaResult("b1/r1", series),))
+    begins = []
+
+    def encode_into(message, codec, frame):
+        begins.append(ctypes.addressof(ctypes.c_char.from_buffer(frame)))
+        codec_module.encode_into(message, codec, frame)
+        begins.append(ctypes.addressof(ctypes.c_char.from_buffer(frame)))
+
+    monkeypatch.setattr(reply_writer, "encode_into", encode_into)
+    frame = reply_writer._written(reply, JSON)
+    assert frame == encode(reply, JSON)
+    assert begins[0] == begins[1]
+    assert len(frame) <= most_bytes(reply)
+    assert most_bytes(reply) >= len(encode(Round("w", 1, 0, 0, 1, reply), JSON)) - REST_BYTES
+
+
+def test_a_reply_larger_than_expected_is_written_all_the_same(monkeypatch):
+    monkeypatch.setattr(reply_writer, "most_bytes", lambda _: 8)
+    assert reply_writer._written(LARGE, JSON) == encode(LARGE, JSON)

@@ -10,8 +10,8 @@ from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_plane import SubscriberPlane
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import ClientRates
 from agent.wire.codec import Decoder, encode
-from agent.wire.master_config import MasterClients
 from agent.wire.overlay_links import OverlayBeat
 from agent.wire.predicates import Predicate
 from agent.wire.principals import Sender
@@ -44,12 +44,10 @@ class Rig:
         reactor = Reactor(lambda: 10.0)
         reactor.listen = lambda source, turn: setattr(self, "turn", turn)
         self.router = Router(sender)
-        self.public = PublicPlane(reactor, self.router)
+        self.public = PublicPlane(reactor, self.router, ClientRates(rate_per_s, 2.0))
         self.disk_takes = True
         self.done = []
-        self.plane = SubscriberPlane(
-            reactor, MasterClients(rate_per_s=rate_per_s), self.public, self.take
-        )
+        self.plane = SubscriberPlane(reactor, self.public, self.take)
 
     def take(self, origin, client, request):
         if self.disk_takes:
@@ -242,6 +240,42 @@ def test_who_changes_too_much_is_refused_before_anything_waits():
     rig.turn()
     # Ten may come at once, however slow the rate.
     assert [reply.id for _, reply in rig.router.replies] == [f"s{n}" for n in range(10, 16)]
+
+
+def filter_of(strings):
+    """Of some 400 bytes for each."""
+    return ((Predicate("v", "in", tuple(f"{n}" + "x" * 400 for n in range(strings))),),)
+
+
+def test_a_filter_takes_of_its_clients_rate_by_its_size():
+    rig = Rig(rate_per_s=10.0)  # a burst of 20
+    rig.come(*[Subscribe(f"s{n}", filter_of(3)) for n in range(5)], Subscribe("small", "v > 1"))
+    rig.turn()
+    # Each of the large ones counts as 5.
+    assert [reply.id for _, reply in rig.router.replies] == ["s4", "small"]
+    line = "this client may ask 10 queries/s, and this counts as 5; try again in 0.5 s"
+    assert rig.router.replies[0][1].message == line
+
+
+def test_a_filter_that_is_too_large_takes_of_the_rate():
+    rig = Rig(rate_per_s=10.0)
+    rig.come(Subscribe("large", filter_of(30)), Subscribe("small", "v > 1"))
+    rig.turn()
+    large, small = [reply.message for _, reply in rig.router.replies]
+    assert "over 8192" in large
+    assert small == "this client may ask 10 queries/s; try again in 1.4 s"
+
+
+def test_large_filters_are_taken_one_a_turn(rig):
+    rig.come(*[Subscribe(f"s{n}", filter_of(19)) for n in range(3)], *[Unsubscribe("x")] * 8)
+    rig.hear()
+    turns = []
+    while rig.plane.next_due is not None:
+        before = len(rig.done)
+        rig.plane.tick(10.0)
+        turns.append(len(rig.done) - before)
+    assert turns[:3] == [1, 1, 1]
+    assert max(turns) == 4
 
 
 def test_what_is_large_does_not_wait(rig):

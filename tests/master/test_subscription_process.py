@@ -5,10 +5,11 @@ import signal
 import pytest
 
 from agent.client import Client, UnknownLoss
+from testkit.waiting import PATIENCE_S
 from tests.master.push_rig import Node, PushMaster
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
 HOT = 'metric = "temperature" and value > 30'
-PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ import pytest
 from agent.client import Client, WatchError
 from agent.client import watches as rounds_module
 from agent.wire.messages import Subtask
+from testkit.waiting import PATIENCE_S
 from tests.master.push_rig import Node
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
 EDGE = Path(sys.executable).with_name("sanderling-edge")
 ROOM = "b1/f4/r1"
 CONFIG = f"""
@@ -67,7 +69,7 @@ def test_the_reading_that_raised_an_alert_is_in_its_round(master, tmp_path):
             assert master.status().counters["open_subscriptions"] == 1
         assert master.status().counters["open_subscriptions"] == 0
     node.stdin.close()
-    assert node.wait(20) == 0
+    assert node.wait(PATIENCE_S) == 0
     [alert] = found.alerts
     assert (found.number, found.alert_count) == (1, 1)
     assert alert.attributes["area"] == ROOM
@@ -99,7 +101,7 @@ def test_the_masters_death_before_the_client_has_the_round_loses_and_doubles_not
         node = Node(context, master)
         node.history = "another"
         node.tell(1)
-        # By then the node, which says nothing, counts as lost: the rounds come all the same.
+        # The node says nothing: the rounds come all the same.
         got = list(islice(rounds, 2))
     assert [each.number for each in got] == [2, 3]
     assert [numbers_of(each) for each in got] == [[8], [9, 1]]

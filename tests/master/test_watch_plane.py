@@ -16,12 +16,13 @@ from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.master.watch_plane import ALERTS, LOOK_S, WATCH, WatchPlane
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import ClientRates
 from agent.scheduling.watches.events import AskInbox, SaveAlerts, SavedAlerts
 from agent.scheduling.watches.scheduler import EXPIRE_S
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, Subscribe, Subscribed
-from agent.wire.watches import Acknowledge, Round, Watch, Watching
+from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
 from tests.alerts.samples import FILTER, notification
 from tests.master.held_writer import HeldWriter
 
@@ -51,7 +52,9 @@ class Rig:
         push = SimpleNamespace(kept_for=lambda _prefix: [], ask=self.ask)
         self.handlers = {}
         public = SimpleNamespace(
-            takes=self.handlers.__setitem__, reply=lambda _, message: self.replies.append(message)
+            takes=self.handlers.__setitem__,
+            reply=lambda _, message: self.replies.append(message),
+            rates=ClientRates(),
         )
         queries = SimpleNamespace(capability=lambda _service: "", handle=self.query)
         config = SimpleNamespace(
@@ -95,8 +98,8 @@ class Rig:
         self.asked.append((client, {*self.on_disk(ALERTS)}))
         return True
 
-    def take(self, message):
-        self.handlers[type(message)](ALICE, message, self.now)
+    def take(self, message, origin=ALICE):
+        self.handlers[type(message)](origin, message, self.now)
 
     def answer_all(self):
         while self.queries:
@@ -249,3 +252,50 @@ def test_a_clock_that_is_set_costs_no_watch_its_life(rig, by_s):
     # Nothing is heard of its client: it ends as if the clock had been right all along.
     rig.let_pass(60.0 + 2 * PERIODIC.interval_s + LOOK_S)
     assert rig.plane.open_watches == 0
+
+
+SLOW = Origin(b"c", b"M", Sender("client", "slow", None, 1.0))
+SLOWLY = "this client may ask 1 queries/s; try again in 1 s"
+
+
+def test_opening_watches_takes_of_the_clients_rate_and_ending_them_nothing(rig):
+    for _ in range(10):
+        rig.take(PERIODIC, SLOW)
+        rig.take(Cancel("w"), SLOW)
+        rig.let_pass()
+    assert {reply.state for reply in rig.replies} == {"open", "cancelled"}
+    rig.replies.clear()
+    rig.take(PERIODIC, SLOW)
+    rig.take(Cancel("w"), SLOW)
+    assert rig.replies == [
+        Watching("w", "refused", message=SLOWLY),
+        Watching("w", "refused", message=SLOWLY),
+    ]
+
+
+def test_a_watch_that_is_sent_again_and_again_takes_of_the_rate(rig):
+    for _ in range(11):
+        rig.take(PERIODIC, SLOW)
+    rig.let_pass()
+    assert [reply.state for reply in rig.replies].count("refused") == 1
+
+
+def test_who_comes_back_on_a_new_connection_goes_on_whatever_the_rate(rig):
+    for number in range(9):
+        rig.take(replace(PERIODIC, id=f"w{number}"), SLOW)
+    rig.take(Cancel("unknown"), SLOW)
+    rig.let_pass()
+    rig.replies.clear()
+    back = Origin(b"d", b"M", SLOW.sender)
+    for number in range(9):
+        rig.take(replace(PERIODIC, id=f"w{number}", after=0), back)
+    rig.let_pass()
+    assert [reply.state for reply in rig.replies] == ["open"] * 9
+
+
+def test_a_large_watch_takes_more_of_the_rate(rig):
+    rig.take(replace(PERIODIC, areas=tuple(f"b{n}" for n in range(641))), SLOW)
+    rig.take(PERIODIC, SLOW)
+    rig.let_pass()
+    assert [reply.state for reply in rig.replies] == ["refused", "open"]
+    assert rig.replies[0].message == "this client may ask 1 queries/s; try again in 2 s"

@@ -21,21 +21,24 @@ OK = Answered(200, "200 OK")
 DOWN = Answered(0, "nobody there")
 
 
-class HandPoster:
+class HandThread:
     """What it is told to post waits in `requests`."""
 
-    def __init__(self, name, _target, _timeout_s, _context, results):
-        self.name, self.results = name, results
+    fileno = object()
+
+    def __init__(self, _name):
         self.requests = []
 
-    def post(self, request):
+    def submit(self, job, then):
+        [request] = job.args
         self.requests.append(request)
+        self.then = then
 
-    def stop(self):
+    def turn(self):
         pass
 
-    def join(self):
-        return True
+    def close(self, _within_s):
+        pass
 
 
 class WebhookRig(Rig):
@@ -50,7 +53,7 @@ class WebhookRig(Rig):
         self.webhooks = WebhookPlane(
             reactor, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append
         )
-        self.poster = self.webhooks._parts["pager"].poster
+        self.thread = self.webhooks._parts["pager"].thread
 
     def close(self):
         if self.webhooks is not None:
@@ -65,10 +68,9 @@ class WebhookRig(Rig):
 
     def answer(self, answered=OK):
         """The next request, which is answered so."""
-        request = self.poster.requests.pop(0)
-        assert not self.poster.requests
-        self.poster.results.put("pager", answered)
-        self.webhooks._turn()
+        request = self.thread.requests.pop(0)
+        assert not self.thread.requests
+        self.thread.then(answered)
         self.let_pass()
         return request.headers["webhook-id"].partition("_")[2], json.loads(request.body)
 
@@ -79,7 +81,7 @@ class WebhookRig(Rig):
 
 @pytest.fixture
 def rig(monkeypatch):
-    monkeypatch.setattr("agent.master.webhook_plane.Poster", HandPoster)
+    monkeypatch.setattr("agent.master.webhook_plane.DiskWriterThread", HandThread)
     made = WebhookRig()
     made.let_pass()
     yield made
@@ -88,9 +90,9 @@ def rig(monkeypatch):
 
 def test_what_is_posted_is_on_disk_before(rig):
     rig.alert(1)
-    assert not rig.poster.requests
+    assert not rig.thread.requests
     rig.let_pass()
-    [request] = rig.poster.requests
+    [request] = rig.thread.requests
     assert request.headers["webhook-timestamp"] == "1795352645"
     assert rig.disk.positions
     number, body = rig.answer()
@@ -177,3 +179,13 @@ def test_a_lease_is_renewed_while_the_receiver_is_down(rig):
     ]
     assert rig.answer()[0] == "1"
     assert rig.webhooks.up == {"pager": True}
+
+
+def test_what_is_answered_after_the_end_is_posted_again_at_the_next_start(rig):
+    rig.alert(1)
+    rig.let_pass()
+    before = rig.thread
+    rig.start()
+    before.then(OK)
+    rig.let_pass()
+    assert len(before.requests) == len(rig.thread.requests) == 1

@@ -17,7 +17,7 @@ from tests.master.webhook_receiver import KEYS, Receiver, write_keys
 def receive():
     made = []
 
-    def start(*answers, port=0):
+    def start(*answers, port=None):
         made.append(Receiver(*answers, port=port))
         return made[-1]
 
@@ -85,7 +85,7 @@ def test_an_alert_is_posted_signed_and_as_subscribers_get_it(receive, start, con
 
 def test_a_receiver_that_fails_and_hangs_gets_all_in_order(receive, start, context):
     receiver = receive(500, 301, None, 404, b"nonsense", 200)
-    master = start(receiver.port, more="timeout_s = 2.0\n")
+    master = start(receiver.port, more="timeout_s = 5.0\n")
     Node(context, master).tell(1, 2, 3)
     posts = [receiver.next() for _ in range(8)]
     assert [post.message["position"] for post in posts] == [1, 1, 1, 1, 1, 1, 2, 3]

@@ -11,7 +11,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-PATIENCE_S = 20.0
+from fleet.testbed.ports import free_ports
+from testkit.waiting import PATIENCE_S
+
 KEYS = (b"k" * 32, b"n" * 24)
 
 
@@ -30,9 +32,9 @@ class Post:
 
 class Receiver:
     """`answers` are statuses, the last one for good; None never answers, and bytes are sent as they
-    are; a function is called. `port` 0: any. `certificate`: a file with one and its key."""
+    are; a function is called.  `certificate`: a file with one and its key."""
 
-    def __init__(self, *answers, port=0, certificate=None):
+    def __init__(self, *answers, port=None, certificate=None):
         self.answers = list(answers)
         self.posts = Queue()
         self.hung = threading.Event()
@@ -59,7 +61,7 @@ class Receiver:
             def log_message(self, *_):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", port or free_ports(1)[0]), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # a sender that does not wait for the answer
         if certificate is not None:

@@ -15,6 +15,7 @@ from agent.edge.sampling.counters import SensorCounters
 from agent.wire.config import Metrics
 from fleet.testbed.ports import free_address
 from sensors.quality import flags as q
+from testkit.waiting import PATIENCE_S
 from tests.directory.rig import DrsProcess
 from tests.master.rig import MasterProcess
 
@@ -28,7 +29,7 @@ def add_metrics(config):
 
 def scrape(address):
     """The page's text, and its families by the names that their samples have."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as response:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
         text = response.read().decode()
     families = {}
     for family in text_string_to_metric_families(text):

@@ -11,8 +11,8 @@ from agent.net.keys import Handshake, new
 from agent.net.secure_sockets import Guard
 from agent.wire.config import Trust
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_MS
 
-PATIENCE_MS = 10_000
 REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 

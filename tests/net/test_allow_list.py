@@ -8,7 +8,7 @@ from agent.net.allow_list import AllowList, Party
 from agent.wire.config import ConfigError
 from agent.wire.principals import Sender
 
-KEYS = ["".join(p) for p in itertools.islice(itertools.product("abcd", repeat=40), 8)]
+KEYS = ["".join(p) for p in itertools.islice(itertools.product("abcd", repeat=40), 9)]
 
 LIST = f"""
 [[client]]
@@ -22,6 +22,10 @@ keys = ["{KEYS[2]}"]
 [[iad]]
 name = "iad2"
 keys = ["{KEYS[3]}"]
+[[node]]
+name = "n2"
+keys = ["{KEYS[8]}"]
+areas = ["b1/f4/r2", "b1/f5"]
 """
 
 
@@ -42,6 +46,14 @@ def test_keys_and_whose_they_are(file):
         Sender("iad", "iad2"),
         None,
     ]
+    assert allowed.find(KEYS[8]) == Sender("node", "n2", areas=("b1/f4/r2", "b1/f5"))
+
+
+@pytest.mark.parametrize("areas", ["[]", '["b1/*"]', '"b1"'])
+def test_areas_that_are_none_are_refused(file, areas):
+    file.write_text(LIST.replace('["b1/f4/r2", "b1/f5"]', areas))
+    with pytest.raises(ConfigError, match="areas"):
+        AllowList(str(file))
 
 
 def test_parties_come_and_go_and_the_file_comes_first(file):
@@ -55,6 +67,18 @@ def test_parties_come_and_go_and_the_file_comes_first(file):
     allowed.set_parties("accounts", [])
     assert allowed.find(member) is None
     assert allowed.find(KEYS[6]) == Sender("iad", "iad9")
+
+
+def test_a_key_that_no_source_names_is_asked_for(file):
+    allowed, known = AllowList(str(file)), {}
+    allowed.ask = known.get
+    shop = Sender("csp", "shop")
+    for key in (KEYS[3], KEYS[5]):
+        known[key] = shop
+    assert allowed.find(KEYS[3]) == Sender("iad", "iad2"), "the file comes first"
+    assert allowed.find(KEYS[5]) == shop
+    del known[KEYS[5]]
+    assert allowed.find(KEYS[5]) is None
 
 
 def test_a_name_that_is_known_gets_no_key_by_hearsay(file):

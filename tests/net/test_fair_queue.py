@@ -77,26 +77,54 @@ def test_what_waits_is_bounded_for_one_sender_and_in_all():
     assert waiting.full
 
 
+def every(_request):
+    return True
+
+
 def test_what_a_sender_queued_goes_with_it():
     waiting = queue()
     for n in range(5):
         waiting.put("gone", n, 100)
         waiting.put("here", n, 100)
-    assert waiting.drop("gone") == 5
-    assert waiting.drop("gone") == 0
+    assert waiting.drop("gone", every) == 5
+    assert waiting.drop("gone", every) == 0
+    assert waiting.drop("nobody", every) == 0
     assert [serve(waiting, lambda _: 1.0) for _ in range(5)] == list(range(5))
     assert not waiting
+    assert waiting.waiting_bytes == 0
     waiting.put("gone", "again", 100)
     assert waiting
     assert serve(waiting, lambda _: 1.0) == "again"
 
 
-def test_one_that_goes_while_it_is_served_is_charged_nothing():
+def test_part_of_what_a_sender_queued_goes_and_the_rest_keeps_its_order():
+    waiting = queue()
+    for n in range(6):
+        waiting.put("a", n, 100)
+    assert waiting.drop("a", lambda n: n % 2 == 0) == 3
+    assert [serve(waiting, lambda _: 1.0) for _ in range(3)] == [1, 3, 5]
+    assert not waiting
+    assert waiting.waiting_bytes == 0
+
+
+def test_who_drops_its_requests_keeps_its_debt():
+    waiting = queue()
+    for _ in range(10):
+        waiting.put("debtor", "debtor", 1)
+        waiting.put("other", "other", 1)
+    sender, _ = waiting.pop()
+    assert waiting.drop(sender, every) == 9, "one is being served"
+    waiting.charge(sender, 3.5)
+    waiting.put("debtor", "debtor", 1)
+    assert [serve(waiting, lambda _: 1.0) for _ in range(6)] == [*["other"] * 4, "debtor", "other"]
+
+
+def test_one_whose_requests_go_while_it_is_served_may_come_again():
     waiting = queue()
     waiting.put("a", 1, 1)
     waiting.put("a", 2, 1)
     sender, _ = waiting.pop()
-    waiting.drop("a")
+    waiting.drop("a", every)
     waiting.charge(sender, 1.0)
     assert not waiting
     waiting.put("a", 3, 1)
@@ -109,3 +137,23 @@ def test_idle_senders_are_forgotten():
         waiting.put(n, n, 1)
         serve(waiting, lambda _: 1e-6)
     assert len(waiting._flows) < 200
+
+
+def test_a_small_request_does_not_wait_for_a_large_one_that_came_before():
+    waiting = queue()
+    waiting.put("flood", "first", 100)
+    assert serve(waiting, lambda _: 0.001) == "first"
+    for name in ("one", "other"):
+        waiting.put(name, name, 7_000)
+    waiting.put("honest", "mine", 100)
+    assert serve(waiting, lambda _: 0.001) == "mine"
+
+
+def test_a_large_request_is_served_however_many_small_ones_come():
+    waiting = queue()
+    waiting.put("large", "large", 100_000)
+    served = []
+    for n in range(100):
+        waiting.put(n % 2, n, 10)
+        served.append(serve(waiting, lambda _: 0.001))
+    assert "large" in served

@@ -23,8 +23,9 @@ from agent.net.intake import (
     crowding,
     excess,
 )
-from agent.net.router import Router, router
+from agent.net.router import MAX_PARTS, Router, router
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 from tests.net.conftest import destroyed
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
@@ -65,10 +66,10 @@ def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(
     connections = [flooded.raw() for _ in range(3)]
     with (
         contextlib.suppress(ConnectionResetError),
-        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+        socket.create_connection(connections[0].getpeername(), timeout=PATIENCE_S) as late,
     ):
         assert is_cut(late, b"", 1)
-    assert flooded.told.wait(20.0)
+    assert flooded.told.wait(PATIENCE_S)
     assert "more than 4 connections" in flooded.lines[0]
     # It loses one to make room for a stranger at the other socket.
     second = other.raw()
@@ -218,7 +219,7 @@ class Watched:
     def raw(self):
         """A connection that speaks ZMTP by hand, its handshake done."""
         host, port = self.address.removeprefix("tcp://").split(":")
-        made = socket.create_connection((host, int(port)), timeout=20.0)
+        made = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
         made.sendall(GREETING)
         missing = 64
         while missing:
@@ -260,8 +261,27 @@ def test_a_message_that_does_not_end_is_cut(watched):
     part = b"\x03" + (MIB // 2).to_bytes(8) + b"x" * (MIB // 2)
     with server.raw() as connection:
         assert is_cut(connection, part, 2_000)
-    assert server.told.wait(20.0)
+    assert server.told.wait(PATIENCE_S)
     assert "unfinished messages" in server.lines[0]
+
+
+def test_a_message_of_very_many_parts_is_cut_and_one_of_a_few_is_refused(watched):
+    server = watched()
+    client = server.context.socket(zmq.DEALER)
+    client.linger = 0
+    client.connect(server.address)
+    for parts in (2, MAX_PARTS, 3):
+        client.send_multipart([b"hi"] * parts)
+        assert client.poll(20_000)
+        assert client.recv() == b""  # no decoder takes an empty payload
+    assert not server.lines
+    client.close()
+    wait_until(lambda: not server.intake.taken)
+    with server.raw() as connection:
+        wait_until(lambda: server.intake.taken)
+        assert is_cut(connection, b"\x01\x00" * 60_000 + b"\x00\x00", 1)
+    assert server.told.wait(20.0)
+    assert "a message of very many parts" in server.lines[0]
 
 
 def test_many_halves_of_frames_are_cut_and_others_are_served(watched):
@@ -273,9 +293,9 @@ def test_many_halves_of_frames_are_cut_and_others_are_served(watched):
     halves = [server.raw() for _ in range(50)]
     for connection in halves:
         connection.sendall(half)
-    assert server.told.wait(20.0)
+    assert server.told.wait(PATIENCE_S)
     honest.send(b"hello")
-    assert honest.poll(20_000)
+    assert honest.poll(PATIENCE_MS)
     assert honest.recv() == b"hello"
     for connection in halves:
         connection.close()
@@ -289,7 +309,7 @@ def test_large_messages_in_order_are_none_of_these(watched):
     client.connect(server.address)
     for _ in range(100):
         client.send(b"x" * MIB)
-        assert client.poll(20_000)
+        assert client.poll(PATIENCE_MS)
         client.recv()
     client.close()
     assert server.lines == []
@@ -328,10 +348,10 @@ def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count,
             sender.connect(address)
             for _ in range(count):
                 sender.send(b"x" * size)
-            assert looks.enough.wait(60.0)
+            assert looks.enough.wait(PATIENCE_S)
             assert lines == []
             for _ in range(count):
-                assert busy.socket.poll(20_000)
+                assert busy.socket.poll(PATIENCE_MS)
                 assert len(busy.receive()[1]) == size
         assert (intake.cut, lines) == (0, [])
 
@@ -360,10 +380,10 @@ def test_connections_beyond_the_limit_are_closed_and_told(watched):
     # Perhaps it is reset before it is even there.
     with (
         contextlib.suppress(ConnectionResetError),
-        socket.create_connection(connections[0].getpeername(), timeout=20.0) as late,
+        socket.create_connection(connections[0].getpeername(), timeout=PATIENCE_S) as late,
     ):
         assert is_cut(late, b"", 1)
-    assert server.told.wait(20.0)
+    assert server.told.wait(PATIENCE_S)
     assert "more than 3 connections" in server.lines[0]
     for connection in connections:
         connection.close()

@@ -46,6 +46,23 @@ def test_large_frames_are_counted_until_they_are_let_go() -> None:
     assert unsent.bytes == 0
 
 
+def test_one_payer_may_have_as_much_waiting_at_all_its_peers_as_is_left_free() -> None:
+    unsent = Unsent(most_a_peer=50, most=100)
+    frames: list[Any] = [Tracker() for _ in range(4)]
+    assert unsent.has_share("greedy", 1_000), "there is nothing of it"
+    for frame, peer in zip(frames, ("a1", "a2", "a3"), strict=False):
+        assert unsent.has_share("greedy", 15)
+        unsent.add(peer, frame, 15, "greedy")
+    assert not unsent.has_share("greedy", 15), "60 of 100, and 40 left"
+    assert unsent.has_share("honest", 50)
+    unsent.add("b", frames[3], 20, "honest")
+    assert unsent.has_share("honest", 7)
+    assert not unsent.has_share("honest", 8)
+    frames[0].done = True
+    assert unsent.has_share("honest", 15)
+    assert unsent.bytes == 50
+
+
 def test_who_counts_for_others_is_told_of_what_comes_and_leaves() -> None:
     unsent, told = Unsent(), []
     unsent.tell = lambda payer, size: told.append((payer, size))

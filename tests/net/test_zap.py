@@ -5,9 +5,9 @@ import random
 import pytest
 import zmq
 
-from agent.net.zap import ENDPOINT, Zap
+from agent.net.zap import ENDPOINT, MAX_REMEMBERED, HandshakeLimit, Zap
+from testkit.waiting import PATIENCE_MS
 
-PATIENCE_MS = 10_000
 GOOD = [b"1.0", b"7", b"public", b"127.0.0.1", b"", b"CURVE", bytes(range(32))]
 
 
@@ -43,6 +43,35 @@ def test_a_request_is_answered_with_the_key_as_the_user(zap):
     ((domain, key),) = zap.asked
     assert (domain, reply[5]) == ("public", key.encode())
     assert request(zap, [b"", *GOOD[:2], b"nodes", *GOOD[3:]])[3:6] == [b"400", b"no", b""]
+
+
+def test_a_key_makes_so_many_connections_at_once_and_then_so_many_a_second():
+    limit = HandshakeLimit(burst=3, rate_per_s=2.0)
+    assert [limit.admits("a", 10.0) for _ in range(4)] == [True, True, True, False]
+    assert limit.admits("b", 10.0)
+    assert [limit.admits("a", 10.5) for _ in range(2)] == [True, False]
+    assert [limit.admits("a", 1e6) for _ in range(4)] == [True, True, True, False]
+
+
+def test_keys_of_long_ago_are_forgotten():
+    limit = HandshakeLimit(burst=1, rate_per_s=1.0)
+    for number in range(10 * MAX_REMEMBERED):
+        assert limit.admits(str(number), number / 100)
+    assert len(limit) <= 2 * MAX_REMEMBERED
+
+
+def test_hundreds_of_nodes_come_back_at_once_after_a_power_cut():
+    limit = HandshakeLimit()
+    assert all(limit.admits(f"node{number}", 5.0) for number in range(1_000) for _ in range(3))
+
+
+def test_a_connection_too_many_is_to_try_again(zap):
+    """Status 300 of RFC 27: libzmq ends the connection without an error, and its client retries."""
+    zap.limit = HandshakeLimit(burst=1, rate_per_s=0.001)
+    assert request(zap, [b"", *GOOD])[3] == b"200"
+    reply = request(zap, [b"", *GOOD])
+    assert reply[3:6] == [b"300", b"too many connections with this key at once; try again", b""]
+    assert (zap.admitted, zap.refused, zap.deferred) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(

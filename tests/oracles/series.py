@@ -1,4 +1,4 @@
-"""Two series merged reading by reading."""
+"""Naive twin of `_core.columns.series`: series merged reading by reading."""
 
 import math
 
@@ -21,10 +21,11 @@ def rows(series):
     ]
 
 
-def merged(a, b):
-    """All readings by time, a's first where equal; what one lacks is missing, without a flag."""
-    channels = dict.fromkeys([*a.values, *b.values])
-    flagged = dict.fromkeys([*a.quality, *b.quality])
+def merged(*parts):
+    """All readings by time, in the order of the parts where equal; what one lacks is missing,
+    without a flag."""
+    channels = dict.fromkeys(name for part in parts for name in part.values)
+    flagged = dict.fromkeys(name for part in parts for name in part.quality)
     return [
         (
             time,
@@ -33,5 +34,18 @@ def merged(a, b):
             {name: values.get(name, math.nan) for name in channels},
             {name: flags.get(name, 0) for name in flagged},
         )
-        for time, source, age, values, flags in sorted(rows(a) + rows(b), key=lambda row: row[0])
+        for time, source, age, values, flags in sorted(
+            [row for part in parts for row in rows(part)], key=lambda row: row[0]
+        )
     ]
+
+
+def merged_column(times, parts, default):
+    """The items of `parts`, lists or None, in the stable order of their times."""
+    items = [
+        item
+        for part_times, part in zip(times, parts, strict=True)
+        for item in (part if part is not None else [default] * len(part_times))
+    ]
+    when = [time for part_times in times for time in part_times]
+    return [items[i] for i in sorted(range(len(when)), key=when.__getitem__)]

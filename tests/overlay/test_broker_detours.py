@@ -1,5 +1,6 @@
 """What is gone round while a link or a broker is down, in overlays small enough to see through."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
@@ -30,6 +31,14 @@ def overlay(
     """Quiet, and everything up."""
     world = World(Scot(links, clusters, vertices), Random(1), limits=limits)
     world.start_all()
+    world.rest()
+    return world
+
+
+def talking(world: World, here: At, there: At) -> World:
+    """With a publisher here, a subscriber there."""
+    world.subscribe(there, "s", EVERYTHING)
+    world.advertise(here, "p", EVERYTHING)
     world.rest()
     return world
 
@@ -100,49 +109,31 @@ def test_no_path_has_a_broker_twice() -> None:
 # --- links ---------------------------------------------------------------------------------------
 
 
-def test_round_a_dead_alink() -> None:
-    world = overlay(PATH, 2)
-    world.subscribe(At("c", 0), "s", EVERYTHING)
-    world.advertise(At("a", 0), "p", EVERYTHING)
-    world.rest()
-    cut(world, At("a", 0), At("b", 0))
-    origin = publish_here(world, At("a", 0))
-    world.quiet()
-    assert has(world, At("c", 0), origin) == 1
-    assert world.settled[origin] == 1
-    assert not world.undeliverable
-
-
-def test_round_a_dead_ilink_through_a_third_cluster() -> None:
-    world = overlay([], 3, vertices="a")
-    world.subscribe(At("a", 2), "s", EVERYTHING)
-    world.advertise(At("a", 0), "p", EVERYTHING)
-    world.rest()
-    cut(world, At("a", 0), At("a", 2))
-    origin = publish_here(world, At("a", 0))
-    world.quiet()
-    assert has(world, At("a", 2), origin) == 1
-    assert world.settled[origin] == 1
-
-
-def test_round_a_dead_ilink_of_two_clusters_through_a_neighbouring_region() -> None:
-    world = overlay([("a", "b")], 2)
-    world.subscribe(At("a", 1), "s", EVERYTHING)
-    world.advertise(At("a", 0), "p", EVERYTHING)
-    world.rest()
-    cut(world, At("a", 0), At("a", 1))
-    origin = publish_here(world, At("a", 0))
-    world.quiet()
-    assert has(world, At("a", 1), origin) == 1
-    assert world.settled[origin] == 1
+@pytest.mark.parametrize(
+    ("world", "end", "far"),
+    [
+        (lambda: overlay(PATH, 2), At("b", 0), At("c", 0)),
+        # Through a third cluster.
+        (lambda: overlay([], 3, vertices="a"), At("a", 2), At("a", 2)),
+        # Of two clusters, through a neighbouring region.
+        (lambda: overlay([("a", "b")], 2), At("a", 1), At("a", 1)),
+    ],
+    ids=["alink", "ilink", "ilink of two clusters"],
+)
+def test_round_a_dead_link(world: Callable[[], World], end: At, far: At) -> None:
+    here = At("a", 0)
+    up = talking(world(), here, far)
+    cut(up, here, end)
+    origin = publish_here(up, here)
+    up.quiet()
+    assert has(up, far, origin) == 1
+    assert up.settled[origin] == 1
+    assert not up.undeliverable
 
 
 def test_what_cannot_be_gone_round_waits_is_counted_and_comes_later() -> None:
-    world = overlay([], 2, vertices="a")
     here, there = At("a", 0), At("a", 1)
-    world.subscribe(there, "s", EVERYTHING)
-    world.advertise(here, "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([], 2, vertices="a"), here, there)
     cut(world, here, there)
     origin = publish_here(world, here)
     world.quiet()
@@ -214,10 +205,7 @@ def test_in_one_cluster_all_behind_a_dead_broker_waits() -> None:
 
 
 def test_two_dead_brokers_in_a_row() -> None:
-    world = overlay([*PATH, ("c", "d")], 2)
-    world.subscribe(At("d", 0), "s", EVERYTHING)
-    world.advertise(At("a", 0), "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([*PATH, ("c", "d")], 2), At("a", 0), At("d", 0))
     world.crash(At("b", 0))
     world.crash(At("c", 0))
     world.quiet()
@@ -298,11 +286,8 @@ def test_a_restarted_broker_with_empty_tables_loses_nothing_on_its_way_through()
 
 
 def test_a_restarted_publisher_takes_clusters_that_it_has_not_heard_of_for_targets() -> None:
-    world = overlay([], 2, vertices="a")
     here, there = At("a", 0), At("a", 1)
-    world.subscribe(there, "s", EVERYTHING)
-    world.advertise(here, "p", EVERYTHING)
-    world.rest()
+    world = talking(overlay([], 2, vertices="a"), here, there)
     world.crash(here)
     world.start(here)
     origin = publish_here(world, here)

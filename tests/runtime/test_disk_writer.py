@@ -3,6 +3,8 @@ end."""
 
 import select
 import threading
+import weakref
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -42,6 +44,19 @@ def test_jobs_run_in_the_thread_and_continuations_in_the_loop(writer):
     writer.turn()
     there, here = told
     assert here == threading.get_ident() != there
+
+
+def test_what_a_job_held_is_let_go_when_it_has_ended(writer):
+    class Held:
+        """Whatever a job works on."""
+
+    held = Held()
+    gone = weakref.ref(held)
+    writer.submit(partial(id, held), lambda _: None)
+    del held
+    await_wake_up(writer)
+    writer.turn()
+    assert gone() is None
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))

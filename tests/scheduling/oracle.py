@@ -42,6 +42,7 @@ def task(
     channels: tuple[str, ...] = (),
     origin: str = "",
     advance_ms: float = 0.0,
+    form: m.Form = "aggregate",
 ) -> m.Task:
     return m.Task(
         id=f"t{number}",
@@ -50,7 +51,7 @@ def task(
         percentile=percentile,
         budget_ms=budget_ms,
         timeout_ms=timeout_ms,
-        form="aggregate",
+        form=form,
         service=service,
         channels=channels,
         origin=origin,

@@ -16,6 +16,7 @@ from agent.scheduling.admission import (
     ClientRates,
     TokenBucket,
     burst_for,
+    cost_of,
     may_query,
     may_send,
 )
@@ -135,6 +136,25 @@ def test_a_client_over_its_rate_is_told_its_rate_and_when_to_try_again():
         "this client may ask 50 queries/s; try again in 0.02 s",
     )
     assert clients.refused(sender, 1.021) is None
+
+
+def test_a_request_that_costs_more_than_a_burst_is_taken_of_a_full_bucket():
+    clients = ClientRates(10.0, 1.0)
+    sender = Sender("client", "lab")
+    assert clients.refused(sender, 0.0, 33) is None
+    # 23 are owed.
+    refused = clients.refused(sender, 0.0)
+    assert refused.message == "this client may ask 10 queries/s; try again in 2.4 s"
+    refused = clients.refused(sender, 2.4, 33)
+    assert refused.message == (
+        "this client may ask 10 queries/s, and this counts as 33; try again in 0.9 s"
+    )
+    assert clients.refused(sender, 3.31, 33) is None
+
+
+def test_what_is_large_costs_more():
+    assert [cost_of(areas) for areas in (1, 64, 65, 1_024)] == [1, 1, 2, 16]
+    assert [cost_of(filter_bytes=size) for size in (0, 255, 256, 8_192)] == [1, 1, 2, 33]
 
 
 def test_one_client_does_not_use_up_what_is_anothers():

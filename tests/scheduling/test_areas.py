@@ -8,6 +8,7 @@ from agent.market.pools import common_areas
 from agent.scheduling.pools import Offers
 from agent.scheduling.tasks.contracts import Contract
 from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.wire.areas import AreaSet
 from agent.wire.market import Member
 from agent.wire.messages import Hello
 from tests.oracles import areas as oracle
@@ -52,6 +53,23 @@ def test_a_node_that_comes_again_with_the_same_areas_changes_nothing():
     assert table.covering(("b1",)) is before
     table.bind(node, hello("a", "3", ("b2",)), 3, "")
     assert told(table.covering(("b1",))) == ([], ["b1"])
+
+
+def test_many_changes_of_areas_cost_one_look_at_all_nodes(monkeypatch):
+    table, added = NodeTable(), []
+    for name in "abcd":
+        table.bind(Node(name, 0), hello(name, "1", (f"b1/{name}",)), name, "")
+    add = AreaSet.add
+    monkeypatch.setattr(AreaSet, "add", lambda self, own: added.append(own) or add(self, own))
+    for number in range(50):
+        table.bind(table.named("a"), hello("a", "1", (f"b2/r{number}",)), "a", "")
+    assert added == []
+    assert told(table.covering(("b2", "b1/a"))) == ([("a", ["b2/r49"])], ["b1/a"])
+    assert len(table.areas) == len(added) == 4
+    # A new one between a change and the next look.
+    table.bind(table.named("a"), hello("a", "1", ("b1/a",)), "a", "")
+    table.bind(Node("e", 0), hello("e", "1", ("b1/e",)), "e", "")
+    assert table.count_within(("b1",)) == 5
 
 
 @given(areas, some)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.scheduling.events import (
+    ANYONE,
     NodeJoined,
     NodeLeft,
     SendTaskResult,
@@ -173,6 +174,39 @@ def test_one_that_said_goodbye_is_not_waited_for_after_a_restart():
     rig.join("n2", now=0.1, areas=("b1/f4/r2",))
     rig.do(NodeLeft("link-n2", "boot-n2"), 0.2)
     assert rig.kept == {"n1": ("b1/f4/r1",)}
+
+
+KEYED = Sender("node", "n2")
+
+
+@pytest.mark.parametrize(("node", "sender"), [("n2", ANYONE), ("", KEYED), ("n1", KEYED)])
+def test_one_that_says_goodbye_before_its_hello_is_not_waited_for(node, sender):
+    """It stopped while its master was down, or before it was asked for a hello."""
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b1",), now=0.2, timeout_ms=60_000.0)
+    rig.ask(2, ("b1/f4/r2",), now=0.2, timeout_ms=60_000.0)
+    assert (rig.dispatched, rig.results) == ([], [])
+    rig.do(NodeLeft("link-n2", "boot-n2", sender, node), 0.3)
+    assert [peer for peer, _ in rig.dispatched] == ["link-n1"]
+    assert [[gap.reason for gap in result.missing] for result in rig.results] == [["no_node"]]
+    rig.ask(3, ("b1/f4/r2", "b1/f4/r1"), now=0.4)
+    assert len(rig.results) == 1
+    assert rig.scheduler.open_tasks == 2
+    assert rig.kept == {"n1": ("b1/f4/r1",)}
+    rig.join("n2", now=0.5, areas=("b1/f4/r2",))
+    assert rig.kept == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("node", "sender"), [("n1", ANYONE), ("n9", ANYONE), ("", ANYONE), ("n2", Sender("node", "n1"))]
+)
+def test_the_goodbye_of_a_former_process_or_of_a_stranger_changes_nothing(node, sender):
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, ("b1",), now=0.2, timeout_ms=60_000.0)
+    rig.do(NodeLeft("link-before", "boot-before", sender, node), 0.3)
+    assert (rig.dispatched, rig.results, rig.kept) == ([], [], BEFORE)
 
 
 def test_one_that_comes_back_elsewhere_is_not_waited_for_where_it_was():

@@ -136,6 +136,13 @@ def test_merging_and_aggregating_come_to_the_same_in_any_order(a, b):
     assert numbers_of(merge_aggregates(*parts)) == expected
 
 
+def test_infinite_readings_are_none():
+    """The sum of both infinities raises, and a node may send anything."""
+    values = Float32Column.of([math.inf, 1.0, -math.inf, 3.0])
+    series = m.Series(Int64Column.of([1, 2, 3, 4]), {"x": values})
+    assert aggregate_of(series).channels == {"x": m.ChannelAggregate(2, 1.0, 2.0, 3.0)}
+
+
 def one(*numbers):
     return m.Aggregate(0, 1, {"x": m.ChannelAggregate(*numbers)})
 

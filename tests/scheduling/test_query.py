@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.scheduling.events import (
+    ANYONE,
     QueryArrived,
     ServiceChanged,
     ServiceRemoved,
@@ -53,6 +54,15 @@ def test_a_complete_answer_after_the_slo_is_complete_and_a_miss(rig):
     assert (answer.status, answer.slo_met) == ("complete", False)
     assert answer.elapsed_ms == pytest.approx(700.0)
     assert answer.tasks == (m.TaskReport("iad1", 99.0, 500.0, m.Coverage(1, 1), 1.0),)
+
+
+def test_two_open_queries_with_one_id_are_answered_each(rig):
+    query = m.Query("again", ("b1/f7/r717",), m.Window(last_s=60), m.Slo(99.0, 500.0))
+    for _ in range(2):
+        rig.do(QueryArrived("client", query, ANYONE), 0.0)
+    for iad, task in reversed(rig.tasks):
+        rig.give(iad, task, now=0.3)
+    assert [(each.id, each.status) for each in rig.answers] == [("again", "complete")] * 2
 
 
 def test_the_answer_waits_for_the_slowest_task(rig):

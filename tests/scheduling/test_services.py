@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.scheduling.admission import AGREED_BURST
+from agent.scheduling.admission import AGREED_BURST, ClientRates
 from agent.scheduling.events import (
     SendAnswer,
     SendCancel,
@@ -125,7 +125,7 @@ def test_who_may_not_query_is_told_so_before_anything_else(rig):
 
 
 def test_a_client_over_its_rate_leaves_the_services_rate_to_others():
-    rig = QueryRig(POOL, client_rate_per_s=1.0, client_burst_s=1.0)
+    rig = QueryRig(POOL, clients=ClientRates(1.0, 1.0))
     rig.do(service(("iad4", "b1/f4"), terms=Terms(10.0, 99.0, 500.0)), 0.0)
     noisy = Sender("client", "noisy")
     for _ in range(500):

@@ -13,7 +13,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     Tick,
 )
-from agent.scheduling.tasks.node_membership import QUIET_S
+from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello
@@ -442,6 +442,21 @@ def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
     for number in range(3):
         rig.ask(number, ("b1/f4/r1",), now=1.0)
     assert [(r.id, r.reason) for r in rig.results] == [("t2", "overloaded")]
+
+
+def test_a_node_that_changes_its_areas_all_the_time_is_held_back(rig):
+    rig.join("n1")
+    rig.join("n1", now=0.5, areas=("b2",), incarnation="again")  # started with another file
+    assert isinstance(rig.replies[-1][1], m.Welcome)
+    for now in (0.5, 1.0, 1.49):
+        rig.join("n1", now=now, areas=(f"b3/{now}",), incarnation="again")
+        assert "changed less than 1 s ago" in rig.replies[-1][1].message
+        rig.join("n1", now=now, areas=("b2",), incarnation=f"again-{now}")
+        assert isinstance(rig.replies[-1][1], m.Welcome)
+        rig.join("n2", now=now, areas=(f"b4/{int(now)}",))  # others are not held back
+    assert rig.scheduler.node_statuses()[0].areas == ("b2",)
+    rig.join("n1", now=1.5, areas=("b3/r1",), incarnation="again")
+    assert isinstance(rig.replies[-1][1], m.Welcome)
 
 
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):

@@ -1,5 +1,6 @@
 """Watches, one rule at a time."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -391,6 +392,44 @@ def test_after_a_restart_all_watches_together_read_no_more_than_before():
     assert rig.watch(watch(id=last, **LONG), Sender("client", f"client{last}")).state == "open"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(ALICE, ALICE), (Sender("anyone", "c1", host="::1"), Sender("anyone", "c2", host="::1"))],
+)
+def test_after_a_restart_what_was_kept_counts_towards_its_clients_share(before, after):
+    rooms = 1
+    rig = Rig(most_readings_per_s=600.0, most_watches=9, rooms=lambda _areas: rooms)
+    for number in range(3):
+        assert rig.watch(watch(id=f"w{number}", **LONG), before).state == "open"
+    saved = [i.saved for i in rig.all if isinstance(i, SaveWatch)]
+    rooms = 0  # the nodes are not back yet
+    rig = Rig(most_readings_per_s=600.0, most_watches=9, rooms=lambda _areas: rooms)
+    for each in saved:
+        rig.scheduler.restore(each, Cursor(), rig.now)
+    rig.scheduler.check_invariants()
+    new = watch(id="new", **LONG)
+    assert "would read 724 readings/s of 600" in rig.watch(new, after).message
+    assert rig.watch(new, BOB).state == "open"
+    for number in range(3):
+        again = watch(id=f"w{number}", after=0, **LONG)
+        assert rig.watch(again, after).state == "open"
+    assert rig.watch(new, after).state == "refused"
+    rig.do(CancelArrived("link", after, Cancel("w1")))
+    assert rig.watch(new, after).state == "open"
+
+
+def test_a_watch_that_an_earlier_version_kept_counts_once_its_client_is_back():
+    rig = Rig(most_readings_per_s=600.0, most_watches=9)
+    earlier = {"client": "alice", "start_ms": round(T0 * 1e3), "watch": watch(id="w0", **LONG)}
+    body = msgspec.msgpack.encode(earlier)
+    saved = msgspec.msgpack.decode(body, type=SavedWatch)
+    rig.scheduler.restore(saved, Cursor(), rig.now)
+    for number in range(1, 4):
+        assert rig.watch(watch(id=f"w{number}", **LONG)).state == "open"
+    assert rig.watch(watch(id="w0", after=0, **LONG)).state == "open"
+    assert rig.watch(watch(id="w4", **LONG)).state == "refused"
+
+
 def test_a_watch_belongs_to_the_key_that_opened_it():
     rig = Rig()
     rig.watch(watch())
@@ -456,7 +495,10 @@ def test_a_watch_is_on_disk_before_its_client_is_told():
     rig = Rig()
     done = rig.do(WatchArrived("link", ALICE, watch()))
     assert [type(i) for i in done] == [SaveWatch, SendWatch]
-    assert done[0].saved == SavedWatch("alice", int(T0 * 1000), watch())
+    assert done[0].saved == SavedWatch(
+        "alice", int(T0 * 1000), watch(), done[0].saved.load, "alice"
+    )
+    assert done[0].saved.load > 0
 
 
 def test_what_was_on_disk_waits_for_its_client():

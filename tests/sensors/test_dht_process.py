@@ -21,13 +21,14 @@ from sensors.dht.process import Process
 from sensors.dht.protocol import Job
 from sensors.dht.supervisor import CPU_WINDOW_S, END_S, FIRST_PAUSE_S
 from sensors.registry import open_driver
+from testkit.waiting import PATIENCE_S
 
 FAKE = "tests.sensors.fake_dht"
-# The first start only wakes a sensor; of the next three, one comes in time to give a value, also on
-# a machine that is busy elsewhere.
-VALUE = "value,value,value,value"
+# The first start only wakes a sensor; of the others, one comes in time to give a value, also on a
+# machine that is busy elsewhere.
+MANY = 20
+VALUE = ",".join(["value"] * MANY)
 RULE_S = 0.03
-PATIENCE_S = 30.0  # for what takes milliseconds
 AGENT = f"""
 import sys
 from sensors.dht.driver import DhtDriver
@@ -197,7 +198,7 @@ def test_between_two_values_there_is_nothing_new(
 
 
 def test_trains_of_pulses_pass_the_library_and_the_pipe(opened: Opener) -> None:
-    driver = opened("manual,manual,manual,manual,half_a_frame", factory="open_played")
+    driver = opened(",".join(["manual"] * MANY + ["half_a_frame"]), factory="open_played")
     seen = [until(driver, is_value), until(driver, says("full buffer was not returned"))]
     assert isinstance(seen[0], Reading)
     assert seen[0].values == (35.1, 65.2)
@@ -205,7 +206,7 @@ def test_trains_of_pulses_pass_the_library_and_the_pipe(opened: Opener) -> None:
 
 
 def test_damage_is_a_checksum_error_while_it_lasts(opened: Opener) -> None:
-    driver = opened("value,damaged,value,silent")
+    driver = opened(",".join(["value,damaged"] * MANY + ["silent"]))
     error = until(driver, lambda found: isinstance(found, ChecksumError) or is_value(found))
     assert is_value(error) or "full buffer" in str(error)
     assert type(until(driver, says("not found"))) is SensorError

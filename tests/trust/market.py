@@ -15,7 +15,7 @@ from fleet.testbed.ports import free_address
 from tests.trust.rig import IADS, NODES, PATIENCE_MS, Fleet
 
 # Long enough that nothing but a fault ends it, short enough that a test sees it renewed.
-LEASE_S = 4.0
+LEASE_S = 12.0
 LATENCY_MS = 10_000.0
 
 MASTER = """

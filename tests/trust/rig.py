@@ -10,9 +10,8 @@ from pathlib import Path
 from agent.client import Client, NoReplyError, Operator
 from agent.net.keys import KeyFiles, new, read_publics
 from fleet.testbed.ports import free_address
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 
-PATIENCE_MS = 20_000
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}
 # What must never leave an IAD, so nothing else is called like it.
 NODES = {"iad1": "pi-heron", "iad2": "pi-plover"}
@@ -28,6 +27,8 @@ nodes = "{nodes}"
 operator = "{operator}"
 [records]
 flush_s = 0.01
+[liveness]
+lost_after = 6
 {pool}{trust}
 """
 MEMBER = """
@@ -216,7 +217,7 @@ class Fleet:
         for process in ending:
             process.terminate()
         for process in ending:
-            process.wait(20)
+            process.wait(PATIENCE_S)
             assert process.stdin is not None
             with contextlib.suppress(OSError):
                 process.stdin.close()

@@ -12,6 +12,7 @@ from agent.net.keys import Handshake, new, read_publics
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Accounts, Denied, DirectoryReply, ListAccounts, Register
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.trust.rig import PATIENCE_MS
 
 MASTER = """
@@ -48,7 +49,7 @@ def start():
     yield start
     for process in processes:
         process.stdin.close()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def test_masters_register_with_keys_and_learn_whom_to_let_in(tmp_path, start):
@@ -70,8 +71,7 @@ def test_masters_register_with_keys_and_learn_whom_to_let_in(tmp_path, start):
         start("sanderling-master", tmp_path / f"{iad}.toml")
     for iad in public:
         with Operator(f"ipc://{tmp_path}/{iad}.operator") as operator:
-            while not operator.status(PATIENCE_MS).registered:
-                pass
+            wait_until(lambda link=operator: link.status(PATIENCE_MS).registered)
 
     context = zmq.Context()
     try:
@@ -104,9 +104,9 @@ def test_masters_register_with_keys_and_learn_whom_to_let_in(tmp_path, start):
 
         # iad1 has no allow-list of its own: it knows iad2's key from the accounts. An unknown key
         # makes it ask for them anew, so connecting again is enough.
-        for _ in range(100):
+        for attempt in range(1, 21):
             peer = connect(public["iad1"], "iad2", "iad1")
-            admitted = peer.poll(500, zmq.POLLOUT)
+            admitted = peer.poll(500 * attempt, zmq.POLLOUT)
             peer.close(0)
             if admitted:
                 break

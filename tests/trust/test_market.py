@@ -53,13 +53,13 @@ def connected(market, address, own, server):
     pair = read_secrets(str(market.folder / f"{own}.secret"))[0]
     with zmq.Context() as context:
         # Who is not known yet is refused once, and asked for at the registration service.
-        for _ in range(20):
+        for attempt in range(1, 21):
             socket = context.socket(zmq.DEALER)
             socket.linger = 0
             socket.setsockopt(zmq.IMMEDIATE, 1)
             Handshake(pair, market.publics(server)[0]).apply(socket)
             socket.connect(address)
-            if socket.poll(500, zmq.POLLOUT):
+            if socket.poll(500 * attempt, zmq.POLLOUT):
                 break
             socket.close()
         else:

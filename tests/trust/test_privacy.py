@@ -18,7 +18,7 @@ from tests.trust.border import (
     names_in,
     texts_of,
 )
-from tests.trust.rig import IADS, NODES, ROOMS, ask
+from tests.trust.rig import IADS, NODES, PATIENCE_MS, ROOMS, ask
 from tests.trust.tap import Tap
 
 
@@ -46,10 +46,12 @@ def traffic(fleet):
         with fleet.client(iad) as client:
             assert ask(client).coverage == m.Coverage(2, 2)
             client.query(["b1"], last_s=60, form="aggregate", latency_ms=5_000)
-            client.query(["b1"], last_s=60, latency_ms=1_000, channels=["pressure"])
-            client.query(["b1/f4/r1", "b1/f5/r1"], last_s=60, latency_ms=1_000)
-            client.query(["b1"], last_s=1, latency_ms=0.01, timeout_ms=0.01)
-            client.query(["b1"], last_s=60, latency_ms=1_000, service="none")
+            client.query(["b1"], last_s=60, latency_ms=5_000, channels=["pressure"])
+            client.query(["b1/f4/r1", "b1/f5/r1"], last_s=60, latency_ms=5_000)
+            slo = m.Slo(99.0, 0.01)
+            client.send(m.Query("late", ("b1",), m.Window(last_s=1), slo, timeout_ms=0.01))
+            client.receive(PATIENCE_MS)
+            client.query(["b1"], last_s=60, latency_ms=5_000, service="none")
     fleet.wait_until("iad1", lambda s: not s.open_tasks)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -25,10 +26,13 @@ def running(fleet):
     return keyed
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(connection, "CONNECT_S", 0.0)
-    monkeypatch.setattr(connection, "HANDSHAKE_MS", 500)
+@contextmanager
+def impatience():
+    """For those whom nobody lets in: they try once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "CONNECT_S", 0.0)
+        patch.setattr(connection, "HANDSHAKE_MS", 500)
+        yield
 
 
 def dealer(context, fleet, address, own, server):
@@ -47,10 +51,10 @@ def receive(socket, union):
     return Decoder(union).decode(socket.recv())[0]
 
 
-TASK = m.Task("t1", ("b1/f4",), m.Window(last_s=60), 99.0, 1_000.0, 4_000.0)
+TASK = m.Task("t1", ("b1/f4",), m.Window(last_s=60), 99.0, 10_000.0, 40_000.0)
 
 
-def test_who_gets_what_from_a_keyed_fleet(running, impatient, tmp_path):
+def test_who_gets_what_from_a_keyed_fleet(running, tmp_path):
     with running.client("iad1") as client:
         answer = ask(client)
         assert [r.area for r in answer.results] == sorted(ROOMS.values())
@@ -58,20 +62,22 @@ def test_who_gets_what_from_a_keyed_fleet(running, impatient, tmp_path):
 
     public, operator = running.sockets["iad1"]["public"], running.sockets["iad1"]["operator"]
     new(str(tmp_path / "stranger"))
-    for name in ("stranger", "operator", NODES["iad1"]):
-        with running.client("iad1", name) as client, pytest.raises(NoReplyError, match="allow"):
+    with impatience():
+        for name in ("stranger", "operator", NODES["iad1"]):
+            with running.client("iad1", name) as client, pytest.raises(NoReplyError, match="allow"):
+                ask(client)
+        with (
+            Client(public, running.keys("app", "stranger")) as client,
+            pytest.raises(NoReplyError, match="its keys"),
+        ):
             ask(client)
-    with (
-        Client(public, running.keys("app", "stranger")) as client,
-        pytest.raises(NoReplyError, match="its keys"),
-    ):
-        ask(client)
-    with Client(public) as plain:
-        plain.send(m.Query("q", ("b1",), m.Window(last_s=60), m.Slo(99.0, 100.0)))
-        with pytest.raises(NoReplyError):
-            plain.receive(300)
-    with Operator(operator, running.keys("app", "iad1")) as intruder, pytest.raises(NoReplyError):
-        intruder.status()
+        with Client(public) as plain:
+            plain.send(m.Query("q", ("b1",), m.Window(last_s=60), m.Slo(99.0, 100.0)))
+            with pytest.raises(NoReplyError):
+                plain.receive(300)
+        files = running.keys("app", "iad1")
+        with Operator(operator, files) as intruder, pytest.raises(NoReplyError):
+            intruder.status()
 
     with zmq.Context() as context:
         # An IAD that is in the pool may send tasks in its own name only; a client none at all.
@@ -130,6 +136,18 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
         running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
         assert ask(client).status == "complete"
     assert "rejected this node" in running.said(NODES["iad1"])
+
+
+def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):
+    listed = (running.folder / "iad1.allow").read_text()  # the node is the last in it
+    running.replace("iad1.allow", f'{listed}areas = ["b9"]\n')
+    running.wait_until("iad1", lambda s: s.nodes[0].state == "left")
+    why_not = f"rejected this node: the allow-list does not give {IADS['iad1']}"
+    running.wait_for("iad1", lambda: running.said(NODES["iad1"]), lambda said: why_not in said)
+    running.replace("iad1.allow", f'{listed}areas = ["{IADS["iad1"]}"]\n')
+    running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
+    with running.client("iad1") as client:
+        assert ask(client).status == "complete"
 
 
 def links(fleet):

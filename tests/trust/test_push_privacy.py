@@ -21,6 +21,8 @@ from tests.trust.border import (
 from tests.trust.rig import IADS, NODES, ROOMS
 from tests.trust.tap import Tap
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 
 @pytest.fixture
 def tapped(fleet):

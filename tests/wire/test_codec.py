@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode, glimpse
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode, glimpse, glimpse_areas
 from agent.wire.messages import Query, Series, Slo, Window
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.unions import PublicRequest
@@ -289,3 +289,16 @@ def test_the_id_of_a_message_is_seen_without_decoding(name, codec):
     assert glimpse(encode(query, codec)) == (codec, name)
     assert glimpse(b"10J") == (JSON, "")
     assert glimpse(b"") == (JSON, "")
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+def test_the_areas_of_a_query_are_counted_without_decoding(codec):
+    many = tuple(f"b1/f{n}" for n in range(1_024))
+    channels = tuple(f"c{n}" for n in range(64))
+    query = Query("q", many, Window(last_s=1.0), Slo(99.0, 1.0), channels=channels)
+    assert 1_000 <= glimpse_areas(encode(query, codec)) <= 1_024
+    few = msgspec.structs.replace(query, areas=("b1",))
+    assert glimpse_areas(encode(few, codec)) == 1
+    for name, sample in SAMPLES.items():
+        seen = glimpse_areas(encode(sample, codec))
+        assert seen <= len(sample.areas) if name.startswith("query") else seen == 0, name

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.wire import predicate_logic, predicate_values
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check, contradiction, simplified
 from agent.wire.predicates import (
@@ -396,3 +397,25 @@ def test_the_page_shows_what_is_on_the_wire():
     text = re.search(r"read_filter\('(.*)'\)", PAGE)[1]
     assert msgspec.json.encode(read_filter(text)) == shown.replace(" ", "").strip().encode()
     assert write_filter(read_filter(text)) == re.search(r"\(wanted\)\)  # (.*)", PAGE)[1]
+
+
+def test_a_short_text_cannot_take_long_to_multiply_out():
+    text = "(" + " or ".join(f"a > {n}" for n in range(32)) + ")"
+    text += "".join(f" and b{n} > 1" for n in range(20))
+    with pytest.raises(FilterError, match="at most 4096 predicates, parentheses multiplied out"):
+        read_filter(text)
+
+
+def test_predicates_of_other_attributes_are_not_checked_again(monkeypatch):
+    checked = []
+
+    def some_value(predicates):
+        checked.append(len(predicates))
+        return predicate_values.some_value(predicates)
+
+    monkeypatch.setattr(predicate_logic, "some_value", some_value)
+    read_filter(
+        "(" + " or ".join(f"a > {n}" for n in range(8)) + ")" + " and b < 1" + " and a < 99"
+    )
+    # Each predicate once, and those of `a` where they meet.
+    assert checked == [1] * 10 + [2] * 8

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from _core.columns.series import Merge, summary
 from agent.edge.history.row_groups import columns_of
 from agent.wire.base import RAW
 from agent.wire.messages import ChannelAggregate, Series
-from agent.wire.packed import Float32Column, Int64Column, PackedColumn, UInt8Column, UInt32Column
-from sensors.quality.flags import BAD, SUSPECT
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from sensors.quality.flags import BAD
 
 NAN: Final = float("nan")
 NAN32: Final = Float32Column.of([NAN]).data
@@ -107,32 +106,11 @@ class Statistics(NamedTuple):
         )
 
 
-_BAD: Final = bytes([bool(flags & BAD) for flags in range(256)])
-_SUSPECT: Final = bytes([bool(flags & SUSPECT and not flags & BAD) for flags in range(256)])
-
-
 def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
     """Statistics of a packed column with its flags, None for all good; O(n)."""
-    numbers: Iterable[float] = Float32Column(column).numbers()
-    n = len(column) // 4
-    suspect = 0
-    if flags is not None:
-        is_bad = flags.translate(_BAD)
-        numbers = [x for x, bad in zip(numbers, is_bad, strict=True) if not bad]
-        suspect = sum(
-            [
-                x == x
-                for x, is_suspect in zip(
-                    Float32Column(column).numbers(), flags.translate(_SUSPECT), strict=True
-                )
-                if is_suspect
-            ]
-        )
-    # Only NaN differs from itself.
-    there = [x for x in numbers if x == x]
-    if not there:
-        return Statistics(0, NAN, NAN, 0.0, n)
-    return Statistics(len(there), min(there), max(there), sum(there), n - len(there), suspect)
+    n, _, _, low, high, total, suspect = summary(Float32Column(column).native, flags, BAD)
+    bad = len(column) // 4 - n
+    return Statistics(n, low, high, total, bad, suspect) if n else Statistics(0, NAN, NAN, 0.0, bad)
 
 
 def layout_of(piece: Piece) -> str:
@@ -188,80 +166,45 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
     )
 
 
-def join(pieces: list[Piece], names: list[str] | None = None) -> Piece:
-    """Concatenate `pieces` in the order given, which need not be time order.
+def merge(pieces: list[Piece], names: list[str] | None = None) -> Piece:
+    """The readings of `pieces` in time order, equal times in the order given; O(n) if few of them
+    overlap.
 
     `names` are the channels wanted, by default all, each with its raw values. Columns that a piece
     lacks are filled with defaults: NaN, good, age 0, source time equal to the time.
     """
+    # Within a group times increase.
+    merged = Merge([piece.time_ms for piece in pieces], ascending=True)
     raw: dict[str, bytes] = {}
     if names is None:
         names = list(dict.fromkeys([name for piece in pieces for name in piece.values]))
         for name in dict.fromkeys([name for piece in pieces for name in piece.raw]):
-            raw[name] = _filled(pieces, [piece.column(name + RAW) for piece in pieces], NAN32)
+            raw[name] = merged.column([piece.column(name + RAW) for piece in pieces], NAN32)
     source = age_ms = None
     if any(piece.source_time_ms is not None for piece in pieces):
         # Outside of replays a reading's source time is its time.
-        source = b"".join([piece.source_time_ms or piece.time_ms for piece in pieces])
+        sources: list[bytes | None] = [piece.source_time_ms or piece.time_ms for piece in pieces]
+        source = merged.column(sources, bytes(8))
     if any(piece.age_ms is not None for piece in pieces):
-        age_ms = _filled(pieces, [piece.age_ms for piece in pieces], ZERO32)
+        age_ms = merged.column([piece.age_ms for piece in pieces], ZERO32)
     quality: dict[str, bytes] = {}
     if any(piece.quality for piece in pieces):
         for name in names:
             flags = [piece.flags(name) for piece in pieces]
             if any(column is not None for column in flags):
-                quality[name] = _filled(pieces, flags, b"\0")
+                quality[name] = merged.column(flags, bytes(1))
     return Piece(
-        pieces[0].first_ms,
-        pieces[-1].last_ms,
-        b"".join([piece.time_ms for piece in pieces]),
+        min([piece.first_ms for piece in pieces]),
+        max([piece.last_ms for piece in pieces]),
+        merged.times,
         source,
-        {name: _column(pieces, name) for name in names},
+        {
+            name: merged.column([p.values.get(name) or p.column(name) for p in pieces], NAN32)
+            for name in names
+        },
         raw,
         quality,
         age_ms,
-    )
-
-
-def _column(pieces: list[Piece], name: str) -> bytes:
-    columns = [piece.values.get(name) for piece in pieces]
-    if None in columns:
-        columns = [piece.column(name) for piece in pieces]
-    return _filled(pieces, columns, NAN32)
-
-
-def _filled(pieces: list[Piece], columns: list[bytes | None], filler: bytes) -> bytes:
-    if None in columns:
-        columns = [
-            column or filler * len(piece) for piece, column in zip(pieces, columns, strict=True)
-        ]
-    return b"".join(columns)  # type: ignore[arg-type]  # none is missing any more
-
-
-def in_time_order(piece: Piece) -> Piece:
-    """The same readings in time order, stable; O(n log n)."""
-    times = Int64Column(piece.time_ms).numbers()
-    order = sorted(range(len(times)), key=times.__getitem__)
-    if len(order) < 2:
-        return piece
-    pick = itemgetter(*order)
-
-    def ordered(kind: type[PackedColumn], data: bytes) -> bytes:
-        return kind.of(pick(kind(data).numbers())).data
-
-    def all_ordered(kind: type[PackedColumn], columns: dict[str, bytes]) -> dict[str, bytes]:
-        return {name: ordered(kind, data) for name, data in columns.items()}
-
-    source, age_ms = piece.source_time_ms, piece.age_ms
-    return Piece(
-        times[order[0]],
-        times[order[-1]],
-        ordered(Int64Column, piece.time_ms),
-        ordered(Int64Column, source) if source is not None else None,
-        all_ordered(Float32Column, piece.values),
-        all_ordered(Float32Column, piece.raw),
-        all_ordered(UInt8Column, piece.quality),
-        ordered(UInt32Column, age_ms) if age_ms is not None else None,
     )
 
 

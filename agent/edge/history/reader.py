@@ -1,23 +1,20 @@
 """History reader: answers windows as series in wire form, or as aggregates.
 
-A series is built by joining byte strings, without unpacking the values of groups inside the window.
-Readings are sorted only where groups overlap in time, as those of several sensors do. A series too
-large for a message is detected from its groups' rows, before any column is read.
+Columns are merged in compiled code; values of groups inside the window are not unpacked. A series
+too large for a message is detected from its groups' rows, before any column is read.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from itertools import pairwise
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from agent.edge.history.columns import (
     Piece,
     Statistics,
     decode,
-    in_time_order,
-    join,
+    merge,
     series_of,
     statistics_of,
 )
@@ -91,10 +88,7 @@ class Reader:
         names = _wanted(pieces, channels)
         if not names:
             return None
-        in_order = sorted(pieces, key=attrgetter("first_ms"))
-        if all(a.last_ms < b.first_ms for a, b in pairwise(in_order)):
-            return series_of(join(in_order, names))
-        return series_of(in_time_order(join(pieces, names)))
+        return series_of(merge(pieces, names))
 
     def aggregate(
         self, start_ms: int, end_ms: int, channels: tuple[str, ...] = ()

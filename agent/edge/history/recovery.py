@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from agent.edge.history import group_table, wal
-from agent.edge.history.columns import decode, join
+from agent.edge.history.columns import decode, merge
 from agent.edge.history.event_store import salvage_events
 from agent.edge.history.file import (
     Broken,
@@ -228,7 +228,7 @@ def _groups(found: wal.Found) -> Iterator[Complete]:
             elif at == open_.sequence + len(open_.piece):
                 open_ = replace(
                     open_,
-                    piece=join([open_.piece, piece]),
+                    piece=merge([open_.piece, piece]),
                     last_monotonic_ms=chunk.last_monotonic_ms,
                 )
             elif at > open_.sequence + len(open_.piece):

@@ -15,6 +15,7 @@ from agent.scheduling.admission import (
     AgreedRate,
     ClientRates,
     Refused,
+    cost_of,
     may_query,
     refusal_counters,
 )
@@ -75,9 +76,9 @@ class QueryScheduler:
     `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
-    this start, from which the task ids are made. A client without a rate of its own may ask
-    `client_rate_per_s`, and `client_burst_s` seconds of it at once. For a while after `started_s`
-    other masters that cannot be reached are tried again. `budget` is for what all answers of the
+    this start, from which the task ids are made. `clients` are the rates of clients, without limits
+    if there are none. For a while after `started_s` other masters that cannot be reached are tried
+    again. `budget` is for what all answers of the
     process hold.
     """
 
@@ -88,8 +89,7 @@ class QueryScheduler:
         *,
         run: str,
         timeout_factor: float = TIMEOUT_FACTOR,
-        client_rate_per_s: float = math.inf,
-        client_burst_s: float = 1.0,
+        clients: ClientRates | None = None,
         wall_offset_s: float = 0.0,
         stopwatch: Callable[[], float] | None = None,
         started_s: float | None = None,
@@ -105,7 +105,7 @@ class QueryScheduler:
         self._task_ids = _unguessable(run)
         self._timeout_factor = timeout_factor
         self._wall_offset_s = wall_offset_s
-        self._clients = ClientRates(client_rate_per_s, client_burst_s)
+        self._clients = ClientRates() if clients is None else clients
         self._open: dict[str, tuple[QueryEntry, Share]] = {}
         self._timers: Timers[QueryEntry] = Timers()
         self._starting_until_s = -math.inf if started_s is None else started_s + JOINING_S
@@ -249,7 +249,9 @@ class QueryScheduler:
     ) -> Refused | None:
         """Why the query is refused. The cheapest checks come first; resources shared with other
         clients are taken last."""
-        refused = may_query(sender, query.service) or self._clients.refused(sender, now)
+        refused = may_query(sender, query.service) or self._clients.refused(
+            sender, now, cost_of(len(query.areas))
+        )
         if refused is not None:
             return refused
         if pool is None:

@@ -40,6 +40,8 @@ class KnownNodes:
         self._known = dict(before or {})
         self._absent = dict(self._known)
         self.areas = self._areas_of_absent()
+        # Of those that said goodbye before they said hello.
+        self.gone = AreaSet()
 
     def __bool__(self) -> bool:
         """Whether some nodes known at the start may still come back."""
@@ -59,10 +61,20 @@ class KnownNodes:
         """The node said goodbye."""
         return [] if self._known.pop(node, None) is None else [ForgetNode(node)]
 
+    def stopped(self, node: str) -> list[Instruction]:
+        """A node that has not joined said goodbye: it is not waited for, if it was. O(nodes)."""
+        areas = self._absent.pop(node, ())
+        for area in areas:
+            self.gone.add(area)
+        if not areas:
+            return []
+        self.areas = self._areas_of_absent()
+        return self.left(node)
+
     def give_up(self) -> list[Instruction]:
         """Nodes that have not come back are no longer waited for, at this or any later start."""
         absent, self._absent = self._absent, {}
-        self.areas = AreaSet()
+        self.areas, self.gone = AreaSet(), AreaSet()
         return [i for node in absent for i in self.left(node)]
 
     def _areas_of_absent(self) -> AreaSet:

@@ -23,6 +23,7 @@ from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.joining import KnownNodes
+from agent.scheduling.tasks.node_claims import QUIET_S, why_not_theirs
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.scheduling.timers import Timers
 from agent.wire.messages import (
@@ -34,10 +35,13 @@ from agent.wire.messages import (
     SetPods,
     Welcome,
 )
+from agent.wire.principals import Sender
 
 MAX_NODES = 10_000
-# Minimum time between two operator lines about the same name.
-QUIET_S = 3_600.0
+# A change of areas costs a look at those of all nodes, and what was known of queries. A node
+# changes them when it starts with another configuration.
+MOVE_S = 1.0
+MOVED = f"the areas of this node changed less than {MOVE_S:g} s ago; try again"
 
 # Each cut of a connection loses its subtasks. A subtask may itself cause the cut, so retries are
 # bounded.
@@ -121,16 +125,21 @@ class Links:
             return [SendToNode(peer, Rejected(objection))]
         if node is not None and self._is_another(node, event, now):
             return self._refuse_namesake(node, event, now)
+        moves = node is not None and node.hello.areas != hello.areas
+        if node is not None and moves and now < node.moved_s + MOVE_S:
+            return [SendToNode(peer, Rejected(MOVED))]
         instructions: list[Instruction] = []
         if node is None:
             node = Node(hello.node, self._estimator.add_node())
         else:
             if node.hello.incarnation != hello.incarnation:
                 node.displaced.append(node.hello.incarnation)
-            if node.hello.areas != hello.areas:
+            if moves:
+                node.moved_s = now
                 # Waiting subtasks ask for readings that the node no longer covers.
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
+        node.allowed = event.sender.areas
         node.become("live")
         instructions += self._known.joined(node.name, hello.areas)
         self._reconcile(node, set(hello.running), math.inf, now, instructions)
@@ -152,6 +161,8 @@ class Links:
         speaker = self.nodes.on(event.peer)
         if speaker is not None and speaker.name != hello.node:
             return f"this link speaks for {speaker.name}"
+        if why_not := why_not_theirs(hello.node, hello.areas, sender.areas):
+            return why_not
         if node is None and len(self.nodes) >= MAX_NODES:
             return f"this master has {MAX_NODES} nodes already"
         return ""
@@ -188,6 +199,9 @@ class Links:
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
+        if node.allowed is not event.sender.areas and not self._still_may(node, event.sender):
+            # Its next hello is answered with the reason.
+            return [*self._leaves(node, now), SendToNode(event.peer, HelloWanted())]
         instructions: list[Instruction] = [SendToNode(event.peer, Heartbeat(event.incarnation))]
         self.heard(node, now, instructions)
         if event.running is not None:
@@ -197,9 +211,17 @@ class Links:
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
+    def _still_may(self, node: Node, sender: Sender) -> bool:
+        """Whether the node may speak for its areas now that the allow-list was read again."""
+        node.allowed = sender.areas
+        return not why_not_theirs(node.name, node.hello.areas, sender.areas)
+
     def left(self, event: NodeLeft, now: float) -> list[Instruction]:
-        """Handle a goodbye."""
-        return self._leaves(self._speaking(event), now)
+        """Handle a goodbye. With keys the sender has a name; without, it is believed."""
+        node = self._speaking(event)
+        if node is None:
+            return self._known.stopped(_name_of(event))
+        return self._leaves(node, now)
 
     def refused(self, event: NodeRefused, now: float) -> list[Instruction]:
         """Its key was revoked: otherwise its subtasks would be given up only after missed
@@ -305,6 +327,10 @@ class Links:
         for subtask in node.busy.values():
             if subtask.state == "dispatched":
                 self._give_up(Unserved(subtask, "node_down"), now, instructions)
+
+
+def _name_of(event: NodeLeft) -> str:
+    return event.node if event.sender.role == "anyone" else event.sender.name
 
 
 def _described(hello: Hello, address: str) -> str:

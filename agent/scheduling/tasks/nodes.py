@@ -44,9 +44,9 @@ class Node(StateMachine):
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "address", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello", "name", "peer",
-        "pods", "queue", "quiet_until_s", "response_times", "seen_s", "strangers", "told_pods",
-        "watched",
+        "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
+        "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
+        "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS
@@ -61,6 +61,10 @@ class Node(StateMachine):
         # Bytes per second of window of the most recent series that it sent.
         self.bytes_per_s: float | None = None
         self.hello: Hello
+        # When it last changed its areas.
+        self.moved_s = -math.inf
+        # As in `Sender.areas`, when its areas were last compared with them.
+        self.allowed: tuple[str, ...] | None = None
         self.peer: Peer = None
         self.address = ""
         self.pods = 0
@@ -129,6 +133,8 @@ class NodeTable:
         # The areas of all nodes, in the order of the table; and the same with their nodes.
         self._areas = AreaSet()
         self._declared: list[tuple[Node, str]] = []
+        # Whether a node changed its areas since: then both are made anew at the next look.
+        self._stale = False
         self._coverings: dict[tuple[str, ...], Covering] = {}
         self._counts: dict[tuple[str, ...], int] = {}
 
@@ -141,6 +147,7 @@ class NodeTable:
     @property
     def areas(self) -> AreaSet:
         """The areas of all nodes."""
+        self._refresh()
         return self._areas
 
     def named(self, name: str) -> Node | None:
@@ -169,13 +176,23 @@ class NodeTable:
     def _areas_changed(self, node: Node, *, is_new: bool) -> None:
         self._coverings.clear()
         self._counts.clear()
-        if not is_new:
+        if is_new and not self._stale:
+            self._declare(node)
+        else:
+            self._stale = True
+
+    def _refresh(self) -> None:
+        if self._stale:
+            self._stale = False
             self._areas = AreaSet()
             self._declared = []
-        for each in (node,) if is_new else self:
-            for area in dict.fromkeys(each.hello.areas):
-                self._areas.add(area)
-                self._declared.append((each, area))
+            for node in self:
+                self._declare(node)
+
+    def _declare(self, node: Node) -> None:
+        for area in dict.fromkeys(node.hello.areas):
+            self._areas.add(area)
+            self._declared.append((node, area))
 
     def unbind(self, node: Node) -> None:
         """Forget the node's link."""
@@ -204,6 +221,7 @@ class NodeTable:
         """
         found = self._coverings.get(asked)
         if found is None:
+            self._refresh()
             found = Covering(self._covering(asked), self._areas.without(asked))
             if len(asked) <= LONGEST_REMEMBERED:
                 if len(self._coverings) >= REMEMBERED_COVERINGS:

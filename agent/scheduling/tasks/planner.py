@@ -90,11 +90,15 @@ class Evaluator:
 
     def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
         """Whether some of these areas, or of those below them that were announced or had a node
-        before the start, have no node."""
+        before the start, have no node, nor one that said goodbye instead of hello."""
         within = contract.within(areas).areas
         covering = self._nodes.covering(within)
+        still = self._known_before.gone.without
         expected = [*contract.announced.within(within), *self._known_before.areas.within(within)]
-        if missing := covering.unmatched or self._nodes.covering(tuple(expected)).unmatched:
+        missing = still(covering.unmatched) or still(
+            self._nodes.covering(tuple(expected)).unmatched
+        )
+        if missing:
             # The median: a task that waits for it waits for about half of them.
             return Lacking(bool(covering.nodes), missing[len(missing) // 2])
         return None

@@ -40,6 +40,7 @@ from agent.scheduling.tasks.dispatch import Dispatcher
 from agent.scheduling.tasks.ends import TaskEnds
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
+from agent.scheduling.tasks.node_claims import implausible
 from agent.scheduling.tasks.node_membership import Links
 from agent.scheduling.tasks.nodes import NodeResource
 from agent.scheduling.tasks.planner import Asked, Evaluator
@@ -111,6 +112,7 @@ class TaskScheduler:
             "deadlines_missed": 0,
             "duplicate_or_unknown_results": 0,
             "late_results": 0,
+            "implausible_results": 0,
             **refusal_counters("tasks"),
         }
         self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
@@ -137,7 +139,7 @@ class TaskScheduler:
             SubtaskReturned: self._subtask_returned,
             NodeJoined: self._node_joined,
             NodeAlive: self._links.alive,
-            NodeLeft: self._links.left,
+            NodeLeft: self._node_left,
             NodeRefused: self._links.refused,
             NodePods: self._links.pods,
             NodeHeard: self._links.spoke,
@@ -277,9 +279,21 @@ class TaskScheduler:
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
         instructions = self._links.joined(event, now)
+        return instructions + self._look_again(self._nodes.areas, now)
+
+    def _node_left(self, event: NodeLeft, now: float) -> list[Instruction]:
+        before = len(self._known.gone)
+        instructions = self._links.left(event, now)
+        gone = [self._known.gone[place] for place in range(before, len(self._known.gone))]
+        return instructions + (self._look_again(AreaSet(gone), now) if gone else [])
+
+    def _look_again(self, news: AreaSet, now: float) -> list[Instruction]:
+        """Serve the waiting tasks that need not wait any longer, since something is known of the
+        nodes in these areas."""
+        instructions: list[Instruction] = []
         for entry in self._joining.waiting():
             may_wait = self._may_wait(entry, now)
-            if may_wait and self._joining.lacks(entry, self._nodes.areas):
+            if may_wait and self._joining.lacks(entry, news):
                 continue
             sender = self._joining.remove(entry)
             instructions += self._serve(entry, sender, now, may_wait)
@@ -311,6 +325,11 @@ class TaskScheduler:
             self._dispatcher.serve(node, now, instructions)
         if late:
             self._counters["late_results"] += 1
+            return instructions
+        if result.outcome == "ok" and (problem := implausible(result)):
+            self._counters["implausible_results"] += 1
+            subtask.lose("node_error", message=f"a result that cannot be true: {problem}")
+            self._ends.settle(subtask, "node_error", now, result, instructions)
             return instructions
         outcome = _collect(subtask, result)
         if outcome == "cancelled":

@@ -95,12 +95,15 @@ class SendWatch(_Struct, frozen=True):
 
 
 class SavedWatch(_Struct, frozen=True):
-    """A watch as kept on disk from its start: its owner, and its start in milliseconds since 1970
-    UTC."""
+    """A watch as kept on disk from its start: its owner, its start in milliseconds since 1970 UTC,
+    and the readings per second that count towards the limit of its `payer` (0 and empty: not known,
+    in a file of an earlier version)."""
 
     client: str
     start_ms: Count
     watch: Watch
+    load: Count = 0
+    payer: str = ""
 
 
 class Cursor(_Struct, frozen=True):

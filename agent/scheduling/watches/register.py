@@ -181,24 +181,25 @@ class WatchRegister:
             return f"{MAX_WATCHES} watches are open here; try another master"
         if self._areas + len(watch.areas) > MAX_WATCHED_AREAS:
             return f"{self._areas} areas are watched here; watch a parent of some"
-        load, most = self._load_of_one(watch), self._most_readings_per_s
-        wanted = load + self._load_of[_payer(sender)]
+        load, most = self.load(watch), self._most_readings_per_s
+        wanted = load + self._load_of[payer_of(sender)]
         if wanted > most:
             whose = "watches from your host" if sender.role == "anyone" else "your watches"
             return f"{whose} would read {wanted:,} readings/s of {most:,.0f}: {HINT}"
         return self._too_much(load)
 
     def why_not_again(self, entry: WatchEntry) -> str:
-        """The same for a restored watch when its client returns: its readings are known by then,
-        since nodes have joined."""
-        return self._too_much(self._load_of_one(entry.watch))
+        """The same for a restored watch when its client returns: nodes have joined by then, so that
+        it may read more than it was counted for."""
+        more = self.load(entry.watch) - self._loads[entry.key]
+        return self._too_much(more) if more > 0 else ""
 
     def _too_much(self, load: int) -> str:
         if load + self._load <= CLIENTS_AT_MOST * self._most_readings_per_s:
             return ""
         return f"all watches here read {self._load:,} readings/s: {HINT}, or try again later"
 
-    def _load_of_one(self, watch: Watch) -> int:
+    def load(self, watch: Watch) -> int:
         """Readings per second of a watch, for sensors with one reading per second; repeated queries
         of the same window count each time."""
         rooms = max(1, len(watch.areas), self._rooms(watch.areas))
@@ -208,13 +209,13 @@ class WatchRegister:
         per_round = ROUND_COST + (window_s if watch.form == "series" else 0.0)
         return math.ceil(rooms * per_round / watch.interval_s)
 
-    def add(self, entry: WatchEntry) -> None:
-        """Add the watch for its owner. Its readings count once it is given to a connected
-        client."""
+    def add(self, entry: WatchEntry, load: int = 0) -> None:
+        """Add the watch for its owner. Its readings count once it is given to a connected client,
+        those of a restored one from the beginning, as far as this `load` is known."""
         self._watches[entry.key] = entry
         self._areas += len(entry.watch.areas)
         self._owned[entry.owner] += 1
-        self._loads[entry.key] = 0
+        self._charge(entry, load)
 
     def remove(self, entry: WatchEntry) -> None:
         """Remove a finished watch."""
@@ -224,10 +225,15 @@ class WatchRegister:
 
     def give(self, entry: WatchEntry, sender: Sender) -> None:
         """From now on it counts towards this client's limits."""
+        # After a restart the nodes that it reads may still be away.
+        load = max(self._loads[entry.key], self.load(entry.watch))
         self._disown(entry)
-        entry.owner, entry.payer = sender.name, _payer(sender)
+        entry.owner, entry.payer = sender.name, payer_of(sender)
         self._owned[entry.owner] += 1
-        load = self._loads[entry.key] = self._load_of_one(entry.watch)
+        self._charge(entry, load)
+
+    def _charge(self, entry: WatchEntry, load: int) -> None:
+        self._loads[entry.key] = load
         self._load_of[entry.payer] += load
         self._load += load
 
@@ -250,7 +256,7 @@ class WatchRegister:
         assert self._areas == sum(len(entry.watch.areas) for entry in self)
 
 
-def _payer(sender: Sender) -> str:
+def payer_of(sender: Sender) -> str:
     """The client or host whose readings limit the watch counts towards."""
     return f"host {sender.host}" if sender.role == "anyone" else sender.name
 

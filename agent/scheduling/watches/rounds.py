@@ -90,7 +90,7 @@ class WatchEntry(StateMachine):
         # Who counts it among his watches; a connection, for clients without a key.
         self.owner = saved.client
         # The owner for the limit on readings; a host, for clients without a key.
-        self.payer = saved.client
+        self.payer = saved.payer or saved.client
         self.peer: Peer = None
         self.sender: Sender = ANYONE
         self._total = rounds_of(saved.watch)
@@ -361,11 +361,10 @@ def aggregate_of(series: Series) -> Aggregate:
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
-        count, _, _, low, high = series.summary(name)
-        bad, suspect = counts(series.quality[name].data) if name in series.quality else (0, 0)
+        count, _, _, low, high, total, suspect = series.summary(name)
+        bad = counts(series.quality[name].data)[0] if name in series.quality else 0
         if count:
-            mean = math.fsum(series.there(name)) / count
-            channels[name] = ChannelAggregate(count, low, mean, high, bad, suspect)
+            channels[name] = ChannelAggregate(count, low, total / count, high, bad, suspect)
         elif bad:
             channels[name] = ChannelAggregate(0, bad=bad)
     return Aggregate(times[0], times[-1], channels)

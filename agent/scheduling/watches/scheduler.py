@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Container
 
 from agent.scheduling.admission import may_query, may_subscribe
+from agent.scheduling.events import Peer
 from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskInbox,
@@ -41,6 +42,7 @@ from agent.scheduling.watches.register import (
     WatchTimers,
     differing,
     key_of,
+    payer_of,
     refuse,
     trouble_of,
 )
@@ -116,6 +118,11 @@ class WatchScheduler:
         """Whether this client has a watch of that id."""
         return self._watches.find(key_of(sender, watch_id)) is not None
 
+    def is_elsewhere(self, peer: Peer, sender: Sender, watch_id: str) -> bool:
+        """Whether this client has a watch of that id, on another connection or on none."""
+        entry = self._watches.find(key_of(sender, watch_id))
+        return entry is not None and entry.peer != peer
+
     @property
     def next_tick(self) -> float | None:
         """When `RoundsDue` is due next, in wall-clock time."""
@@ -135,7 +142,7 @@ class WatchScheduler:
         # Rounds that fell due while the process was down would miss the nodes that are not back
         # yet.
         entry.held_until_s = now + SETTLE_S
-        self._watches.add(entry)
+        self._watches.add(entry, saved.load)
         if entry.alerts is None:
             self._timers.set(entry)
         else:
@@ -188,7 +195,8 @@ class WatchScheduler:
     def _new_watch(self, key: WatchKey, event: WatchArrived, now: float) -> list[WatchInstruction]:
         if problem := self._watches.why_no_more(event.sender, event.watch):
             return refuse(event, problem)
-        saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch)
+        load, payer = self._watches.load(event.watch), payer_of(event.sender)
+        saved = SavedWatch(key[0], max(0, round(now * 1e3)), event.watch, load, payer)
         try:
             entry = self._reader.entry(key, saved, None, now)
         except ValueError as error:

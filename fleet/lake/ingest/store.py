@@ -24,6 +24,7 @@ from uuid import uuid4
 import msgspec
 
 from fleet.common import locks
+from fleet.common.durable import make_folder, sync
 from fleet.common.exits import CommandError
 from fleet.lake.schema.folder import Lake
 
@@ -76,10 +77,10 @@ def commit(lake: Lake, change: Change) -> None:
         return
     folders = {(lake.root / staged).parent for staged, _ in change.add}
     for staged, _ in change.add:
-        _sync(lake.root / staged)
+        sync(lake.root / staged)
     for folder in folders:
-        _sync(folder)
-    _make(lake.journal)
+        sync(folder)
+    make_folder(lake.journal)
     name = uuid4().hex
     part = lake.journal / f"{name}.part"
     with part.open("wb") as file:
@@ -88,7 +89,7 @@ def commit(lake: Lake, change: Change) -> None:
         os.fsync(file.fileno())
     entry = lake.journal / f"{name}.json"
     os.replace(part, entry)  # noqa: PTH105 - tests fail each of these calls in turn
-    _sync(lake.journal)
+    sync(lake.journal)
     _carry_out(lake, change, entry)
 
 
@@ -112,7 +113,7 @@ def _carry_out(lake: Lake, change: Change, entry: Path) -> None:
     for staged, place in change.add:
         source, target = lake.root / staged, lake.root / place
         if source.exists():
-            _make(target.parent)
+            make_folder(target.parent)
             os.replace(source, target)  # noqa: PTH105 - as above
         elif not target.exists():
             raise StoreError(
@@ -127,23 +128,6 @@ def _carry_out(lake: Lake, change: Change, entry: Path) -> None:
         if target.parent.is_dir():
             folders.add(target.parent)
     for folder in sorted(folders):
-        _sync(folder)
+        sync(folder)
     os.unlink(entry)  # noqa: PTH108 - as above
-    _sync(lake.journal)
-
-
-def _make(folder: Path) -> None:
-    """Have a folder whose own name is on stable storage as well."""
-    if folder.is_dir():
-        return
-    _make(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    sync(lake.journal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from fleet.common.durable import make_folder, sync
 from fleet.lake.schema.folder import Lake
 
 # Below the staging, which others use, too.
@@ -41,7 +41,7 @@ def new_part(lake: Lake) -> Path:
 def place(part: Path, path: Path) -> None:
     """Give a file that is complete its name. OSError."""
     sync(part)
-    _make(path.parent)
+    make_folder(path.parent)
     part.replace(path)
     sync(path.parent)
 
@@ -49,21 +49,3 @@ def place(part: Path, path: Path) -> None:
 def clear(lake: Lake) -> None:
     """Remove what pulls left that were cut off; none may be under way."""
     shutil.rmtree(lake.staging / OURS, ignore_errors=True)
-
-
-def sync(path: Path) -> None:
-    """Have a file, or a folder's names, on stable storage."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _make(folder: Path) -> None:
-    """Have a folder whose own name is on stable storage as well."""
-    if folder.is_dir():
-        return
-    _make(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync(folder.parent)

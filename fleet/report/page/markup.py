@@ -1,24 +1,22 @@
-"""HTML building blocks. All text is escaped: names and labels come from the network."""
+"""The page's templates, and how values are said in them. All text is escaped: names and labels come
+from the network."""
 
 from __future__ import annotations
 
 import base64
-import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import date, datetime
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from fleet.terminal.cells import exact
 
 Row = dict[str, Any]
+Form = Callable[[float], str]
 LONGEST: Final = 80
-VOID: Final = frozenset({"img", "meta", "link"})
-
-
-class Html(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
 
 
 def plain(value: object, longest: int = LONGEST) -> str:
@@ -26,30 +24,6 @@ def plain(value: object, longest: int = LONGEST) -> str:
     text = str(value)[: 4 * longest]
     text = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def element(name: str, /, *content: object, **attributes: object) -> Html:
-    """An element; a `_` in an attribute's name is left out at its end, else stands for ``-``. None
-    is no attribute."""
-    words = [name]
-    for key, value in attributes.items():
-        if value is not None:
-            text = html.escape(str(value))
-            words.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
-    start = f"<{' '.join(words)}>"
-    return Html(start if name in VOID else f"{start}{join(*content)}</{name}>")
-
-
-def join(*content: object) -> Html:
-    """Pieces one after another."""
-    return Html("".join(c if isinstance(c, Html) else html.escape(str(c)) for c in content))
-
-
-def number(value: float | None, form: Callable[[float], str]) -> Html:
-    """A number as people read it, and beside it as it is; – if there is none."""
-    if value is None:
-        return Html("–")
-    return element("data", form(value), value=exact(value))
 
 
 def whole(value: float) -> str:
@@ -77,88 +51,95 @@ def percent(value: float) -> str:
     return f"{value:.1f} %" if 0 < value < 100 else f"{value:.0f} %"
 
 
-def moment(value: datetime | date | None) -> Html:
-    """A time, UTC, to the minute; a day."""
-    if value is None:
-        return Html("–")
-    form = "%Y-%m-%d %H:%M" if isinstance(value, datetime) else "%Y-%m-%d"
-    return element("time", value.strftime(form), datetime=exact(value))
+def minute(value: datetime | date) -> str:
+    """A time to the minute; a day."""
+    return value.strftime("%Y-%m-%d %H:%M" if isinstance(value, datetime) else "%Y-%m-%d")
 
 
 class Column(NamedTuple):
-    """A column of a table on the page: its heading, and what it shows of a row. `kind`: "head" if
-    it says what the row is about, "figures" if its figures stand below one another."""
+    """A column of a table on the page: its heading, the key of a row that it shows, and how. A head
+    says what the row is about; figures stand below one another."""
 
     heading: str
-    cell: Callable[[Row], object]
-    kind: Literal["head", "text", "figures"] = "text"
+    key: str
+    kind: Literal["text", "number", "interval", "objective", "time"]
+    is_head: bool = False
+    form: Form = digits
+    longest: int = LONGEST
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it stands to the right."""
+        return self.kind in ("number", "interval", "objective")
+
+    @property
+    def low(self) -> str:
+        """The key of an interval's lower end: of ``p99_ms`` it is ``p99_low_ms``."""
+        return self._end("low")
+
+    @property
+    def high(self) -> str:
+        """The key of its upper end."""
+        return self._end("high")
+
+    def _end(self, which: str) -> str:
+        stem = self.key.removesuffix("_ms")
+        return f"{stem}_{which}{self.key[len(stem) :]}"
 
 
-def name_of(key: str, heading: str) -> Column:
+def names(key: str, heading: str, longest: int = 32) -> Column:
     """A column of names, which head the row."""
-    return Column(heading, lambda row: plain(row[key], 32), kind="head")
+    return Column(heading, key, "text", is_head=True, longest=longest)
 
 
-def words(key: str, heading: str) -> Column:
+def words(key: str, heading: str, longest: int = LONGEST) -> Column:
     """A column of texts."""
-    return Column(heading, lambda row: plain(row[key]))
+    return Column(heading, key, "text", longest=longest)
 
 
-def numbers(key: str, heading: str, form: Callable[[float], str] = digits) -> Column:
+def numbers(key: str, heading: str, form: Form = digits) -> Column:
     """A column of numbers."""
-    return Column(heading, lambda row: number(row[key], form), "figures")
+    return Column(heading, key, "number", form=form)
 
 
-def between(key: str, heading: str, form: Callable[[float], str] = digits) -> Column:
+def intervals(key: str, heading: str, form: Form = digits) -> Column:
     """A column of numbers with their intervals, ``<key>_low`` to ``<key>_high``."""
-    stem, unit = (key[:-3], "_ms") if key.endswith("_ms") else (key, "")
-    low, high = f"{stem}_low{unit}", f"{stem}_high{unit}"
-
-    def cell(row: Row) -> Html:
-        value = number(row[key], form)
-        if row[low] is None:
-            return value
-        end = Html("?") if row[high] is None else number(row[high], form)
-        span = join(" (", number(row[low], form), "–", end, ")")
-        return join(value, element("small", span))
-
-    return Column(heading, cell, "figures")
+    return Column(heading, key, "interval", form=form)
 
 
-def table(
-    caption: str,
-    columns: Sequence[Column],
-    rows: Iterable[Row],
-    *,
-    source: str,
-    class_of: Callable[[Row], str | None] = lambda _row: None,
-) -> Html:
-    """A table in a box of its own, which scrolls if it is too wide; `source` is the report's table
-    that the rows are from."""
-    classes = ["n" if column.kind == "figures" else None for column in columns]
-    head = [
-        element("th", column.heading, scope="col", class_=kind)
-        for column, kind in zip(columns, classes, strict=True)
-    ]
-    body = []
-    for row in rows:
-        cells = []
-        for column, kind in zip(columns, classes, strict=True):
-            if column.kind == "head":
-                cells.append(element("th", column.cell(row), scope="row"))
-            else:
-                cells.append(element("td", column.cell(row), class_=kind))
-        body.append(element("tr", *cells, class_=class_of(row)))
-    whole_table = element(
-        "table",
-        element("caption", element("span", caption)),
-        element("thead", element("tr", *head)),
-        element("tbody", *body),
-        data_source=source,
+def objectives(key: str, heading: str) -> Column:
+    """A column of SLOs: the percentile is `key`, the time ``slo_ms``."""
+    return Column(heading, key, "objective")
+
+
+def moments(key: str, heading: str, *, is_head: bool = False) -> Column:
+    """A column of times."""
+    return Column(heading, key, "time", is_head=is_head)
+
+
+@cache
+def environment() -> Environment:
+    """The templates of the page, with what they call."""
+    made = Environment(
+        loader=PackageLoader("fleet.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return element(
-        "div", whole_table, class_="wide", tabindex="0", role="region", aria_label=caption
-    )
+    made.filters.update(exact=exact, minute=minute, plain=plain)
+    for each in (digits, percent, share, whole):
+        made.globals[each.__name__] = each
+    for column in (intervals, moments, names, numbers, objectives, words):
+        made.globals[column.__name__] = column
+    made.globals["general"] = "{:g}".format
+    return made
+
+
+def render(template: str, **values: Any) -> Markup:
+    """HTML of a template."""
+    text = environment().get_template(template).render(values)
+    return Markup(text)  # noqa: S704 - the template has escaped what it was given
 
 
 class Picture(NamedTuple):
@@ -170,29 +151,10 @@ class Picture(NamedTuple):
     height: int
     alt: str
 
-
-def figure(picture: Picture, caption: object) -> Html:
-    """A picture with its caption; its own file opens where the page lies in its folder."""
-    data = base64.b64encode(picture.png).decode()
-    image = element(
-        "img",
-        src=f"data:image/png;base64,{data}",
-        alt=picture.alt,
-        width=picture.width,
-        height=picture.height,
-    )
-    return element("figure", image, element("figcaption", caption))
-
-
-def behind(*names: str) -> Html:
-    """Where the numbers of the figures and tables above are."""
-    links = []
-    for name in names:
-        statement = element("code", 'fleet lake sql "select * from ', name, '"')
-        csv = element("a", f"{name}.csv", href=f"data/{name}.csv")
-        parquet = element("a", "Parquet", href=f"data/{name}.parquet")
-        links.append(element("li", csv, ", ", parquet, ", ", statement))
-    return element("ul", *links, class_="behind")
+    @property
+    def base64(self) -> str:
+        """As in a ``data:`` URL."""
+        return base64.b64encode(self.png).decode()
 
 
 class Section(NamedTuple):
@@ -200,18 +162,10 @@ class Section(NamedTuple):
 
     anchor: str
     title: str
-    body: Html
+    body: Markup
     pictures: tuple[Picture, ...] = ()
 
 
-def left_out(more: int, what: str, name: str) -> Html:
-    """That there are more rows than are shown; nothing if there are not."""
-    if not more:
-        return Html()
-    link = element("a", f"{name}.csv", href=f"data/{name}.csv")
-    return element("p", f"{whole(more)} more {what} are in ", link, ".", class_="note")
-
-
-def nothing(text: str) -> Html:
+def nothing(text: str) -> Markup:
     """Why there is nothing to show."""
-    return element("p", text, class_="note")
+    return render("nothing.html", text=text)

@@ -14,11 +14,13 @@ import pytest
 
 from agent.client import Client
 from agent.wire.records import NodeEventRecord
+from fleet.common import exits
 from fleet.demo.demo import Results
 from fleet.simulation import workload
 from fleet.testbed.processes import agent_command
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
+from testkit.waiting import wait_until
 
 BRIEF = ("--seconds", "1", "--virtual", "300")
 TIMEOUT_S = 150.0
@@ -135,12 +137,13 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
         for command in commands:
             words = shlex.split(command)
             end, summary = ENDS.get(words[1], ((), ""))
-            done = subprocess.run(
-                [*words, *end],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
+            done = wait_until(
+                lambda words=(*words, *end): subprocess.run(
+                    words, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+                ),
+                # On a busy machine some areas may answer after the half second that it says.
+                lambda done: done.returncode != exits.FAILED,
+                what=command,
             )
             assert done.returncode == 0, command
             assert (summary in done.stderr) if summary else done.stderr == "", command
@@ -188,7 +191,7 @@ def require_deaths_survived(process: subprocess.Popen[str], run: Path) -> None:
         assert len(end.rstrip()) <= 80
         with Client(addresses["public"]) as client:
             answer = client.query(
-                ["b1"], last_s=60, latency_ms=1_000, service="temperature", timeout_ms=20_000
+                ["b1"], last_s=60, latency_ms=10_000, service="temperature", timeout_ms=20_000
             )
         assert reason in {gap.reason for gap in answer.missing}
         assert process.poll() is None

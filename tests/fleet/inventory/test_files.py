@@ -78,6 +78,14 @@ def test_a_master_lets_in_who_has_a_key_and_business_there(fleet, data):
         assert {key for party in allowed.parties() for key in party.keys} == publics
 
 
+def test_a_master_lets_each_node_speak_for_its_own_areas():
+    fleet = read(PLAIN)
+    for iad in fleet.iad:
+        allowed = allow_list(fleet, iad, Numbered(fleet))
+        assert {n.name: n.areas for n in allowed.node} == {n.name: n.areas for n in iad.node}
+        assert iad.node
+
+
 def test_each_host_has_its_own_secret_and_the_publics_it_needs():
     fleet = read(PLAIN)
     keys = Numbered(fleet)

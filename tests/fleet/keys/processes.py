@@ -14,9 +14,8 @@ from fleet.keys.store import Store
 from fleet.rollout.keys.push import pusher, write_local
 from fleet.testbed.ports import free_address
 from testkit.agent_process import installed
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 
-PATIENCE_MS = 20_000
 AREAS = {"n1": "b1/f4/r413", "n2": "b1/f4/r409"}
 
 
@@ -138,7 +137,7 @@ class Running:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            process.wait(20)
+            process.wait(PATIENCE_S)
             process.stdin.close()
 
 
@@ -160,7 +159,7 @@ class Load:
         while not self.ended.is_set():
             client = client or self.running.client(self.iad)
             try:
-                answer = client.query(self.iads, last_s=60, latency_ms=2_000, form="aggregate")
+                answer = client.query(self.iads, last_s=60, latency_ms=10_000, form="aggregate")
                 self.came.append((answer.status, *[gap.reason for gap in answer.missing]))
             except NoReplyError as error:
                 self.came.append((str(error),))

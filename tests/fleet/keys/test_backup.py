@@ -108,7 +108,7 @@ def breaking(monkeypatch, fault):
         write(*args)
 
     write = b.write_file
-    monkeypatch.setattr(b, "write_file" if fault == "write" else "sync_folder", broken)
+    monkeypatch.setattr(b, "write_file" if fault == "write" else "sync", broken)
 
 
 def test_git_takes_no_key_whatever_the_folder_of_the_fleet_ignores(kept, tmp_path, monkeypatch):

@@ -111,4 +111,4 @@ def states(status):
 
 
 def ask(client):
-    return client.query(["iad4"], last_s=60, latency_ms=2_000, form="aggregate")
+    return client.query(["iad4"], last_s=60, latency_ms=10_000, form="aggregate")

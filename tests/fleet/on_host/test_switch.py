@@ -223,36 +223,25 @@ def test_a_file_that_cannot_be_put_back_can_be_tried_again(
     assert host.files == before
 
 
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("write_files", KeyError("getpwnam(): name not found: 'sanderling'")),
+        ("arm", Failure("systemctl daemon-reload: Transport endpoint is not connected")),
+    ],
+)
 def test_whatever_breaks_a_switch_it_is_undone_at_once(
-    host: Fake, monkeypatch: pytest.MonkeyPatch
+    host: Fake, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
     switch(host, "1-a", {CONFIG: "one"})
     confirm(host, "1-a")
     before = host.files
 
     def odd(*args: Any) -> None:
-        raise KeyError("getpwnam(): name not found: 'sanderling'")
+        raise error
 
-    replace(monkeypatch, "write_files", lambda _: odd)
-    with pytest.raises(Failure) as caught:
-        switch(host, "1-b", {CONFIG: "two"}, "r2")
-    monkeypatch.undo()
-    assert caught.value.more == {"rolled_back": "1-a"}
-    assert host.files == before
-
-
-def test_a_timer_that_cannot_be_armed_leaves_nothing_of_the_switch(
-    host: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    switch(host, "1-a", {CONFIG: "one"})
-    confirm(host, "1-a")
-    before = host.files
-
-    def odd(*args: Any) -> None:
-        raise Failure("systemctl daemon-reload: Transport endpoint is not connected")
-
-    replace(monkeypatch, "arm", lambda _: odd)
-    with pytest.raises(Failure, match="daemon-reload") as caught:
+    replace(monkeypatch, step, lambda _: odd)
+    with pytest.raises(Failure, match=r"getpwnam|daemon-reload") as caught:
         switch(host, "1-b", {CONFIG: "two"}, "r2")
     monkeypatch.undo()
     assert caught.value.more == {"rolled_back": "1-a"}

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from fleet.cli import extras
-from fleet.cli.commands import run
 from fleet.plan.report import CapacityReport, PodsReport
 from fleet.plan.screen import pods_text, rate_text, show
 from fleet.simulation.policies import POLICIES, policy_name
@@ -21,18 +20,6 @@ SHIPPED = (str(EXAMPLE / "master.toml"), "--classes", str(EXAMPLE / "classes.tom
 FAST = ("--queries", "2000", "--seeds", "2")
 
 Plan = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def plan(capsys: pytest.CaptureFixture[str]) -> Plan:
-    """Run the command: status, stdout, stderr."""
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        status = run(["plan", *arguments])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return called
 
 
 def report(text: str) -> CapacityReport:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fleet.cli.commands import run
 from fleet.lake.schema.tables.model import Table
 from fleet.lake.schema.tables.models import ARRIVALS, SIZES, UNLOADED
 from fleet.plan.models import _spread, read_models
@@ -66,18 +65,6 @@ def models(tmp_path: Path) -> Path:
     arrivals |= {"seconds": 60.0, "rate_per_s": 2.25, "peak_per_s": 3.0}
     write_table(folder, ARRIVALS, [arrivals | {"iad": i, "class": "c"} for i in ("iad1", "iad2")])
     return folder
-
-
-@pytest.fixture
-def plan(capsys: pytest.CaptureFixture[str]) -> Plan:
-    """Run the command: status, stdout, stderr."""
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        status = run(["plan", *arguments])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return called
 
 
 def test_models_give_times_and_classes(plan: Plan, models: Path) -> None:

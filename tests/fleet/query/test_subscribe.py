@@ -59,6 +59,7 @@ def subscribe(master: PushMaster, capsys: pytest.CaptureFixture[str]) -> Subscri
     return run
 
 
+@pytest.mark.usefixtures("patient_clients")
 def test_a_durable_subscription_has_what_came_while_nobody_listened(
     subscribe: Subscribe, node: Node
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
     subscribe("--durable", "pager", "--unsubscribe")
 
 
+@pytest.mark.usefixtures("patient_clients")
 def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subscribe) -> None:
     done = subscribe("temperature > 30", "--for", "50ms")
     assert done.status == 0
@@ -119,6 +121,7 @@ def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: N
     assert master.status().counters["open_subscriptions"] == 0
 
 
+@pytest.mark.usefixtures("patient_clients")
 def test_what_a_master_refuses_is_one_line(master: PushMaster, subscribe: Subscribe) -> None:
     with Client(master.public) as client, client.subscribe("*", id="mine"):
         done = subscribe("*", "--durable", "mine")

@@ -21,6 +21,7 @@ from agent.wire.watches import Round
 from fleet.query.watch import Tally, round_lines, summary_line
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
+from testkit.waiting import PATIENCE_MS
 from tests.fleet.conftest import SMALL
 
 ROOM = SMALL.nodes[0].area
@@ -77,7 +78,7 @@ def test_ctrl_c_cancels_and_sums_up(bed: Testbed) -> None:
     assert process.returncode == 130
     assert "none missed p99 ≤ 5000 ms" in errors
     with Operator(bed.operator("iad1")) as operator:
-        assert operator.status().counters["open_watches"] == 0
+        assert operator.status(PATIENCE_MS).counters["open_watches"] == 0
 
 
 def test_a_detached_watch_goes_on(bed: Testbed) -> None:

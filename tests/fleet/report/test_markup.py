@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pytest
+from jinja2 import UndefinedError
 
 from fleet.report.page import drawing, maps, markup
 from fleet.report.page.shown import DAY_S, HOUR_S, Grid
@@ -27,12 +28,22 @@ def test_what_is_not_all_is_not_called_all(value, expected):
     assert markup.share(value) == expected
 
 
-def test_texts_are_escaped_and_elements_are_not():
-    inner = markup.element("b", 'a < b & "c"')
-    assert inner == "<b>a &lt; b &amp; &quot;c&quot;</b>"
-    assert markup.element("p", inner, class_='x"y', aria_label=None) == (
-        f'<p class="x&quot;y">{inner}</p>'
+def test_a_template_escapes_what_it_is_given():
+    assert markup.render("nothing.html", text='a < b & "c"') == (
+        '<p class="note">a &lt; b &amp; &#34;c&#34;</p>'
     )
+    row = {"name": "<script>", "is_bad": True}
+    columns = [markup.names("name", "who <b>")]
+    table = markup.environment().get_template("pieces.html").module.table
+    text = table('"caption"', "x' onclick=", columns, [row])
+    assert '<th scope="col">who &lt;b&gt;</th>' in text
+    assert '<th scope="row">&lt;script&gt;</th>' in text
+    assert '<table data-source="x&#39; onclick=">' in text
+
+
+def test_a_value_that_is_missing_is_an_error():
+    with pytest.raises(UndefinedError, match="text"):
+        markup.render("nothing.html")
 
 
 def test_names_are_one_short_printable_line():
@@ -42,12 +53,13 @@ def test_names_are_one_short_printable_line():
 
 
 def test_an_interval_without_an_end_says_so():
+    cell = markup.environment().get_template("pieces.html").module.cell
     row = {"p99_ms": 412.4, "p99_low_ms": 398.0, "p99_high_ms": None}
-    assert markup.between("p99_ms", "p99").cell(row) == (
+    assert cell(row, markup.intervals("p99_ms", "p99")) == (
         '<data value="412.4">412</data><small> (<data value="398.0">398</data>–?)</small>'
     )
     row = {"kept": None, "kept_low": None, "kept_high": None}
-    assert markup.between("kept", "kept", markup.share).cell(row) == "–"
+    assert cell(row, markup.intervals("kept", "kept", markup.share)) == "–"
 
 
 @pytest.mark.parametrize(

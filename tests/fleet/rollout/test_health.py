@@ -7,7 +7,8 @@ import pytest
 
 from agent.wire.messages import Answer, Coverage, Missing
 from agent.wire.operator import IadStatus, NodeStatus
-from fleet.rollout.health import FIRST_READING_S, Look, answered, joined, master_back
+from fleet.inventory.model import Iad, Master, Node
+from fleet.rollout.health import FIRST_READING_S, Look, answered, joined, master_back, staying
 
 
 def status(version: str = "1-b", **nodes: str) -> IadStatus:
@@ -86,6 +87,16 @@ def test_silence_and_refusal_are_not_well() -> None:
     assert not answered(None, ["a"], lambda area: False, 0.0).healthy
     refused = msgspec.structs.replace(answer(), status="refused", message="not you")
     assert answered(refused, ["a"], lambda area: False, 0.0).text.endswith("refused: not you")
+
+
+def test_nodes_whose_areas_change_are_not_waited_for_at_their_master() -> None:
+    nodes = (
+        Node(name="n1", address="10.0.0.1", areas=("a", "b")),
+        Node(name="n2", address="10.0.0.2", areas=("moved",)),
+    )
+    iad = Iad(name="iad4", master=Master(address="10.0.0.9"), node=nodes)
+    live = status(n1="live", n2="live", removed="live").nodes
+    assert staying(iad, live) == {"n1"}
 
 
 def test_a_master_is_back_with_its_nodes() -> None:

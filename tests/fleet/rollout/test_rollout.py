@@ -261,32 +261,27 @@ def test_nodes_of_a_master_that_failed_are_not_touched() -> None:
     assert [r.outcome for r in rollout.results.values()] == ["failed", "skipped", "skipped"]
 
 
-def test_two_nodes_of_one_area_are_not_out_together() -> None:
-    hosts = [Member(f"i/n{n}", "i", "node", areas=frozenset({"hall"})) for n in range(3)]
-    rollout = Rollout(hosts, Share(100, True))
-    world = well(hosts)
+def most_unsettled(rollout: Rollout, world: World) -> int:
+    """Of a whole run in which as many hosts as may be are switched before any is checked."""
     under_way = rollout.begin()
     most = 0
     while under_way:
-        # As many as may be are switched before any is checked.
         under_way.sort(key=lambda each: each.do not in {"gather", "stage", "switch"})
         under_way += rollout.handle(world.do(under_way.pop(0)))
         most = max(most, len(rollout.unsettled))
-    assert most == 2
+    return most
+
+
+def test_two_nodes_of_one_area_are_not_out_together() -> None:
+    hosts = [Member(f"i/n{n}", "i", "node", areas=frozenset({"hall"})) for n in range(3)]
+    assert most_unsettled(Rollout(hosts, Share(100, True)), well(hosts)) == 2
 
 
 def test_hosts_that_did_not_serve_are_all_switched_once_one_is_well() -> None:
     hosts = members(6)
     world = well(hosts)
     world.serving = dict.fromkeys(world.serving, False)
-    rollout = Rollout(hosts, Share(1, False))
-    under_way = rollout.begin()
-    most = 0
-    while under_way:
-        under_way.sort(key=lambda each: each.do not in {"gather", "stage", "switch"})
-        under_way += rollout.handle(world.do(under_way.pop(0)))
-        most = max(most, len(rollout.unsettled))
-    assert most == 5
+    assert most_unsettled(Rollout(hosts, Share(1, False)), world) == 5
 
 
 def test_an_event_that_cannot_come_tells_the_history() -> None:

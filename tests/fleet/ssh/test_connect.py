@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import paramiko
 import pytest
@@ -148,14 +149,25 @@ def between(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between
     found.close()
 
 
-def kind_of(server: Server, login: Login | None = None) -> str:
+class Reached(Protocol):
+    """A server, or one behind others."""
+
+    login: Login
+    known_hosts: Path
+
+
+def refused(site: Reached, login: Login | None = None) -> HostError:
     with (
         pytest.raises(HostError) as caught,
-        open_login(login or server.login, server.known_hosts),
+        open_login(login or site.login, site.known_hosts),
     ):
         pass
     assert "\n" not in str(caught.value)
-    return caught.value.kind
+    return caught.value
+
+
+def kind_of(server: Server, login: Login | None = None) -> str:
+    return refused(server, login).kind
 
 
 def test_the_pinned_key_and_the_fleets_key_open_a_connection(server: Server) -> None:

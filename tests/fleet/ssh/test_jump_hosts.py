@@ -33,7 +33,7 @@ from testkit.ssh_server import Host
 from tests.fleet.inventory.complete import TEXT, complete
 from tests.fleet.inventory.inventories import PLAIN, read
 from tests.fleet.keys.rig import store
-from tests.fleet.ssh.test_connect import Doorman, Server, make_key
+from tests.fleet.ssh.test_connect import Doorman, Server, make_key, refused
 
 
 class Porter(Doorman):
@@ -134,16 +134,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
     yield made
     made.close()
-
-
-def refused(site: Site, login: Login | None = None) -> HostError:
-    with (
-        pytest.raises(HostError) as caught,
-        open_login(login or site.login, site.known_hosts),
-    ):
-        pass
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 def await_closed(site: Site) -> None:

@@ -15,12 +15,12 @@ from agent.wire.messages import Answer
 from agent.wire.operator import IadStatus
 from fleet.testbed.processes import interrupts_deferred
 from fleet.testbed.testbed import Testbed, TestbedError
+from testkit.waiting import PATIENCE_S
 from tests.fleet.conftest import SMALL, listens, recording, small_bed
 
 ALL = [node.area for node in SMALL.nodes]
 NODE = SMALL.iads[0].nodes[1]
 OTHER = SMALL.iads[1]
-DEADLINE_S = 30.0
 
 
 def ask(bed: Testbed, areas: list[str], timeout_ms: float = 20_000.0, iad: str = "iad1") -> Answer:
@@ -71,19 +71,19 @@ def test_a_query_to_any_master_gets_the_recorded_values(bed: Testbed, iad: str) 
 def test_a_killed_node_leaves_a_gap_and_comes_back(bed: Testbed) -> None:
     bed.kill(NODE.name)
     # Not yet lost, or just lost: the answer comes at its timeout at the latest.
-    early = ask(bed, ["b1"], timeout_ms=500.0)
+    early = ask(bed, ["b1"], timeout_ms=4_000.0)
     assert early.status == "partial"
     assert gaps(early).keys() == {NODE.area}
     assert gaps(early)[NODE.area] in {"timeout", "node_down"}
 
-    bed.wait_until(lambda statuses: states(statuses)[NODE.name] == "lost", DEADLINE_S)
+    bed.wait_until(lambda statuses: states(statuses)[NODE.name] == "lost", PATIENCE_S)
     late = ask(bed, ["b1"])
     assert late.status == "partial"
     assert gaps(late) == {NODE.area: "node_down"}
     assert {result.area for result in late.results} == set(ALL) - {NODE.area}
 
     bed.spawn(NODE.name)
-    bed.wait_until(whole, DEADLINE_S)
+    bed.wait_until(whole, PATIENCE_S)
     assert ask(bed, ["b1"]).status == "complete"
 
 
@@ -91,13 +91,13 @@ def test_a_killed_master_takes_only_its_own_areas_with_it(bed: Testbed) -> None:
     bed.kill(OTHER.name)
     own = [node.area for node in SMALL.iads[0].nodes]
     assert ask(bed, own).status == "complete"
-    both = ask(bed, ["b1"], timeout_ms=2_000.0)
+    both = ask(bed, ["b1"])
     assert both.status == "partial"
     assert gaps(both) == dict.fromkeys(OTHER.areas, "iad_unreachable")
     assert {result.area for result in both.results} == set(own)
 
     bed.spawn(OTHER.name)
-    bed.wait_until(whole, DEADLINE_S)
+    bed.wait_until(whole, PATIENCE_S)
     assert ask(bed, ["b1"]).status == "complete"
 
 
@@ -172,7 +172,7 @@ def test_nothing_outlives_a_starter_that_is_killed(tmp_path: Path) -> None:
         assert len(children) == 6
         assert all(listens(address) for address in addresses)
         starter.send_signal(signal.SIGKILL)
-        _, alive = psutil.wait_procs(children, timeout=DEADLINE_S)
+        _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert alive == []
     assert not any(listens(address) for address in addresses)
 

@@ -108,6 +108,7 @@ SAMPLES: dict[str, Message] = {
     "heartbeat": m.Heartbeat("5f1d3c"),
     "heartbeat_running": m.Heartbeat("5f1d3c", (12, 13)),
     "goodbye": m.Goodbye("5f1d3c"),
+    "goodbye_named": m.Goodbye("5f1d3c", "n1"),
     "subtask": m.Subtask(id=12, window=m.Window(last_s=600.0), channels=("temperature",)),
     "subtask_result": m.SubtaskResult(
         id=12, outcome="ok", wait_ms=0.125, execution_ms=62.5, series=SERIES

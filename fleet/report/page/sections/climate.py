@@ -10,25 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.page import drawing, maps
 from fleet.report.page.markup import (
-    Column,
-    Html,
+    LONGEST,
     Picture,
     Row,
     Section,
-    behind,
     digits,
-    element,
-    figure,
-    join,
-    left_out,
-    moment,
     nothing,
-    numbers,
     plain,
-    table,
+    render,
     whole,
 )
-from fleet.report.page.shown import ROWS, Shown, grid
+from fleet.report.page.shown import ROWS, Shown, Top, grid
 from sensors.quality.limits import quantity_of
 
 TITLE: Final = "Climate"
@@ -58,18 +50,21 @@ def section(shown: Shown) -> Section:
     )
     if not channels.rows:
         return Section("climate", TITLE, nothing("There are no readings of this time."))
-    pieces: list[Html] = []
-    pictures = []
+    drawn = []
     for n, row in enumerate(channels.rows):
         one = hours.where((F.col("channel") == row["channel"]) & (F.col("good") > 0))
         found = _drawn(shown, one, row["channel"], n)
         if found is not None:
-            picture, caption = found
-            pictures.append(picture)
-            pieces.append(figure(picture, caption))
-    pieces.append(left_out(channels.more, "channels", "climate_hours"))
-    body = join(*pieces, _days(shown), behind("climate_hours", "climate_days"))
-    return Section("climate", TITLE, body, tuple(pictures))
+            drawn.append(found)
+    days = _days(shown)
+    body = render(
+        "climate.html",
+        drawn=drawn,
+        channels_left_out=channels.more,
+        days=[{**row, "named": _with_unit(row["channel"], LONGEST)} for row in days.rows],
+        days_left_out=days.more,
+    )
+    return Section("climate", TITLE, body, tuple(picture for picture, _ in drawn))
 
 
 def _mean() -> ColumnExpression:
@@ -82,9 +77,13 @@ def unit_of(channel: str) -> str:
     return UNITS.get(quantity_of(channel), "")
 
 
+def _with_unit(channel: str, longest: int) -> str:
+    return f"{plain(channel, longest)}, {unit_of(channel)}".rstrip(", ")
+
+
 def _drawn(shown: Shown, hours: DataFrame, channel: str, n: int) -> tuple[Picture, str] | None:
     """The picture of a channel, and its caption."""
-    unit = f"{plain(channel, 24)}, {unit_of(channel)}".rstrip(", ")
+    unit = _with_unit(channel, 24)
     named, level = _named(hours)
     top = shown.top(
         named.groupBy("name").agg(
@@ -141,10 +140,10 @@ def _ranges(name: str, rows: list[Row], unit: str, alt: str) -> Picture:
     return drawing.draw(name, 80 + 19 * len(rows), alt, paint)
 
 
-def _days(shown: Shown) -> Html:
+def _days(shown: Shown) -> Top:
     """The newest days of all areas together."""
     days = shown.frame("climate_days").withColumn("good", F.col("readings") - F.col("bad"))
-    top = shown.top(
+    return shown.top(
         days.groupBy("day", "channel").agg(
             F.count_distinct("iad", "area").alias("areas"),
             F.sum("readings").alias("readings"),
@@ -155,27 +154,4 @@ def _days(shown: Shown) -> Html:
         ),
         (F.desc("day"), "channel"),
         DAYS,
-    )
-    return join(
-        element("h3", "By day"),
-        table(
-            "All areas together, by day and channel; values that are not bad",
-            (
-                Column("day, UTC", lambda row: moment(row["day"]), "head"),
-                Column(
-                    "channel",
-                    lambda row: f"{plain(row['channel'])}, {unit_of(row['channel'])}".rstrip(", "),
-                    "head",
-                ),
-                numbers("areas", "areas", whole),
-                numbers("readings", "values", whole),
-                numbers("bad", "bad", whole),
-                numbers("minimum", "lowest"),
-                numbers("mean", "mean"),
-                numbers("maximum", "highest"),
-            ),
-            top.rows,
-            source="climate_days",
-        ),
-        left_out(top.more, "rows", "climate_days"),
     )

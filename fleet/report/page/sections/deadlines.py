@@ -5,25 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fleet.report.page import drawing, maps
-from fleet.report.page.markup import (
-    Column,
-    Picture,
-    Row,
-    Section,
-    behind,
-    between,
-    element,
-    figure,
-    join,
-    left_out,
-    moment,
-    name_of,
-    nothing,
-    numbers,
-    percent,
-    table,
-    whole,
-)
+from fleet.report.page.markup import Picture, Row, Section, nothing, percent, render
 from fleet.report.page.shown import ROWS, Shown, grid, node_name
 
 MOST: Final = 12
@@ -55,38 +37,11 @@ def section(shown: Shown) -> Section:
         )
     else:
         picture = _bars(nodes.rows[:BARS])
-    body = join(
-        element(
-            "p",
-            "A queueing deadline only orders a queue: a percent or two that miss it are normal. "
-            "The auto-scaler adds pods where it is more, and takes one away where it is less.",
-        ),
-        figure(picture, "Share of a node's subtasks that were dispatched after their deadline."),
-        left_out(
-            nodes.total - min(len(nodes.rows), BARS if len(found.times) == 1 else ROWS),
-            "nodes",
-            "node_hours",
-        ),
-        table(
-            "The hours with the most violations, and what the auto-scaler would do",
-            (
-                name_of("iad", "IAD"),
-                name_of("node", "node"),
-                Column("hour, UTC", lambda row: moment(row["hour"])),
-                numbers("subtasks", "subtasks", whole),
-                numbers("missed", "missed", whole),
-                between("violations", "violations (95 % interval)", percent),
-                numbers("queueing_ms", "mean queueing, ms"),
-                numbers("busy", "busy pods"),
-                numbers("pods_up", "adds pods", whole),
-                numbers("pods_down", "takes one", whole),
-                numbers("pods_most", "most pods", whole),
-            ),
-            hours.rows,
-            source="node_hours",
-        ),
-        left_out(hours.more, "hours", "node_hours"),
-        behind("node_hours"),
+    body = render(
+        "deadlines.html",
+        picture=picture,
+        nodes_left_out=nodes.total - min(len(nodes.rows), BARS if len(found.times) == 1 else ROWS),
+        hours=hours,
     )
     return Section("deadlines", TITLE, body, (picture,))
 

@@ -10,26 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.jobs.worst import DRAWN, worst_first
 from fleet.report.page import drawing
-from fleet.report.page.markup import (
-    Column,
-    Html,
-    Picture,
-    Row,
-    Section,
-    behind,
-    element,
-    figure,
-    join,
-    left_out,
-    moment,
-    name_of,
-    nothing,
-    numbers,
-    plain,
-    share,
-    table,
-    whole,
-)
+from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.sections.climate import unit_of
 from fleet.report.page.shown import Shown, Top, node_name
 
@@ -50,41 +31,12 @@ def section(shown: Shown) -> Section:
     drawn = _drawn(shown, top)
     bad = sum(row["verdict"] != "ok" for row in top.rows)
     listed = top.rows[: max(bad, FEWEST)]
-    body = join(
-        _verdicts(shown),
-        *[
-            figure(
-                picture,
-                "The channels with the worst verdicts: mean values, between the lowest and the "
-                "highest that are not bad. A gap: no good value.",
-            )
-            for picture in drawn
-        ],
-        table(
-            "Channels of sensors, the worst first",
-            (
-                name_of("iad", "IAD"),
-                name_of("node", "node"),
-                name_of("channel", "channel"),
-                Column("area", lambda row: plain(row["area"], 40)),
-                Column("verdict", _verdict),
-                numbers("success", "success", share),
-                numbers("readings", "readings", whole),
-                numbers("gaps", "gaps", whole),
-                numbers("gap_s", "gaps, s"),
-                numbers("missing", "missing", whole),
-                numbers("out_of_range", "out of range", whole),
-                numbers("spikes", "spikes", whole),
-                numbers("flatlines", "flatlines", whole),
-                numbers("drift", "drift"),
-                Column("last, UTC", lambda row: moment(row["last"])),
-            ),
-            listed,
-            source="sensor_health",
-            class_of=lambda row: None if row["verdict"] == "ok" else "bad",
-        ),
-        left_out(top.total - len(listed), "channels", "sensor_health"),
-        behind("sensor_health", *(("worst_sensors",) if drawn else ())),
+    body = render(
+        "health.html",
+        verdicts=_verdicts(shown),
+        pictures=drawn,
+        rows=[{**row, "said": _verdict(row), "is_bad": row["verdict"] != "ok"} for row in listed],
+        more=top.total - len(listed),
     )
     return Section("health", TITLE, body, tuple(drawn))
 
@@ -93,14 +45,14 @@ def _verdict(row: Row) -> str:
     return drawing.text(row["verdict"].replace("_", " "), 24)
 
 
-def _verdicts(shown: Shown) -> Html:
+def _verdicts(shown: Shown) -> list[Row]:
+    """How many channels there are of each verdict."""
     verdicts = shown.top(
         shown.frame("sensor_health").groupBy("verdict").agg(F.count("*").alias("channels")),
         (F.col("verdict") != "ok", F.desc("channels"), "verdict"),
         MOST,
     )
-    counts = ", ".join(f"{whole(row['channels'])} {_verdict(row)}" for row in verdicts.rows)
-    return element("p", f"Channels by verdict: {counts}.")
+    return [{**row, "verdict": _verdict(row)} for row in verdicts.rows]
 
 
 def _drawn(shown: Shown, top: Top) -> list[Picture]:

@@ -5,22 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fleet.report.page import drawing
-from fleet.report.page.markup import (
-    Picture,
-    Row,
-    Section,
-    behind,
-    element,
-    figure,
-    join,
-    left_out,
-    name_of,
-    nothing,
-    numbers,
-    percent,
-    table,
-    whole,
-)
+from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
 MOST: Final = 200
@@ -33,42 +18,10 @@ def section(shown: Shown) -> Section:
     """Mean and tail of queueing and response time over the rate of queries, for each policy."""
     top = shown.top("load_curve", ("policy", "rate_per_s"), MOST)
     if not top.rows:
-        return Section(
-            "load",
-            TITLE,
-            nothing(NO_WINDOW),
-        )
+        return Section("load", TITLE, nothing(NO_WINDOW))
     picture = _picture(top.rows)
-    body = join(
-        figure(
-            picture,
-            "Windows of equal length, by the rate at which queries came in them. Solid: mean; "
-            "dashed: 99th percentile.",
-        ),
-        element(
-            "details",
-            element("summary", "The numbers of the curves"),
-            table(
-                "Queueing and response time by offered load (DSSP Fig. 8)",
-                (
-                    name_of("policy", "policy"),
-                    numbers("rate_per_s", "λ, 1/s"),
-                    numbers("windows", "windows", whole),
-                    numbers("queries", "queries", whole),
-                    numbers("subtasks", "subtasks", whole),
-                    numbers("queueing_ms", "queueing, ms"),
-                    numbers("queueing_p99_ms", "p99, ms"),
-                    numbers("response_ms", "response, ms"),
-                    numbers("response_p99_ms", "p99, ms"),
-                    numbers("violations", "violations", percent),
-                ),
-                top.rows[:LISTED],
-                source="load_curve",
-            ),
-        ),
-        left_out(top.total - min(len(top.rows), LISTED), "rows", "load_curve"),
-        behind("load_curve"),
-    )
+    rows = top.rows[:LISTED]
+    body = render("load.html", picture=picture, rows=rows, more=top.total - len(rows))
     return Section("load", TITLE, body, (picture,))
 
 

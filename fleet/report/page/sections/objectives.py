@@ -7,27 +7,7 @@ from typing import Any, Final
 from matplotlib.ticker import LogLocator, NullLocator
 
 from fleet.report.page import drawing
-from fleet.report.page.markup import (
-    Column,
-    Html,
-    Picture,
-    Row,
-    Section,
-    behind,
-    between,
-    digits,
-    element,
-    figure,
-    join,
-    left_out,
-    name_of,
-    nothing,
-    number,
-    numbers,
-    share,
-    table,
-    whole,
-)
+from fleet.report.page.markup import Picture, Row, Section, nothing, render, share
 from fleet.report.page.shown import Shown
 
 MOST: Final = 24
@@ -46,36 +26,12 @@ def section(shown: Shown) -> Section:
     rows = sorted(top.rows, key=_order)
     drawn = sorted((row for row in top.rows[:DRAWN] if row["attainment"] is not None), key=_order)
     picture = _picture(drawn)
-    clients = shown.top("client", ("policy", "kind"), 2 * MOST).rows
-    body = join(
-        figure(
-            picture,
-            "Left: the 99th percentile of the response time with its 95 % interval; the mark is "
-            "the SLO. An arrow: the sample is too small for an upper end. Right: the share of "
-            "queries that were complete and within the SLO, with its 95 % interval.",
-        ),
-        table(
-            "Response times by class and policy: percentile (95 % interval)",
-            (
-                name_of("class", "class"),
-                name_of("service", "service"),
-                name_of("policy", "policy"),
-                numbers("queries", "queries", whole),
-                numbers("refused", "refused", whole),
-                Column("SLO", _objective, "figures"),
-                between("attainment", "kept", share),
-                between("p50_ms", "p50, ms"),
-                between("p90_ms", "p90, ms"),
-                between("p99_ms", "p99, ms"),
-                between("p999_ms", "p99.9, ms"),
-            ),
-            rows,
-            source="attainment",
-            class_of=lambda row: "bad" if _is_missed(row) else None,
-        ),
-        left_out(top.more, "classes", "attainment"),
-        _beside(clients),
-        behind("attainment", *(("client",) if clients else ())),
+    body = render(
+        "objectives.html",
+        picture=picture,
+        rows=[{**row, "is_bad": _is_missed(row)} for row in rows],
+        more=top.more,
+        clients=shown.top("client", ("policy", "kind"), 2 * MOST).rows,
     )
     return Section("objectives", TITLE, body, (picture,))
 
@@ -83,48 +39,6 @@ def section(shown: Shown) -> Section:
 def _is_missed(row: Row) -> bool:
     """Fewer kept the SLO than its percentile asks."""
     return row["attainment"] is not None and 100 * row["attainment"] < row["percentile"]
-
-
-def _objective(row: Row) -> Html:
-    return join(
-        "p",
-        number(row["percentile"], lambda p: f"{p:g}"),
-        " ≤ ",
-        number(row["slo_ms"], digits),
-        " ms",
-    )
-
-
-def _beside(clients: list[Row]) -> Html:
-    """The clients' measurements, each beside what the records of the same queries say."""
-    if not clients:
-        return Html()
-    return join(
-        element("h3", "As the clients saw it"),
-        element(
-            "p",
-            "Clients count from the moment when the trace wanted a query sent, and over the way to "
-            "the query scheduler and back; records count from its reception.",
-        ),
-        table(
-            "The clients' own measurements beside those of the records",
-            (
-                name_of("kind", "kind"),
-                name_of("policy", "policy"),
-                numbers("queries", "queries", whole),
-                numbers("recorded", "in records", whole),
-                numbers("attainment", "kept", share),
-                numbers("recorded_attainment", "in records", share),
-                numbers("p50_ms", "p50, ms"),
-                numbers("recorded_p50_ms", "in records"),
-                numbers("p99_ms", "p99, ms"),
-                numbers("recorded_p99_ms", "in records"),
-                numbers("not_complete", "not complete", whole),
-            ),
-            clients,
-            source="client",
-        ),
-    )
 
 
 def _picture(rows: list[Row]) -> Picture:

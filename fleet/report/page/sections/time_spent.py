@@ -5,20 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fleet.report.page import drawing
-from fleet.report.page.markup import (
-    Picture,
-    Row,
-    Section,
-    behind,
-    figure,
-    join,
-    left_out,
-    name_of,
-    nothing,
-    numbers,
-    table,
-    whole,
-)
+from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
 MOST: Final = 32
@@ -40,36 +27,7 @@ def section(shown: Shown) -> Section:
     if not top.rows:
         return Section("time", TITLE, nothing("No task was served completely in this time."))
     picture = _picture(top.rows[:DRAWN])
-    body = join(
-        figure(
-            picture,
-            "Means: evaluation and aggregation of a task, the rest of a subtask. A task waits for "
-            "its slowest subtask, so the parts add up to less than a task takes.",
-        ),
-        table(
-            "Where the time went: means in milliseconds (DSSP Table III)",
-            (
-                name_of("iad", "IAD"),
-                name_of("policy", "policy"),
-                numbers("tasks", "tasks", whole),
-                numbers("subtasks", "subtasks", whole),
-                numbers("evaluation_ms", "evaluation"),
-                numbers("queueing_ms", "queueing"),
-                numbers("queueing_p99_ms", "queueing p99"),
-                numbers("unloaded_ms", "unloaded response"),
-                numbers("unloaded_p99_ms", "unloaded p99"),
-                numbers("communication_ms", "communication"),
-                numbers("node_wait_ms", "wait at node"),
-                numbers("execution_ms", "execution"),
-                numbers("aggregation_ms", "aggregation"),
-                numbers("task_ms", "task in all"),
-            ),
-            top.rows,
-            source="time_spent",
-        ),
-        left_out(top.more, "rows", "time_spent"),
-        behind("time_spent"),
-    )
+    body = render("time_spent.html", picture=picture, top=top)
     return Section("time", TITLE, body, (picture,))
 
 

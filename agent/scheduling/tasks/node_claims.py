@@ -1,0 +1,157 @@
+"""Plausibility of what an edge node says: the areas that it speaks for, its events, its results.
+
+A node that is mistaken or hostile harms its own areas only. What is refused here is refused in
+words; the rest of the message is served. Nothing is compared with a clock: a node's clock may be
+unset, and so may the master's. Times only have to be those that some clock can show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from agent.scheduling.events import Peer, SendToNode, TellOperator
+from agent.wire.areas import AreaSet
+from agent.wire.messages import (
+    Aggregate,
+    ChannelAggregate,
+    EventsTaken,
+    NodeEvent,
+    NodeEvents,
+    Series,
+    SubtaskResult,
+)
+
+# An unset clock shows 1970 or the time of an image. Real-time clocks of a Pi end in 2199, and times
+# in nanoseconds, as the lake's tools have them, in 2262.
+EARLIEST_MS: Final = -2_208_988_800_000  # 1900
+LATEST_MS: Final = 7_258_118_400_000  # 2200
+# A node divides a rounded sum: the mean of equal values may differ from them in the last digits.
+ROUNDING: Final = 1e-9
+# A history may have channels of former configurations beside the 64 that a node announces.
+MAX_CHANNELS_OF_RESULT: Final = 1_024
+TIME_BYTES: Final = 8
+LONGEST_SHOWN: Final = 200  # characters of an area
+# Minimum time between two operator lines about the same name.
+QUIET_S: Final = 3_600.0
+
+
+def why_not_theirs(node: str, areas: Iterable[str], allowed: Collection[str] | None) -> str:
+    """Why a node may not speak for all these areas; empty: it may. `allowed` as in `Sender`.
+    O(areas)."""
+    outside = _outside(areas, allowed)
+    if not outside:
+        return ""
+    first = outside[0] if len(outside[0]) <= LONGEST_SHOWN else f"{outside[0][:LONGEST_SHOWN]}…"
+    more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+    return (
+        f"the allow-list does not give {first}{more} to node {node}: correct its areas there, "
+        "or at the node"
+    )
+
+
+def _outside(areas: Iterable[str], allowed: Collection[str] | None) -> list[str]:
+    if allowed is None:
+        return []
+    own = AreaSet(allowed)
+    return [area for area in areas if not own.covers(area)]
+
+
+def unacceptable(
+    node: str, events: Sequence[NodeEvent], allowed: Collection[str] | None
+) -> dict[int, str]:
+    """The sequences of the events that are refused, each with the reason. O(events)."""
+    refused = {}
+    for event in events:
+        if not _has_been(event.time_ms):
+            refused[event.sequence] = _no_time(event.time_ms)
+        elif event.areas and (why_not := why_not_theirs(node, event.areas, allowed)):
+            refused[event.sequence] = why_not
+    return refused
+
+
+class EventClaims:
+    """Takes out of the nodes' events those that their node cannot mean. They are acknowledged and
+    dropped: it would send them again for ever. The operator is told once in a while."""
+
+    def __init__(self) -> None:
+        # Events that were taken out.
+        self.implausible = 0
+        # By node: until then the operator is not told again.
+        self._quiet_until_s: dict[str, float] = {}
+
+    def sift(
+        self,
+        peer: Peer,
+        node: str,
+        message: NodeEvents,
+        allowed: Collection[str] | None,
+        now: float,
+    ) -> tuple[NodeEvents, list[SendToNode | TellOperator]]:
+        """The message with the other events, and what is to be done about those taken out.
+        `allowed` as in `Sender`. O(events)."""
+        refused = unacceptable(node, message.events, allowed)
+        if not refused:
+            return message, []
+        self.implausible += len(refused)
+        taken = EventsTaken(message.incarnation, message.history, tuple(refused))
+        instructions: list[SendToNode | TellOperator] = [SendToNode(peer, taken)]
+        if now >= self._quiet_until_s.get(node, -math.inf):
+            self._quiet_until_s[node] = now + QUIET_S
+            reason = next(iter(refused.values()))
+            instructions.append(TellOperator(f"an event of node {node} was refused: {reason}"))
+        kept = [each for each in message.events if each.sequence not in refused]
+        return replace(message, events=tuple(kept)), instructions
+
+
+def implausible(result: SubtaskResult) -> str:
+    """Why the content of a result cannot be true; empty: it may be. O(channels)."""
+    if result.aggregate is not None and (problem := _of_aggregate(result.aggregate)):
+        return problem
+    return "" if result.series is None else _of_series(result.series)
+
+
+def _of_aggregate(aggregate: Aggregate) -> str:
+    for time_ms in (aggregate.first_ms, aggregate.last_ms):
+        if not _has_been(time_ms):
+            return _no_time(time_ms)
+    if aggregate.first_ms > aggregate.last_ms:
+        return "its last reading is before its first"
+    if len(aggregate.channels) > MAX_CHANNELS_OF_RESULT:
+        return f"it has {len(aggregate.channels)} channels"
+    for name, channel in aggregate.channels.items():
+        if not _in_order(channel):
+            return f"the mean of {name} is not between its minimum and maximum"
+    return ""
+
+
+def _in_order(channel: ChannelAggregate) -> bool:
+    if channel.extent is None:
+        return True
+    low, mean, high = channel.extent
+    if not all(map(math.isfinite, channel.extent)):
+        return False
+    tolerance = ROUNDING * max(abs(low), abs(high))
+    return low <= high and low - tolerance <= mean <= high + tolerance
+
+
+def _of_series(series: Series) -> str:
+    if len(series.values) > MAX_CHANNELS_OF_RESULT:
+        return f"it has {len(series.values)} channels"
+    packed = series.time_ms.data
+    for encoded in (packed[:TIME_BYTES], packed[-TIME_BYTES:]):
+        time_ms = int.from_bytes(encoded, "little", signed=True)
+        if not _has_been(time_ms):
+            return _no_time(time_ms)
+    return ""
+
+
+def _has_been(time_ms: int) -> bool:
+    return EARLIEST_MS <= time_ms < LATEST_MS
+
+
+def _no_time(time_ms: int) -> str:
+    return f"{time_ms} ms since 1970 is before 1900 or after 2199"
